@@ -1,0 +1,48 @@
+# The two commands of a newcomer are `make quickstart` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: quickstart test test-slow check format clean help
+
+help:
+	@echo "make quickstart  install into .venv, distil a real model, and show the comparison"
+	@echo "make test        run the whole test suite"
+	@echo "make check       lint, format and types"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "limbeck needs Python 3.11 or newer; say which with: make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch goes first and by range, so that a CPU build found by pip is kept. Each stamp is as old as its install.
+$(VENV)/.quickstart: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.6,<2.14"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[quickstart]"
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.6,<2.14"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+quickstart: $(VENV)/.quickstart
+	$(BIN)/limbeck quickstart
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,29 @@
+"""limbeck distils pretrained Transformer encoders into small, fast students."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from limbeck.version import __version__
+
+if TYPE_CHECKING:
+    from limbeck.api import RunResult, distill, validate
+    from limbeck.recipe.schema import Recipe
+
+__all__ = ["Recipe", "RunResult", "__version__", "distill", "validate"]
+
+_HOMES = {
+    "distill": "limbeck.api",
+    "validate": "limbeck.api",
+    "RunResult": "limbeck.api",
+    "Recipe": "limbeck.recipe.schema",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used: torch and transformers take seconds."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'limbeck' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,152 @@
+"""The Python entry: `distill`, from a recipe to a measured student."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from transformers import PreTrainedModel
+
+from limbeck.errors import Interrupted, LimbeckError, TrainingError
+from limbeck.evaluation import compare_models
+from limbeck.models.loading import load_model, quiet
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import RunPlan, plan_run
+from limbeck.recipe.schema import Recipe
+from limbeck.report.model_card import write_model_card
+from limbeck.report.table import write_tables
+from limbeck.training.output_folder import prepare_output
+from limbeck.training.record import RunRecord, read_record
+from limbeck.training.run import Run
+
+_HELD_OUT_MINIMUM_LENGTH = 128
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves.
+
+    Args:
+        student: The student's folder.
+        record: The run record, as in `run.json`.
+        metrics: Teacher beside student; empty if nothing was measured.
+    """
+
+    student: Path
+    record: dict[str, Any]
+    metrics: dict[str, Any]
+
+
+def distill(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    console: Console | None = None,
+) -> RunResult:
+    """Distil a student as a recipe says.
+
+    Args:
+        recipe: A `Recipe`, a dict, or the path of a YAML file.
+        overrides: `path.to.key=value` each.
+        resume: Continue the run in the output folder; a finished one is returned as it is.
+        overwrite: Replace the run in the output folder.
+        console: Where progress goes; nowhere by default.
+
+    Returns:
+        The student's folder, the run's record and its metrics.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`.
+    """
+    console = console if console is not None else Console(quiet=True)
+    checked = load_recipe(recipe, overrides)
+    plan = plan_run(checked)
+    folder = prepare_output(checked, resume=resume, overwrite=overwrite)
+    record = RunRecord(folder, {"name": checked.name, "recipe": checked.model_dump(mode="json")})
+    if resume and record.fields.get("status") == "finished" and (folder / "student").is_dir():
+        return _finished(folder)
+    record.set("running", seeds={"run": checked.seed})
+    try:
+        with quiet():  # What matters is said by limbeck itself, in one voice.
+            return _carry_out(plan, folder, record, console)
+    except (Interrupted, KeyboardInterrupt) as error:
+        record.set("interrupted", problem=str(error))
+        raise Interrupted(str(error) or f"Stopped; continue '{folder}' with --resume.") from None
+    except LimbeckError as error:
+        record.set("failed", problem=str(error))
+        raise
+    except torch.OutOfMemoryError as error:
+        record.set("failed", problem=str(error))
+        raise TrainingError(
+            "The device is out of memory; lower training.per_device_train_batch_size and raise "
+            "gradient_accumulation_steps by the same factor, then continue with --resume --set."
+        ) from None
+    except Exception as error:
+        record.set("failed", problem=f"{type(error).__name__}: {error}")
+        raise
+
+
+def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> RunResult:
+    run = Run(plan, folder, record, console)
+    run.train()
+    metrics: dict[str, Any] = {}
+    if plan.recipe.evaluation.enabled:
+        started = time.monotonic()
+        console.print("Comparing teacher and student …", highlight=False)
+        metrics = _evaluate(run)
+        record.time("evaluation", time.monotonic() - started)
+    record.set("finished", evaluation=metrics)
+    if metrics:
+        write_tables(metrics, folder)
+    write_model_card(record.fields, run.student_folder)
+    return RunResult(run.student_folder, record.fields, metrics)
+
+
+def _finished(folder: Path) -> RunResult:
+    fields = read_record(folder)
+    return RunResult(folder / "student", fields, fields.get("evaluation") or {})
+
+
+def _evaluate(run: Run) -> dict[str, Any]:
+    """Measure the saved student, as anyone would load it, beside the teacher, both in float32."""
+    spec = run.plan.recipe.evaluation
+    teacher: PreTrainedModel = run.load_teacher()
+    student = load_model(str(run.student_folder))
+    held_out = [document.text for document in run.corpora[0].held_out_documents()] if run.corpora else []
+    comparison = compare_models(
+        teacher,
+        student,
+        run.tokenizer,
+        held_out,
+        pooling=run.plan.pooling,
+        max_length=_HELD_OUT_MINIMUM_LENGTH,
+        pairs=2000 if spec.quality else 0,
+        retrieval_pairs=1000 if spec.quality else 0,
+        latency_batch_sizes=spec.batch_sizes,
+        latency_length=spec.length,
+        latency_seconds=16.0 if spec.speed else 0.0,
+        seed=run.plan.recipe.seed,
+        student_folder=run.student_folder,
+    )
+    return comparison.to_dict()
+
+
+def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> RunPlan:
+    """Check a recipe against its models' configurations, without loading weights or text.
+
+    Raises:
+        RecipeError: and the other errors of `limbeck.errors`, in one line.
+    """
+    return plan_run(load_recipe(recipe, overrides))
+
+
+logging.getLogger("limbeck").addHandler(logging.NullHandler())
+__all__ = ["RunResult", "distill", "validate"]

@@ -1,0 +1,136 @@
+"""`limbeck distill`: one distillation run, from a recipe or from a few options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from limbeck.cli.shared_options import Json, Overrides, Overwrite, Quiet, Resume, progress_console
+
+_EPILOG = (
+    "Examples:  limbeck distill recipe.yaml --set stages.0.training.max_steps=1000   |   "
+    "limbeck distill --teacher bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
+    "--steps 100000 --output runs/mine   |   limbeck distill --resume --output runs/mine"
+)
+
+
+def distill(
+    recipe: Annotated[Path | None, typer.Argument(help="The recipe (YAML).", show_default=False)] = None,
+    teacher: Annotated[str | None, typer.Option(help="Folder, Hub name or package:NAME of the teacher.")] = None,
+    student: Annotated[str | None, typer.Option(help='Shape of the student: "6x384" or a preset.')] = None,
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated."),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Method of the one stage; `limbeck methods` lists them.")] = None,
+    output: Annotated[str | None, typer.Option(help="The run's folder.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps of every stage.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Blocks a step and device, in every stage.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate of every stage.")] = None,
+    length: Annotated[int | None, typer.Option(min=4, help="Longest block in tokens.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.")] = None,
+    overrides: Overrides = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Distil a student from a teacher, as a recipe or the options say."""
+    from limbeck.api import distill as run_distillation
+    from limbeck.report.table import comparison_table
+
+    data = recipe_data(
+        recipe, teacher=teacher, student=student, corpus=corpus, method=method, output=output, steps=steps,
+        batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed, resume=resume,
+    )  # fmt: skip
+    result = run_distillation(
+        data, overrides or [], resume=resume, overwrite=overwrite, console=progress_console(quiet)
+    )
+    if as_json:
+        typer.echo(json.dumps({"student": str(result.student), "metrics": result.metrics}, indent=2))
+        return
+    console = Console()
+    if result.metrics:
+        console.print(comparison_table(result.metrics))
+    console.print(f"Student: {result.student}", highlight=False, soft_wrap=True)
+
+
+def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) -> dict[str, Any]:
+    """Make a recipe of a file and options; options win.
+
+    Args:
+        recipe: The file, if any; with `resume` and an output alone, the recipe saved there.
+        resume: Whether a run is continued.
+        **options: The options of the command; None where not given.
+
+    Raises:
+        RecipeError: if neither a file nor enough options are given.
+    """
+    from limbeck.errors import RecipeError
+    from limbeck.recipe.load import read_recipe
+
+    given = {name: value for name, value in options.items() if value not in (None, [])}
+    saved = Path(given.get("output", "")) / "recipe.yaml"
+    if recipe is None and resume and set(given) == {"output"} and saved.is_file():
+        return read_recipe(saved) | {"output": given["output"]}
+    if recipe is not None:
+        data = read_recipe(recipe)
+    else:
+        missing = [f"--{name}" for name in ("teacher", "student", "corpus", "method", "output") if name not in given]
+        if missing:
+            raise RecipeError(
+                f"Without a recipe these options are needed too: {', '.join(missing)}; "
+                "or give a recipe, see `limbeck recipe --example`."
+            )
+        data = {}
+    return merge_options(data, given)
+
+
+def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Lay options over a recipe."""
+    merged = dict(data)
+    if "teacher" in given:
+        merged["teacher"] = {**_mapping(data.get("teacher")), "model": given["teacher"]}
+    if "student" in given:
+        merged["student"] = {**_mapping(data.get("student")), "shape": given["student"]}
+    corpus = {**_mapping(data.get("corpus"))}
+    if "corpus" in given:
+        corpus["sources"] = list(given["corpus"])
+    if "length" in given:
+        corpus["length"] = given["length"]
+    if corpus:
+        merged["corpus"] = corpus
+    for name in ("output", "seed"):
+        if name in given:
+            merged[name] = given[name]
+    if "method" in given:
+        merged["stages"] = [{"method": given["method"]}]
+    training = {
+        field: given[name]
+        for name, field in (
+            ("steps", "max_steps"),
+            ("batch_size", "per_device_train_batch_size"),
+            ("learning_rate", "learning_rate"),
+        )
+        if name in given
+    }
+    stages = merged.get("stages")
+    if training and isinstance(stages, list):
+        merged["stages"] = [
+            {**_mapping(stage), "training": {**_mapping(_mapping(stage).get("training")), **training}}
+            for stage in stages
+        ]
+    return merged
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=_EPILOG)(distill)

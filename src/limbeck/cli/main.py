@@ -1,0 +1,82 @@
+"""The command line: commands, and errors in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from limbeck.errors import LimbeckError
+from limbeck.version import __version__
+
+app = typer.Typer(
+    name="limbeck",
+    help="Distil pretrained Transformer encoders into small, fast students.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+errors = Console(stderr=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"limbeck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Distil pretrained Transformer encoders into small, fast students."""
+    # `run` looks at the arguments themselves: an error may come before this is called.
+
+
+def _register() -> None:
+    """Register every command; each lives in a file of its own."""
+    from limbeck.cli import distill, methods, quickstart, recipe, schema, validate
+
+    for module in (quickstart, distill, validate, recipe, schema, methods):
+        module.register(app)
+
+
+def run() -> None:
+    """Run the command line and exit: 0 done, 1 a run that failed or was stopped, 2 a mistake in what was asked."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    _register()
+    try:
+        app(args=arguments, prog_name="limbeck", standalone_mode=True)
+    except LimbeckError as error:
+        if debug:
+            raise
+        errors.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        errors.print("Stopped.", highlight=False)
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        errors.print(
+            f"[bold red]error:[/] {_escape(type(error).__name__)}: {_escape(str(error).splitlines()[0] if str(error) else '')} "
+            "(this is a fault in limbeck: run again with --debug and report what it prints)",
+            highlight=False,
+            soft_wrap=True,
+        )
+        sys.exit(1)
+
+
+def _escape(text: str) -> str:
+    """Keep a message on one line, and its brackets from being read as markup."""
+    return " ".join(text.split()).replace("[", r"\[")

@@ -1,0 +1,67 @@
+"""`limbeck quickstart`: a real teacher becomes a real student, in minutes on a CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from limbeck.cli.shared_options import Json, Overrides, Overwrite, Quiet, progress_console
+
+
+def quickstart(
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="Other text than the installed docstrings; may be repeated.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="The run's folder; default: runs/quickstart, or one named after the corpus."),
+    ] = None,
+    overrides: Overrides = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Distil all-MiniLM-L6-v2 into a 3-layer student on the docstrings of this machine, and compare the two.
+
+    Needs the extra `quickstart`. Run a second time, it shows what it has; a run that was stopped is continued.
+    """
+    from limbeck.api import distill
+    from limbeck.cli.distill import merge_options
+    from limbeck.recipe.load import parse_yaml
+    from limbeck.recipe.shipped import read_shipped
+    from limbeck.report.table import comparison_table
+
+    data = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
+    folder = output or default_output(data["output"], corpus)
+    data = merge_options(data, {"output": folder, **({"corpus": corpus} if corpus else {})})
+    result = distill(data, overrides or [], resume=not overwrite, overwrite=overwrite, console=progress_console(quiet))
+    if as_json:
+        typer.echo(json.dumps({"student": str(result.student), "metrics": result.metrics}, indent=2))
+        return
+    console = Console()
+    console.print(comparison_table(result.metrics))
+    console.print(
+        f"Student: {result.student}\n"
+        f'Try it:  python -c "from sentence_transformers import SentenceTransformer; '
+        f"print(SentenceTransformer('{result.student}').encode('a small, fast model').shape)\"",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def default_output(folder: str, corpus: list[str] | None) -> str:
+    """Name a run on other text after it, so that it does not meet the first one."""
+    if not corpus:
+        return folder
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(corpus[0].rstrip("/")).name)
+    return f"{folder}-{name.strip('-.') or 'corpus'}"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  limbeck quickstart --corpus my-texts/ --output runs/mine")(quickstart)

@@ -1,0 +1,66 @@
+"""Prose out of docstrings and documentation pages: what a reader would read aloud.
+
+Code, doctests, literal blocks, tables, directives, headings and parameter lists (Google, NumPy,
+reStructuredText and epytext styles) are left out; paragraphs and prose-like list items remain, their inline
+markup unwrapped.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from limbeck.corpus.markup import unwrap_markup
+from limbeck.corpus.prose_blocks import split_blocks
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_CODE_CHARACTERS = re.compile(r"[{}\[\]<>=_/\\|@#^~$+*`\d]")
+_URL = re.compile(r"\s*\b(?:https?|ftp)://\S+|\s*\bwww\.\S+")
+
+# What passes for prose: three words, most of the characters letters or spaces, few that belong to code.
+_FEWEST_WORDS = 3
+_FEWEST_ITEM_WORDS = 6
+_LETTERS_SHARE = 0.6
+_CODE_SHARE = 0.1
+
+
+class Prose(NamedTuple):
+    """The prose of a text.
+
+    Args:
+        paragraphs: Prose paragraphs, one line each.
+        has_summary: Whether the first of them is the very beginning of the text, so that it can stand as its
+            summary.
+    """
+
+    paragraphs: list[str]
+    has_summary: bool
+
+
+def extract_prose(text: str) -> Prose:
+    """Extract the prose paragraphs of a docstring or page whose common indentation is already removed."""
+    paragraphs: list[str] = []
+    has_summary = False
+    for number, block in enumerate(split_blocks(text)):
+        paragraph = _as_prose(block.text, block.is_item)
+        if paragraph is not None:
+            has_summary = has_summary or number == 0
+            paragraphs.append(paragraph)
+    return Prose(paragraphs, has_summary)
+
+
+def _as_prose(text: str, is_item: bool) -> str | None:
+    """Return the unwrapped paragraph, or `None` if it does not read as prose."""
+    paragraph = unwrap_markup(text)
+    if "://" in paragraph or "www." in paragraph:
+        paragraph = _URL.sub("", paragraph).strip(" <>()")
+    words = len(_WORD.findall(paragraph))
+    # Words cannot be counted in scripts that put no space between them.
+    if words < (_FEWEST_ITEM_WORDS if is_item else _FEWEST_WORDS) and paragraph.isascii():
+        return None
+    letters = sum(map(str.isalpha, paragraph)) + paragraph.count(" ")
+    if letters < _LETTERS_SHARE * len(paragraph):
+        return None
+    if len(_CODE_CHARACTERS.findall(paragraph)) > _CODE_SHARE * len(paragraph):
+        return None
+    return paragraph

@@ -1,0 +1,64 @@
+"""The exceptions of limbeck: one kind per kind of user mistake, each one clear line.
+
+A message names the value, the rule it breaks and the way out. The command line prints it without a traceback
+and exits with `exit_code`: 2 for a mistake in what was asked, 1 for a run that failed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LimbeckError(Exception):
+    """Base of every error that limbeck raises on purpose."""
+
+    exit_code = 2
+
+
+class RecipeError(LimbeckError):
+    """A recipe, override or argument that cannot be meant as written."""
+
+
+class CorpusError(LimbeckError):
+    """Text that is missing, empty or unreadable."""
+
+
+class ModelError(LimbeckError):
+    """A model that cannot be loaded, built or used as asked."""
+
+
+class OutputError(LimbeckError):
+    """An output folder that must not be written, or cannot be continued."""
+
+
+class KernelError(LimbeckError):
+    """An explicitly chosen backend, or an argument of an objective, that cannot be met."""
+
+
+class TrainingError(LimbeckError):
+    """A run that started and failed; what it had finished is kept."""
+
+    exit_code = 1
+
+
+class Interrupted(TrainingError):  # noqa: N818 - the name says what happened
+    """A run stopped by the user; its state is saved and it can be resumed."""
+
+    exit_code = 1
+
+
+def suggestion(value: str, choices: Iterable[str]) -> str:
+    """Return the end of an error line: the nearest choice if one is near, then all choices.
+
+    Args:
+        value: What the user wrote.
+        choices: What could have been written.
+
+    Returns:
+        For example `" Did you mean 'minilmv2'? Known: minilm, minilmv2."`; empty without choices.
+    """
+    known = sorted(choices)
+    near = difflib.get_close_matches(value, known, n=1, cutoff=0.6)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return f"{hint} Known: {', '.join(known)}." if known else hint

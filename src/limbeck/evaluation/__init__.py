@@ -1,0 +1,38 @@
+"""Evaluation: what a student costs and what it is worth, beside its teacher."""
+
+from limbeck.evaluation.agreement import Agreement, SentencePair, build_pairs, measure_agreement
+from limbeck.evaluation.compare import Comparison, ModelFigures, compare_models
+from limbeck.evaluation.latency import BatchLatency, Latency, Times, measure_latency
+from limbeck.evaluation.model_size import (
+    ParameterCounts,
+    count_parameters,
+    tensors_megabytes,
+    weights_megabytes,
+)
+from limbeck.evaluation.retrieval import Retrieval, build_retrieval_pairs, measure_retrieval
+from limbeck.evaluation.sentence_vectors import POOLINGS, encode, pair_similarities, spearman_agreement
+
+__all__ = [
+    "POOLINGS",
+    "Agreement",
+    "BatchLatency",
+    "Comparison",
+    "Latency",
+    "ModelFigures",
+    "ParameterCounts",
+    "Retrieval",
+    "SentencePair",
+    "Times",
+    "build_pairs",
+    "build_retrieval_pairs",
+    "compare_models",
+    "count_parameters",
+    "encode",
+    "measure_agreement",
+    "measure_latency",
+    "measure_retrieval",
+    "pair_similarities",
+    "spearman_agreement",
+    "tensors_megabytes",
+    "weights_megabytes",
+]

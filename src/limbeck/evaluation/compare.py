@@ -1,0 +1,215 @@
+"""The whole comparison of a teacher and its student: size, speed and two figures of quality on held-out text.
+
+A figure that cannot be had (too little held-out text, a model without blocks) is None and `unavailable` says
+why: a long run never ends without its table for want of one figure.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import nn
+
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.agreement import Agreement, build_pairs, measure_agreement
+from limbeck.evaluation.latency import Latency, measure_latency
+from limbeck.evaluation.model_size import (
+    ParameterCounts,
+    count_parameters,
+    tensors_megabytes,
+    weights_megabytes,
+)
+from limbeck.evaluation.retrieval import Retrieval, build_retrieval_pairs, measure_retrieval
+from limbeck.evaluation.sentence_vectors import pair_similarities
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ModelFigures:
+    """The figures of one model.
+
+    Attributes:
+        parameters: By place.
+        megabytes: Of its weights.
+        megabytes_of: "files" where a folder was given, else "tensors": as the model is in memory.
+        retrieval: Its retrieval figures, or None.
+    """
+
+    parameters: ParameterCounts
+    megabytes: float
+    megabytes_of: str
+    retrieval: Retrieval | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A teacher beside its student.
+
+    Attributes:
+        teacher: The teacher's own figures.
+        student: The student's own figures.
+        latency: Both models' latency, or None.
+        agreement: How the student's similarities agree with the teacher's, or None.
+        unavailable: Figure -> why it could not be had; a figure that was not asked for is None without a
+            reason.
+        settings: What was asked for: pooling, lengths, sizes, dtype, seed.
+        seconds: Measure -> what it took.
+    """
+
+    teacher: ModelFigures
+    student: ModelFigures
+    latency: Latency | None
+    agreement: Agreement | None
+    unavailable: dict[str, str]
+    settings: dict[str, Any]
+    seconds: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, fit for JSON; an undefined number (NaN) is None."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        for role in ("teacher", "student"):
+            plain[role]["parameters"]["total"] = getattr(self, role).parameters.total
+        return plain
+
+
+def compare_models(
+    teacher: nn.Module,
+    student: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    held_out_documents: Sequence[str | tuple[str, str]],
+    *,
+    pooling: str = "mean",
+    max_length: int = 128,
+    batch_size: int = 32,
+    pairs: int = 1500,
+    retrieval_pairs: int = 700,
+    latency_batch_sizes: Sequence[int] = (1, 32),
+    latency_length: int = 128,
+    latency_seconds: float = 12.0,
+    dtype: torch.dtype | None = None,
+    seed: int = 0,
+    teacher_folder: Path | str | None = None,
+    student_folder: Path | str | None = None,
+) -> Comparison:
+    """Measure a teacher and its student side by side.
+
+    Args:
+        teacher: The loaded teacher.
+        student: The loaded student, on the same device.
+        tokenizer: The tokenizer of both.
+        held_out_documents: Texts that the student was not trained on, plain or as (title, body) where the
+            corpus knows its titles.
+        pooling: As in `encode`.
+        max_length: Longest text in tokens for the quality figures.
+        batch_size: Texts per forward pass for the quality figures.
+        pairs: Sentence pairs for the agreement; 0 leaves it out.
+        retrieval_pairs: Pool of the retrieval; 0 leaves it out.
+        latency_batch_sizes: As in `measure_latency`.
+        latency_length: Tokens per text for the latency.
+        latency_seconds: For all latency measurements together; 0 leaves them out.
+        dtype: What to compute in, quality and latency; None is each model's own for quality, float32 for
+            latency.
+        seed: Of the choice of pairs, the resampling and the token ids.
+        teacher_folder: The folder of the teacher's weights, for its megabytes on disk.
+        student_folder: The same for the student.
+
+    Returns:
+        All figures, those that could not be had as None with a reason.
+    """
+    held_out = list(held_out_documents)
+    unavailable: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    encoding: dict[str, Any] = {
+        "pooling": pooling, "max_length": max_length, "batch_size": batch_size, "dtype": dtype
+    }  # fmt: skip
+
+    def agreement() -> Agreement:
+        texts_only = [text if isinstance(text, str) else "\n".join(text) for text in held_out]
+        chosen = build_pairs(texts_only, pairs, seed=seed)
+        texts = [(pair.first, pair.second) for pair in chosen]
+        of_student, of_teacher = (
+            pair_similarities(model, tokenizer, texts, **encoding) for model in (student, teacher)
+        )
+        return measure_agreement(chosen, of_student.numpy(), of_teacher.numpy(), seed=seed)
+
+    def retrieval() -> tuple[Retrieval, Retrieval]:
+        chosen = build_retrieval_pairs(held_out, retrieval_pairs, seed=seed)
+        of_student, of_teacher = (
+            measure_retrieval(model, tokenizer, chosen, **encoding) for model in (student, teacher)
+        )
+        return of_student, of_teacher
+
+    def latency() -> Latency:
+        return measure_latency(
+            teacher,
+            student,
+            batch_sizes=latency_batch_sizes,
+            length=latency_length,
+            seconds=latency_seconds,
+            dtype=dtype or torch.float32,
+            seed=seed,
+        )
+
+    def attempt(name: str, asked: bool, measure: Callable[[], T]) -> T | None:
+        if not asked:
+            return None
+        start = time.perf_counter()
+        try:
+            return measure()
+        except LimbeckError as error:
+            unavailable[name] = str(error)
+            return None
+        finally:
+            seconds[name] = round(time.perf_counter() - start, 3)
+
+    agreed = attempt("agreement", pairs > 0, agreement)
+    retrieved = attempt("retrieval", retrieval_pairs > 0, retrieval) or (None, None)
+    timed = attempt("latency", latency_seconds > 0, latency)
+    return Comparison(
+        teacher=_figures(teacher, teacher_folder, retrieved[1]),
+        student=_figures(student, student_folder, retrieved[0]),
+        latency=timed,
+        agreement=agreed,
+        unavailable=unavailable,
+        settings={
+            "pooling": pooling,
+            "max_length": max_length,
+            "pairs": pairs,
+            "retrieval_pairs": retrieval_pairs,
+            "held_out_documents": len(held_out),
+            "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
+            "seed": seed,
+        },
+        seconds=seconds,
+    )
+
+
+def _figures(model: nn.Module, folder: Path | str | None, retrieval: Retrieval | None) -> ModelFigures:
+    """Gather one model's own figures; without weight files its tensors are counted."""
+    megabytes, source = tensors_megabytes(model), "tensors"
+    if folder is not None:
+        with suppress(LimbeckError):  # `megabytes_of` says which it is
+            megabytes, source = weights_megabytes(folder), "files"
+    return ModelFigures(count_parameters(model), megabytes, source, retrieval)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON knows it: tuples as lists, NaN and infinities as None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

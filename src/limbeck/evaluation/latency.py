@@ -1,0 +1,237 @@
+"""Latency: the time of one forward pass, teacher beside student.
+
+The two models take turns (A B A B …) in one process, so that whatever else the machine does falls on both,
+and the speedup is the median of the ratios of neighbouring passes. The Transformer part is timed within the
+same passes, from the entry of the first block to the exit of the last: it leaves out the embedding lookup and
+its norm, and the pooler.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
+from limbeck.evaluation.model_size import find_blocks
+
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 300
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds of repeated passes: their median, 10th and 90th percentile."""
+
+    median_ms: float
+    p10_ms: float
+    p90_ms: float
+
+
+@dataclass(frozen=True)
+class BatchLatency:
+    """What was measured at one batch size.
+
+    Attributes:
+        batch_size: Texts per pass.
+        rounds: Timed passes of each model.
+        teacher: Times of the teacher's whole encoder.
+        student: Times of the student's whole encoder.
+        teacher_transformer: Times of the teacher's blocks.
+        student_transformer: Times of the student's blocks.
+        speedup: Median over rounds of teacher time / student time, whole encoder.
+        transformer_speedup: The same of the blocks.
+    """
+
+    batch_size: int
+    rounds: int
+    teacher: Times
+    student: Times
+    teacher_transformer: Times
+    student_transformer: Times
+    speedup: float
+    transformer_speedup: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latency of a teacher and its student on one machine.
+
+    Attributes:
+        batches: One entry a batch size.
+        length: Tokens per text, all of them real (no padding).
+        dtype: What was computed in.
+        device: Kind of device, and its name where there is one.
+        threads: PyTorch's threads.
+    """
+
+    batches: tuple[BatchLatency, ...]
+    length: int
+    dtype: str
+    device: str
+    threads: int
+
+
+def measure_latency(
+    teacher: nn.Module,
+    student: nn.Module,
+    *,
+    batch_sizes: Sequence[int] = (1, 32),
+    length: int = 128,
+    seconds: float = 20.0,
+    dtype: torch.dtype = torch.float32,
+    warmup: int = 2,
+    seed: int = 0,
+) -> Latency:
+    """Time teacher and student in turns.
+
+    Args:
+        teacher: A loaded encoder (of a task model, the encoder is timed).
+        student: The same for the student, on the same device.
+        batch_sizes: Texts per pass.
+        length: Tokens per text; lowered to what both models can take.
+        seconds: For everything together, shared equally by the batch sizes. At least `FEWEST_ROUNDS` rounds
+            are made whatever they take.
+        dtype: What to compute in. A model of another dtype is copied, never cast.
+        warmup: Passes of each model at each batch size that are not counted.
+        seed: Of the token ids, which both models share.
+    """
+    limits = [longest_input(encoder_of(model)) or length for model in (teacher, student)]
+    length = min(length, *limits)
+    vocabulary = min(_vocabulary_size(teacher), _vocabulary_size(student))
+    generator = torch.Generator().manual_seed(seed)
+    with (
+        evaluation_mode(encoder_of(teacher), dtype) as ready_teacher,
+        evaluation_mode(encoder_of(student), dtype) as ready_student,
+        torch.inference_mode(),
+        _Stopwatch(ready_teacher) as teacher_watch,
+        _Stopwatch(ready_student) as student_watch,
+    ):
+        measured = []
+        for batch_size in batch_sizes:
+            input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
+            share = seconds / len(batch_sizes)
+            teacher_rows, student_rows = _take_turns(teacher_watch, student_watch, input_ids, share, warmup)
+            measured.append(_summary(batch_size, teacher_rows, student_rows))
+        device = teacher_watch.device
+    return Latency(
+        batches=tuple(measured),
+        length=length,
+        dtype=str(dtype).removeprefix("torch."),
+        device=_device_name(device),
+        threads=torch.get_num_threads(),
+    )
+
+
+class _Stopwatch:
+    """Times one pass of a model and, by hooks on its blocks, the part of it that the blocks take.
+
+    ALBERT calls the same block many times: the first entry and the last exit of any block are what counts.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.device = device_of(model)
+        self._model = model
+        self._marks: list[float | torch.cuda.Event] = []
+        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+
+    def __enter__(self) -> _Stopwatch:
+        for block in find_blocks(self._model):
+            self._hooks.append(block.register_forward_pre_hook(self._mark))
+            self._hooks.append(block.register_forward_hook(self._mark))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def time(self, input_ids: Tensor) -> tuple[float, float]:
+        """Return (seconds of the whole pass, seconds of the blocks)."""
+        input_ids = input_ids.to(self.device)
+        valid = torch.ones_like(input_ids)
+        self._marks.clear()
+        self._synchronise()
+        start = time.perf_counter()
+        self._model(input_ids=input_ids, attention_mask=valid)
+        self._synchronise()
+        return time.perf_counter() - start, self._in_blocks()
+
+    def _synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _mark(self, *_: object) -> None:
+        """Note the entry into or the exit from a block, without waiting for a GPU."""
+        if self.device.type != "cuda":
+            self._marks.append(time.perf_counter())
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks.append(event)
+
+    def _in_blocks(self) -> float:
+        """Return the seconds from the first mark to the last; NaN where no block was called."""
+        if not self._marks:
+            return float("nan")
+        first, last = self._marks[0], self._marks[-1]
+        if isinstance(first, torch.cuda.Event):
+            assert isinstance(last, torch.cuda.Event)
+            return first.elapsed_time(last) / 1000
+        assert isinstance(last, float)
+        return last - first
+
+
+def _take_turns(
+    teacher: _Stopwatch, student: _Stopwatch, input_ids: Tensor, seconds: float, warmup: int
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Return the times of teacher and student, pass by pass, warmed up and then for about `seconds`."""
+    deadline = time.perf_counter() + seconds
+    for _ in range(warmup):
+        teacher.time(input_ids)
+        student.time(input_ids)
+    teacher_rows: list[tuple[float, float]] = []
+    student_rows: list[tuple[float, float]] = []
+    while len(teacher_rows) < MOST_ROUNDS:
+        if len(teacher_rows) >= FEWEST_ROUNDS and time.perf_counter() >= deadline:
+            break
+        teacher_rows.append(teacher.time(input_ids))
+        student_rows.append(student.time(input_ids))
+    return teacher_rows, student_rows
+
+
+def _summary(
+    batch_size: int, teacher_rows: list[tuple[float, float]], student_rows: list[tuple[float, float]]
+) -> BatchLatency:
+    """Reduce the times of one batch size to medians, percentiles and speedups."""
+    teacher, student = np.array(teacher_rows), np.array(student_rows)  # [rounds, (whole, blocks)]
+    ratios = np.median(teacher / student, axis=0)
+    parts = []
+    for times in (teacher, student):
+        for column in (0, 1):
+            p10, median, p90 = np.percentile(times[:, column] * 1000, [10, 50, 90])
+            parts.append(Times(median_ms=float(median), p10_ms=float(p10), p90_ms=float(p90)))
+    return BatchLatency(
+        batch_size=batch_size,
+        rounds=len(teacher),
+        teacher=parts[0],
+        student=parts[2],
+        teacher_transformer=parts[1],
+        student_transformer=parts[3],
+        speedup=float(ratios[0]),
+        transformer_speedup=float(ratios[1]),
+    )
+
+
+def _vocabulary_size(model: nn.Module) -> int:
+    """Return how many token ids the model's configuration knows."""
+    return int(getattr(getattr(model, "config", None), "vocab_size", 0)) or 1
+
+
+def _device_name(device: torch.device) -> str:
+    """Return for example `"cpu (x86_64)"` or `"cuda (NVIDIA H200)"`."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return f"{device.type} ({name})" if name else device.type

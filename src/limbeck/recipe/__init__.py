@@ -1,0 +1,7 @@
+"""Recipes: the schema, loading with overrides, and the checks across fields."""
+
+from limbeck.recipe.load import dump_recipe, load_recipe
+from limbeck.recipe.plan import RunPlan, plan_run
+from limbeck.recipe.schema import Recipe
+
+__all__ = ["Recipe", "RunPlan", "dump_recipe", "load_recipe", "plan_run"]

@@ -1,0 +1,147 @@
+"""From a stage's `training:` to `transformers.TrainingArguments`: defaults, names and types checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, get_type_hints
+
+import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
+from transformers import TrainingArguments
+
+from limbeck.errors import RecipeError, suggestion
+
+# Rate, warm-up, decay and betas are MiniLMv2's (section 4.1); batch and steps are for the user to choose.
+DEFAULTS: dict[str, Any] = {
+    "learning_rate": 6e-4,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 0.01,
+    "weight_decay": 0.01,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "max_grad_norm": 1.0,
+    "optim": "adamw_torch_fused",
+    "per_device_train_batch_size": 32,
+    "per_device_eval_batch_size": 32,
+    "num_train_epochs": 1,
+    "logging_steps": 10,
+    "eval_strategy": "steps",
+    "eval_steps": 500,
+    "save_strategy": "steps",
+    "save_steps": 500,
+    "save_total_limit": 2,
+    "report_to": "none",
+}
+
+# What limbeck decides itself, with the key of the recipe that asks for it.
+_MANAGED = {
+    "output_dir": "output",
+    "logging_dir": "output",
+    "seed": "seed",
+    "data_seed": "seed",
+    "resume_from_checkpoint": "--resume",
+    "remove_unused_columns": None,
+    "label_names": None,
+    "train_sampling_strategy": None,
+    "length_column_name": None,
+    "average_tokens_across_devices": None,
+    "auto_find_batch_size": None,
+    "logging_nan_inf_filter": None,
+    "disable_tqdm": "--quiet",
+    "do_train": None,
+    "do_eval": None,
+    "do_predict": None,
+    "push_to_hub": None,
+    "load_best_model_at_end": None,
+}
+
+
+def bf16_is_fast() -> bool:
+    """Whether this machine computes in bfloat16 natively: a GPU that supports it, or a CPU with AVX512-BF16 or AMX."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+@cache
+def _field_types() -> dict[str, Any]:
+    hints = get_type_hints(TrainingArguments)
+    return {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments) if field.init}
+
+
+def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Check names and types of a stage's training arguments.
+
+    Args:
+        training: What the recipe says.
+        place: Where it says so, for the message.
+
+    Returns:
+        The arguments, converted to their types.
+
+    Raises:
+        RecipeError: for a name that TrainingArguments does not have or that limbeck manages, or a wrong type.
+    """
+    types = _field_types()
+    checked: dict[str, Any] = {}
+    for name, value in training.items():
+        if name in _MANAGED:
+            instead = f"; use {_MANAGED[name]} instead" if _MANAGED[name] else ""
+            raise RecipeError(f"{place}.{name} is managed by limbeck{instead}: leave it out.")
+        if name not in types:
+            near = suggestion(name, types).split(" Known:")[0]
+            raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
+        checked[name] = _convert(types[name], value, f"{place}.{name}")
+    return checked
+
+
+def _convert(kind: Any, value: Any, place: str) -> Any:
+    try:
+        adapter = TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
+        return adapter.validate_python(value)
+    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError):
+        return value  # A type that pydantic cannot express is checked by TrainingArguments itself.
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise RecipeError(f"{place}: {problem} (got {str(value)[:80]!r}).") from None
+
+
+def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, evaluates: bool) -> TrainingArguments:
+    """Make the arguments of one stage.
+
+    Args:
+        training: What the recipe says, unchecked.
+        output: Folder of the stage's checkpoints.
+        seed: Seed of the stage.
+        evaluates: Whether there is held-out text.
+
+    Returns:
+        The arguments, in bfloat16 where the machine is fast in it and the recipe says nothing else.
+
+    Raises:
+        RecipeError: see `check_training`, and for values that TrainingArguments refuses.
+    """
+    asked = check_training(training, "training")
+    # Pinned memory speeds up the way to an accelerator; without one torch only warns of it.
+    merged = {**DEFAULTS, "dataloader_pin_memory": torch.cuda.is_available(), **asked}
+    if not {"bf16", "fp16"} & asked.keys():
+        merged["bf16"] = bf16_is_fast()
+    if not evaluates:
+        merged["eval_strategy"] = "no"
+    managed = {
+        "output_dir": output,
+        "seed": seed,
+        "data_seed": seed,
+        "remove_unused_columns": False,
+        "label_names": [],
+        "disable_tqdm": True,
+        "logging_nan_inf_filter": False,
+        "average_tokens_across_devices": False,
+    }
+    try:
+        return TrainingArguments(**{**merged, **managed})
+    except (ValueError, TypeError, ImportError, RuntimeError) as error:
+        raise RecipeError(f"training: {str(error).splitlines()[0]}") from None

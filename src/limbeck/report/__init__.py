@@ -1,0 +1,19 @@
+"""Reports: the teacher-beside-student table and the student's model card, from plain dicts."""
+
+from limbeck.report.figures import Row, comparison_notes, comparison_rows
+from limbeck.report.model_card import model_card, write_model_card
+from limbeck.report.record_fields import RunFields
+from limbeck.report.table import comparison_csv, comparison_markdown, comparison_table, write_tables
+
+__all__ = [
+    "Row",
+    "RunFields",
+    "comparison_csv",
+    "comparison_markdown",
+    "comparison_notes",
+    "comparison_rows",
+    "comparison_table",
+    "model_card",
+    "write_model_card",
+    "write_tables",
+]

@@ -1,0 +1,160 @@
+"""A comparison as rows of figures: what the teacher-beside-student table says, before it is drawn.
+
+Reads the layout of `limbeck.evaluation.Comparison.to_dict()`. Every part of it may be missing or None; a
+figure that is not there is left out of the rows, with its reason in the notes where the dict gives one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of the table.
+
+    Attributes:
+        label: What it is, with its unit.
+        teacher: The teacher's value, or None where the figure is about both.
+        student: The student's value.
+        kind: How it reads: "count" (smaller is better), "megabytes", "milliseconds", "share" (of 1, larger is
+            better) or "agreement" (a correlation of the student with the teacher).
+        speedup: For "milliseconds", the measured speedup, which is not the ratio of the two medians.
+        interval: 95 % interval of the student's value, where there is one.
+    """
+
+    label: str
+    teacher: float | None
+    student: float | None
+    kind: str
+    speedup: float | None = None
+    interval: tuple[float, float] | None = None
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Return label, teacher, student and change as they are printed."""
+        return (self.label, self._value(self.teacher), self._value(self.student), self._change())
+
+    def _value(self, value: float | None) -> str:
+        if value is None:
+            return MISSING
+        if self.kind == "count":
+            return format_count(value)
+        return f"{value:.1f}" if self.kind in ("megabytes", "milliseconds") else f"{value:.3f}"
+
+    def _change(self) -> str:
+        if self.kind == "agreement":
+            return "" if self.interval is None else f"95 %: {self.interval[0]:.3f} to {self.interval[1]:.3f}"
+        if self.kind == "milliseconds" and self.speedup is not None:
+            return f"{self.speedup:.2f}x faster" if self.speedup >= 1 else f"{1 / self.speedup:.2f}x slower"
+        if not self.teacher or self.student is None:
+            return ""
+        if self.kind == "share":
+            return f"{self.student / self.teacher:.1%} kept"
+        if self.student == self.teacher:
+            return "same"
+        smaller = self.student < self.teacher
+        ratio = self.teacher / self.student if smaller and self.student else self.student / self.teacher
+        return f"{ratio:.2f}x {'smaller' if smaller else 'larger'}"
+
+
+def format_count(value: float) -> str:
+    """Return a number of things in three digits or so: `950`, `10.6 M`, `1.24 G`."""
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+        if value >= size:
+            scaled = value / (1e3 if unit == " k" else size)
+            return f"{scaled:.2f}{unit}" if scaled < 10 else f"{scaled:.1f}{unit}"
+    return f"{value:,.0f}"
+
+
+def comparison_rows(comparison: Mapping[str, Any]) -> list[Row]:
+    """Return the table's rows, without those whose figures are missing for both models."""
+
+    def both(label: str, kind: str, *path: str | int) -> Row:
+        return Row(label, _number(comparison, "teacher", *path), _number(comparison, "student", *path), kind)
+
+    rows = [
+        both("Transformer parameters", "count", "parameters", "transformer"),
+        both("Embedding parameters", "count", "parameters", "embedding"),
+        both("Weights, MB", "megabytes", "megabytes"),
+    ]
+    batches = _at(comparison, "latency", "batches")
+    for batch in batches if isinstance(batches, Sequence) else ():
+        of, size = f"batch {_at(batch, 'batch_size')}", "median_ms"
+        rows.append(
+            Row(
+                f"Latency {of}, ms",
+                _number(batch, "teacher", size),
+                _number(batch, "student", size),
+                "milliseconds",
+                speedup=_number(batch, "speedup"),
+            )
+        )
+        rows.append(
+            Row(
+                "  its Transformer part",
+                _number(batch, "teacher_transformer", size),
+                _number(batch, "student_transformer", size),
+                "milliseconds",
+                speedup=_number(batch, "transformer_speedup"),
+            )
+        )
+    interval = _at(comparison, "agreement", "interval")
+    rows.append(
+        Row(
+            "Agreement (Spearman)",
+            None,
+            _number(comparison, "agreement", "spearman"),
+            "agreement",
+            interval=_interval(interval),
+        )
+    )
+    rows.append(both("Retrieval MRR@10", "share", "retrieval", "mrr_at_10"))
+    rows.append(both("Retrieval recall@1", "share", "retrieval", "recall_at_1"))
+    return [row for row in rows if row.teacher is not None or row.student is not None]
+
+
+def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
+    """Return the lines that belong below the table: how it was measured, and why figures are missing."""
+    notes: list[str] = []
+    latency, agreement = _at(comparison, "latency"), _at(comparison, "agreement")
+    if isinstance(latency, Mapping):
+        notes.append(
+            f"Latency: {latency.get('length')} tokens, {latency.get('dtype')}, {latency.get('device')}, "
+            f"{latency.get('threads')} threads, models in turns."
+        )
+    if isinstance(agreement, Mapping):
+        pairs = agreement.get("pairs")
+        notes.append(f"Agreement: with the teacher's similarities of {pairs} pairs of held-out sentences.")
+    pool = _number(comparison, "student", "retrieval", "pool")
+    if pool is not None:
+        notes.append(f"Retrieval: a held-out summary finds its body among {pool:.0f}.")
+    in_memory = [role for role in ("teacher", "student") if _at(comparison, role, "megabytes_of") == "tensors"]
+    notes.extend(f"Weights: the {role}'s as in memory, not on disk." for role in in_memory)
+    unavailable = _at(comparison, "unavailable")
+    if isinstance(unavailable, Mapping):
+        notes.extend(f"No {name}: {reason}" for name, reason in unavailable.items())
+    return notes
+
+
+def _at(value: Any, *path: str | int) -> Any:
+    """Follow keys into nested mappings; None as soon as one is missing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _number(value: Any, *path: str | int) -> float | None:
+    """Follow keys to a number; None for anything else."""
+    found = _at(value, *path)
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def _interval(value: Any) -> tuple[float, float] | None:
+    """Return a pair of numbers, or None for anything else."""
+    if isinstance(value, Sequence) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value):
+        return (float(value[0]), float(value[1]))
+    return None

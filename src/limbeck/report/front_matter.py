@@ -1,0 +1,106 @@
+"""The Hub's front matter: the YAML block at the head of a model card.
+
+Everything in it comes from a run's record, so nothing in it is trusted: it is written by a YAML library, on
+one line a value, and what is not known is left out rather than guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_HUB_NAME = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
+_HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
+
+
+def front_matter(record: Mapping[str, Any], *, pooled: bool) -> str:
+    """Return the front matter of a student's card, `---` lines included.
+
+    Args:
+        record: A run's record; see `limbeck.report.record_fields.RunFields`.
+        pooled: Whether the folder also loads in sentence-transformers.
+    """
+    fields: dict[str, Any] = {}
+    if language := one_line(record.get("language")):
+        fields["language"] = language
+    fields["library_name"] = "sentence-transformers" if pooled else "transformers"
+    fields["pipeline_tag"] = "sentence-similarity" if pooled else "feature-extraction"
+    if base := hub_name(record):
+        fields["base_model"] = base
+    if datasets := hub_datasets(record):
+        fields["datasets"] = datasets
+    methods = [one_line(stage.get("method")) for stage in _mappings(record.get("stages"))]
+    fields["tags"] = list(dict.fromkeys(["distillation", "limbeck", *(name for name in methods if name)]))
+    if index := _model_index(record, fields["pipeline_tag"]):
+        fields["model-index"] = index
+    # A width without end keeps every value on one line, so that none can look like the closing `---`.
+    dumped = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=float("inf"))
+    return f"---\n{dumped}---\n"
+
+
+def hub_name(record: Mapping[str, Any]) -> str | None:
+    """Return the teacher's name on the Hub: its `hub_id`, else `name_or_path` where that can be a name."""
+    teacher = record.get("teacher")
+    if not isinstance(teacher, Mapping):
+        return None
+    for key in ("hub_id", "name_or_path"):
+        name = one_line(teacher.get(key))
+        if name and _HUB_NAME.fullmatch(name) and not Path(name).exists():
+            return name
+    return None
+
+
+def hub_datasets(record: Mapping[str, Any]) -> list[str]:
+    """Return the Hub data sets among the corpus sources (`hub:owner/name…`), without their configuration."""
+    corpus = record.get("corpus")
+    sources = corpus.get("sources") if isinstance(corpus, Mapping) else None
+    found = [_HUB_CORPUS.fullmatch(str(source)) for source in sources or () if isinstance(source, str)]
+    return list(dict.fromkeys(match[1] for match in found if match is not None))
+
+
+def one_line(value: Any) -> str:
+    """Return any value as one printable line without runs of space; empty for None."""
+    if value is None:
+        return ""
+    text = "".join(character if character.isprintable() else " " for character in str(value))
+    return " ".join(text.split())
+
+
+def _model_index(record: Mapping[str, Any], task: str) -> list[dict[str, Any]]:
+    """Return the Hub's `model-index` with the figures that were measured; empty without any."""
+    evaluation = record.get("evaluation")
+    if not isinstance(evaluation, Mapping):
+        return []
+    agreement = evaluation.get("agreement") or {}
+    retrieval = (evaluation.get("student") or {}).get("retrieval") or {}
+    metrics = [
+        _metric("spearmanr", "Spearman agreement with the teacher", agreement.get("spearman")),
+        _metric("mrr_at_10", "MRR@10 of finding a text's body by its summary", retrieval.get("mrr_at_10")),
+        _metric("recall_at_1", "Recall@1 of finding a text's body by its summary", retrieval.get("recall_at_1")),
+    ]
+    known = [metric for metric in metrics if metric is not None]
+    if not known:
+        return []
+    result = {
+        "task": {"type": task},
+        "dataset": {"name": "text held out from training", "type": "held-out"},
+        "metrics": known,
+    }
+    return [{"name": one_line(record.get("name")) or "student", "results": [result]}]
+
+
+def _metric(kind: str, name: str, value: Any) -> dict[str, Any] | None:
+    """Return one metric of the model index; None where it has no number."""
+    if not isinstance(value, (int, float)) or value != value:
+        return None
+    return {"type": kind, "name": name, "value": round(float(value), 4)}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings in a sequence; empty for anything else."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [item for item in value if isinstance(item, Mapping)] if is_list else []

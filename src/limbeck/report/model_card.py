@@ -1,0 +1,196 @@
+"""The model card: `README.md` in the student's folder, made from the run's record in the Hub's format."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, Template
+
+from limbeck.report.figures import format_count
+from limbeck.report.front_matter import front_matter, hub_name, one_line
+from limbeck.report.table import comparison_markdown
+
+CARD = "README.md"
+_TEMPLATE = "model_card.md.j2"
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$])")
+_POOLING_KEYS = ("pooling_mode", "pooling_mode_cls_token", "pooling_mode_mean_tokens")
+_GROUPS_SHOWN = 12
+
+
+def write_model_card(record: Mapping[str, Any], folder: Path | str) -> Path:
+    """Write the model card of a student.
+
+    What is not in the record is left out. Paths of this machine are shortened to their last part: a card is
+    made to be published, and `run.json` has them in full.
+
+    Args:
+        record: A run's record; the fields that are read are those of
+            `limbeck.report.record_fields.RunFields`.
+        folder: The student's folder; with `modules.json` in it, the card says how to use
+            sentence-transformers.
+
+    Returns:
+        The path of `README.md`.
+    """
+    path = Path(folder) / CARD
+    path.write_text(model_card(record, Path(folder)), encoding="utf-8")
+    return path
+
+
+def model_card(record: Mapping[str, Any], folder: Path) -> str:
+    """Return the text of the card; the arguments are those of `write_model_card`."""
+    pooled = (folder / "modules.json").is_file()
+    teacher, student = _mapping(record, "teacher"), _mapping(record, "student")
+    start = student.get("initialisation")
+    evaluation = _mapping(record, "evaluation")
+    body = _template().render(
+        name=one_line(record.get("name")) or "Student",
+        teacher=teacher,
+        teacher_name=hub_name(record) or short_name(teacher.get("name_or_path")) or "",
+        teacher_on_hub=hub_name(record) is not None,
+        student=student,
+        initialisation=start.get("summary") if isinstance(start, Mapping) else start,
+        corpus=_mapping(record, "corpus"),
+        problems=_mapping(_mapping(record, "corpus"), "report").get("counts") or {},
+        stages=_stages(record),
+        citations=_citations(record),
+        untrained=_untrained(record),
+        pooled=pooled,
+        pooling=_pooling(folder, record),
+        scores=comparison_markdown(evaluation) if evaluation else "",
+        hardware=_hardware(record),
+        timings=_mapping(record, "timings"),
+        peak=record.get("peak_memory_bytes"),
+        versions=_mapping(record, "versions"),
+        commit=record.get("git_commit"),
+        seeds=_mapping(record, "seeds"),
+        created=record.get("created"),
+    )
+    return front_matter(record, pooled=pooled) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+
+
+def escape_markdown(value: Any) -> str:
+    """Return any value as one line of plain text: nothing in it is Markdown, HTML or a table cell's end."""
+    return _MARKDOWN.sub(r"\\\1", one_line(value))
+
+
+def inline_code(value: Any) -> str:
+    """Return any value as one code span, whatever backticks it holds."""
+    line = one_line(value).replace("|", "¦")  # a bar ends a table cell even inside a code span
+    fence = "`" * (_longest_run_of_backticks(line) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"
+
+
+def code_block(value: Any, language: str = "") -> str:
+    """Return any value as a fenced block that nothing inside it can close."""
+    text = "".join(c for c in str(value) if c.isprintable() or c in "\n\t").strip("\n")
+    fence = "`" * max(3, _longest_run_of_backticks(text) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def web_address(value: Any) -> str:
+    """Return an http(s) address that cannot end the link it stands in; empty for anything else."""
+    line = one_line(value)
+    return quote(line, safe=":/?#@!$&=+,;%~-._") if re.match(r"https?://[^/\s]", line) else ""
+
+
+def short_name(value: Any) -> str:
+    """Return a path's last part; Hub names and `package:` or `hub:` sources as they are."""
+    line = one_line(value)
+    is_path = line.startswith(("/", ".", "~")) or "\\" in line or line.count("/") > 1 or Path(line).exists()
+    if not is_path or re.match(r"(package|hub):", line):
+        return line
+    return re.split(r"[/\\]", line.rstrip("/\\"))[-1] or line
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("limbeck.report"),
+        autoescape=False,  # Markdown, not HTML: the filters escape what the record holds
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        text=escape_markdown,
+        code=inline_code,
+        block=code_block,
+        link=web_address,
+        count=format_count,
+        short=short_name,
+    )
+    return environment.get_template(_TEMPLATE)
+
+
+def _longest_run_of_backticks(text: str) -> int:
+    return max((len(run) for run in re.findall(r"`+", text)), default=0)
+
+
+def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping under a key; an empty one where there is none."""
+    found = value.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _stages(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = record.get("stages")
+    return [stage for stage in found if isinstance(stage, Mapping)] if isinstance(found, Sequence) else []
+
+
+def _citations(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return each method's citation once, in the order of the stages."""
+    found = {str(c): c for stage in _stages(record) if (c := _mapping(stage, "citation"))}
+    return list(found.values())
+
+
+def _untrained(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what no stage trained: number of tensors, modules, how many hold the teacher's values."""
+    untrained = _mapping(record, "untrained")
+    if untrained:
+        names = [str(name) for name in untrained.get("names") or []]
+    else:  # an older record: what every stage left out
+        lists = [[str(name) for name in stage.get("untrained") or []] for stage in _stages(record)]
+        names = [name for name in lists[0] if all(name in other for other in lists)] if lists else []
+    # The module two levels above the tensor says enough: `encoder.layer.2.output`, not each weight and bias
+    # in it.
+    groups = list(dict.fromkeys(".".join(name.split(".")[:-2]) or name for name in names))
+    more = [f"and {len(groups) - _GROUPS_SHOWN} more modules"] if len(groups) > _GROUPS_SHOWN else []
+    return {
+        "count": len(names),
+        "groups": groups[:_GROUPS_SHOWN],
+        "more": more,
+        "from_teacher": len(untrained.get("from_teacher") or []),
+    }
+
+
+def _pooling(folder: Path, record: Mapping[str, Any]) -> str:
+    """Return how sentence vectors are pooled: as the folder says, else as they were measured, else mean."""
+    try:
+        said = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        said = {}
+    if isinstance(said, Mapping) and any(key in said for key in _POOLING_KEYS):
+        return "cls" if said.get("pooling_mode_cls_token") or said.get("pooling_mode") == "cls" else "mean"
+    measured = _mapping(_mapping(record, "evaluation"), "settings").get("pooling")
+    return str(measured) if measured in ("mean", "cls") else "mean"
+
+
+def _hardware(record: Mapping[str, Any]) -> str:
+    """Return the machine in one line."""
+    hardware = _mapping(record, "hardware")
+    memory = hardware.get("memory_bytes")
+    device, cpu, cores = (hardware.get(key) for key in ("device", "cpu", "cores"))
+    parts = [
+        str(device) if device and device != "cpu" else "",
+        str(cpu) if cpu else "",
+        f"{cores} cores" if cores else "",
+        f"{memory / 2**30:.0f} GiB" if isinstance(memory, (int, float)) else one_line(hardware.get("memory")),
+    ]
+    return ", ".join(part for part in parts if part)

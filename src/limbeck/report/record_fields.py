@@ -1,0 +1,85 @@
+"""The fields of a run's record (`run.json`) that the model card reads.
+
+Every field may be missing: the card leaves out what is not there. Fields that are not named here are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class TeacherFields(TypedDict, total=False):
+    """The teacher: name or path, shape in words, and its name on the Hub where `name_or_path` is not it."""
+
+    name_or_path: str
+    hub_id: str
+    shape: str
+
+
+class StudentFields(TypedDict, total=False):
+    """The student: shape in words, parameters, and what it started from (words, or a dict's `summary`)."""
+
+    shape: str
+    parameters: int
+    initialisation: str | dict[str, Any]
+
+
+class CorpusFields(TypedDict, total=False):
+    """The text: source strings (`hub:` ones become data sets), counts, and what reading passed over."""
+
+    sources: list[str]
+    documents: int
+    held_out_documents: int
+    tokens: int
+    report: dict[str, Any]
+
+
+class CitationFields(TypedDict, total=False):
+    """Where a method comes from."""
+
+    title: str
+    authors: str
+    url: str
+    bibtex: str
+
+
+class StageFields(TypedDict, total=False):
+    """One finished stage; `untrained` are the student's parameters that this stage did not train."""
+
+    name: str
+    method: str
+    citation: CitationFields
+    steps: int
+    tokens: int
+    seconds: float
+    final_terms: dict[str, float]
+    untrained: list[str]
+
+
+class UntrainedFields(TypedDict, total=False):
+    """Parameters that no stage trained, and what they hold: `random` or `teacher`."""
+
+    policy: str
+    names: list[str]
+    from_teacher: list[str]
+
+
+class RunFields(TypedDict, total=False):
+    """A run's record, as far as the card reads it; `evaluation` is `Comparison.to_dict()`."""
+
+    name: str
+    created: str
+    language: str
+    recipe: dict[str, Any]
+    teacher: TeacherFields
+    student: StudentFields
+    corpus: CorpusFields
+    stages: list[StageFields]
+    untrained: UntrainedFields
+    evaluation: dict[str, Any]
+    versions: dict[str, str]
+    git_commit: str
+    hardware: dict[str, Any]
+    seeds: dict[str, int]
+    timings: dict[str, float]
+    peak_memory_bytes: int

@@ -1,0 +1,1 @@
+"""Training: the module, the trainer, stages and the run record."""

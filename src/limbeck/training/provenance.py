@@ -1,0 +1,91 @@
+"""What a run ran on: versions, commit, hardware."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from limbeck.version import __version__
+
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "pydantic",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of limbeck, Python and the packages that results depend on."""
+    found = {"limbeck": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit() -> str | None:
+    """The commit of the limbeck checkout in use, with `-dirty` after local changes; None outside of one."""
+    here = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # An installed package may lie inside somebody else's repository.
+    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return None if commit is None else commit + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory and accelerators."""
+    accelerators = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {
+        "device": accelerators[0] if accelerators else "cpu",
+        "accelerators": accelerators,
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+    }
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def peak_memory_bytes() -> int:
+    """Highest resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def peak_device_memory_bytes() -> int | None:
+    """Highest memory allocated on the accelerator, or None without one."""
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None

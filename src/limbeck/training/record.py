@@ -1,0 +1,86 @@
+"""The run record: `run.json`, written at every turn of a run, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from limbeck.training.provenance import (
+    git_commit,
+    hardware,
+    peak_device_memory_bytes,
+    peak_memory_bytes,
+    versions,
+)
+
+RECORD = "run.json"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new text, never a part."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+class RunRecord:
+    """The record of one run.
+
+    Args:
+        folder: The run's folder; an earlier record there is continued.
+        fields: First fields, such as name and recipe.
+    """
+
+    def __init__(self, folder: Path, fields: dict[str, Any]) -> None:
+        self._path = folder / RECORD
+        self._started = time.monotonic()
+        earlier = read_record(folder)
+        self.fields: dict[str, Any] = {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "timings": {},
+            "stages": [],
+            **earlier,
+            **fields,
+            "versions": versions(),
+            "git_commit": git_commit(),
+            "hardware": hardware(),
+        }
+        self._seconds_before = float(earlier.get("timings", {}).get("total", 0.0))
+        # Stages are told again in full by a resumed run, from what each left in its folder.
+        self.fields["stages"] = []
+
+    def set(self, status: str, **fields: Any) -> None:
+        """Add fields and write the record.
+
+        Args:
+            status: `running`, `finished`, `interrupted` or `failed`.
+            **fields: What is new.
+        """
+        self.fields.update(fields)
+        self.fields["status"] = status
+        self.fields["updated"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self.fields["peak_memory_bytes"] = max(peak_memory_bytes(), self.fields.get("peak_memory_bytes", 0))
+        self.fields["peak_device_memory_bytes"] = peak_device_memory_bytes()
+        self.fields["timings"]["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
+        write_atomically(self._path, json.dumps(self.fields, indent=2, default=str) + "\n")
+
+    def time(self, what: str, seconds: float) -> None:
+        """Note how long a part took; parts repeated by a resumed run add up."""
+        timings = self.fields["timings"]
+        timings[what] = round(timings.get(what, 0.0) + seconds, 1)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read a run's record; empty where there is none or it cannot be read."""
+    try:
+        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,172 @@
+"""Running one stage: a method on a corpus, from a student to the same student, trained."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from safetensors.torch import load_file, save_model
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
+
+from limbeck.corpus import Corpus, PadCollator
+from limbeck.errors import Interrupted
+from limbeck.methods.composition import Term
+from limbeck.models.families import base_model
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training.checkpoints import newest_checkpoint
+from limbeck.training.interrupt import InterruptSaver
+from limbeck.training.module import DistillationModule
+from limbeck.training.progress import ProgressReporter
+from limbeck.training.sampling import padding_share
+from limbeck.training.trainer import WEIGHTS, DistillationTrainer
+from limbeck.training.untrained import freeze_unreached
+
+DONE = "stage.json"
+_HELD_OUT_ROWS = 512
+_PROBE_ROWS = 2
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """Everything that decides what a stage does.
+
+    Args:
+        title: The stage's name.
+        method: Name of its method.
+        terms: What is distilled.
+        training: Its training arguments, as the recipe gives them.
+        freeze_embeddings: Keep the student's embeddings as they are.
+        pooling: How `pooled` streams are made.
+        seed: Seed of its data order and dropout.
+        folder: Where its checkpoints and results go.
+    """
+
+    title: str
+    method: str
+    terms: Sequence[Term]
+    training: dict[str, Any]
+    freeze_embeddings: bool
+    pooling: str
+    seed: int
+    folder: Path
+
+
+def run_stage(
+    plan: StagePlan,
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    console: Console,
+) -> dict[str, Any]:
+    """Train the student for one stage, continuing from the newest checkpoint in its folder if there is one.
+
+    Args:
+        plan: What to do.
+        student: Trained in place; its taps are off again at the end.
+        teacher: Frozen, and cut at the deepest layer that the stage reads.
+        tokenizer: For the padding token and side.
+        corpus: Blocks to train on and held-out ones.
+        console: Where progress goes.
+
+    Returns:
+        The stage's part of the run record. It is also written to the stage's folder, last of all.
+
+    Raises:
+        Interrupted: after Ctrl-C, with the state saved.
+        TrainingError: if a term is not finite.
+    """
+    held_out = corpus.held_out.select(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
+    arguments = build_arguments(plan.training, output=str(plan.folder), seed=plan.seed, evaluates=len(held_out) > 0)
+    set_seed(plan.seed)
+    student.requires_grad_(True)
+    if plan.freeze_embeddings:
+        base_model(student).get_input_embeddings().requires_grad_(False)
+        base_model(student).embeddings.requires_grad_(False)
+    module = DistillationModule(student, teacher, plan.terms, pooling=plan.pooling)
+    collator = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    probe = collator([corpus.train[index] for index in range(min(_PROBE_ROWS, len(corpus.train)))])
+    untrained = freeze_unreached(module, probe)
+    progress, interrupt = ProgressReporter(plan.title, console), InterruptSaver()
+    trainer = DistillationTrainer(
+        module,
+        args=arguments,
+        train_dataset=corpus.train,
+        eval_dataset=held_out if len(held_out) else None,
+        data_collator=collator,
+        callbacks=[progress, interrupt],
+    )
+    trainer.remove_callback(PrinterCallback)  # Progress is reported above.
+    checkpoint = newest_checkpoint(plan.folder)
+    started = time.monotonic()
+    try:
+        result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        if interrupt.interrupted:
+            raise Interrupted(
+                f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
+                f"Continue with --resume."
+            )
+        held_out_metrics = trainer.evaluate() if len(held_out) else {}
+    finally:
+        progress.close()
+        interrupt.close()
+        module.close()
+    history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    last = history[-1] if history else {}
+    record = {
+        "name": plan.title,
+        "method": plan.method,
+        "steps": trainer.state.global_step,
+        "tokens": int(trainer.tokens_seen),
+        "seconds": round(time.monotonic() - started, 1),
+        "tokens_per_second": round(trainer.tokens_this_run / max(time.monotonic() - started, 1e-9), 1),
+        "padding_share": round(padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
+        "precision": "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32",
+        "device": str(arguments.device),
+        "train_loss": result.training_loss,
+        "final_terms": {k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
+        "held_out": {k.removeprefix("eval_"): v for k, v in held_out_metrics.items() if k.startswith("eval_")},
+        "untrained": untrained,
+    }
+    _finish(plan.folder, module, trainer.state.log_history, record)
+    return record
+
+
+def _finish(folder: Path, module: DistillationModule, history: list[dict[str, Any]], record: dict[str, Any]) -> None:
+    """Write what the stage leaves; `stage.json` last, since its presence means that the stage is done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(entry) + "\n" for entry in history)
+    save_model(module, str(folder / WEIGHTS), metadata={"format": "pt"})
+    partial = folder / (DONE + ".partial")
+    partial.write_text(json.dumps(record, indent=2), encoding="utf-8")
+    partial.replace(folder / DONE)
+
+
+def load_finished(folder: Path, student: PreTrainedModel) -> dict[str, Any] | None:
+    """Take up a stage that an earlier run finished.
+
+    Args:
+        folder: The stage's folder.
+        student: Gets the weights that the stage left.
+
+    Returns:
+        The stage's record, or None if it is not finished.
+    """
+    if not (folder / DONE).is_file():
+        return None
+    weights = load_file(str(folder / WEIGHTS))
+    prefix = "student."
+    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    missing, unexpected = student.load_state_dict(own, strict=False)
+    # Tied weights are stored once; anything else that is missing would be a damaged file.
+    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
+    if unexpected or set(missing) - tied:
+        return None
+    record: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
+    return record

@@ -1,0 +1,104 @@
+"""Saving the student: an ordinary transformers folder, whole or not at all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.export import write_sentence_transformers_files
+from limbeck.methods.composition import Term
+from limbeck.models.families import family_of
+from limbeck.models.sentence_folder import SentencePooling
+
+
+def never_trained(per_stage: Sequence[Iterable[str]]) -> list[str]:
+    """Names of the parameters that no stage trained, in order; none without stages."""
+    if not per_stage:
+        return []
+    first, *others = [list(names) for names in per_stage]
+    return [name for name in first if all(name in names for names in others)]
+
+
+def fill_from_teacher(
+    student: PreTrainedModel, teacher: PreTrainedModel, names: Iterable[str], terms: Iterable[Term]
+) -> list[str]:
+    """Give parameters that no stage trained the teacher's values, where shapes allow.
+
+    A parameter of a student's block gets the value from the teacher layer that a term maps to that block.
+
+    Args:
+        student: Changed in place.
+        teacher: The whole teacher, not a truncated one.
+        names: Parameters of the student.
+        terms: The terms of all stages.
+
+    Returns:
+        The names that were filled.
+    """
+    teacher_layer = {
+        key.layer: other.layer
+        for term in terms
+        for key, other in zip(term.student, term.teacher, strict=True)
+        if key.layer > 0
+    }
+    blocks = re.escape(family_of(student.config).blocks)
+    own, theirs = dict(student.named_parameters()), dict(teacher.named_parameters())
+    filled = []
+    for name in names:
+        match = re.match(rf"^({blocks}\.)(\d+)(\..+)$", name)
+        if match is not None:
+            layer = teacher_layer.get(int(match.group(2)) + 1)
+            source = None if layer is None else f"{match.group(1)}{layer - 1}{match.group(3)}"
+        else:
+            source = name
+        if source in theirs and theirs[source].shape == own[name].shape:
+            with torch.no_grad():
+                own[name].copy_(theirs[source])
+            filled.append(name)
+    return filled
+
+
+def save_student(
+    folder: Path,
+    student: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    dropouts: Mapping[str, Any],
+    sentence: SentencePooling | None,
+) -> None:
+    """Write the student's folder.
+
+    Args:
+        folder: Appears complete; one that is there is replaced.
+        student: The student, without taps.
+        tokenizer: The teacher's, which is the student's too.
+        dropouts: Dropout rates for the configuration: those of training are the run's business, not the model's.
+        sentence: How sentence vectors are made, if the student makes any.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    trained = {name: getattr(student.config, name) for name in dropouts}
+    for name, value in dropouts.items():
+        setattr(student.config, name, value)
+    try:
+        student.save_pretrained(str(partial))
+        tokenizer.save_pretrained(str(partial))
+    finally:
+        for name, value in trained.items():
+            setattr(student.config, name, value)
+    if sentence is not None:
+        write_sentence_transformers_files(
+            partial,
+            width=student.config.hidden_size,
+            pooling=sentence.pooling,
+            normalize=sentence.normalize,
+            max_length=sentence.max_length,
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)

@@ -1,0 +1,81 @@
+"""No network, no shared cache, and fixtures of a tiny run."""
+
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import pytest
+import torch
+
+from tests.models.tiny import make_teacher
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_cache(tmp_path_factory):
+    """Keep corpora that tests build out of the user's cache."""
+    folder = tmp_path_factory.mktemp("limbeck-cache")
+    previous = os.environ.get("LIMBECK_CACHE")
+    os.environ["LIMBECK_CACHE"] = str(folder)
+    yield folder
+    if previous is None:
+        os.environ.pop("LIMBECK_CACHE")
+    else:
+        os.environ["LIMBECK_CACHE"] = previous
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    """Tiny tensors: threads only cost, and one thread sums in one order."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def bert_folder(tmp_path_factory) -> Path:
+    """A tiny BERT teacher with its tokenizer, on disk."""
+    return make_teacher(tmp_path_factory.mktemp("teacher"), "bert")
+
+
+@pytest.fixture(scope="session")
+def text_folder(tmp_path_factory) -> Path:
+    """Some sixty short documents of two paragraphs."""
+    folder = tmp_path_factory.mktemp("text")
+    words = ["the", "teacher", "shows", "the", "student", "a", "layer", "of", "text", "and", "the", "student", "is", "a", "model", "that", "is", "small"]
+    documents = []
+    for number in range(60):
+        turn = words[number % len(words) :] + words[: number % len(words)]
+        first = " ".join(turn[: 6 + number % 7]).capitalize() + f" number {number}."
+        second = " ".join(reversed(turn)).capitalize() + f" in text {number}. We read it with the model."
+        documents.append(f"{first}\n{second}")
+    (folder / "some.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def tiny_recipe(bert_folder, text_folder, tmp_path) -> dict:
+    """A recipe that runs in a second or two; tests change what they are about."""
+    return {
+        "name": "tiny",
+        "output": str(tmp_path / "run"),
+        "seed": 1,
+        "teacher": {"model": str(bert_folder)},
+        "student": {"shape": {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48}},
+        "corpus": {"sources": [str(text_folder)], "length": 32, "held_out": 0.2},
+        "stages": [
+            {
+                "method": {"name": "minilmv2", "relation_heads": 4},
+                "training": {
+                    "max_steps": 4,
+                    "per_device_train_batch_size": 8,
+                    "learning_rate": 1e-3,
+                    "bf16": False,
+                    "logging_steps": 1,
+                    "save_steps": 2,
+                    "eval_steps": 2,
+                },
+            }
+        ],
+        "evaluation": {"enabled": False},
+    }

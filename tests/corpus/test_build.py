@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, document_store
+from limbeck.corpus import build as build_module
+from limbeck.corpus.build import held_out_threshold
+from limbeck.corpus.cache import MANIFEST, build_once, default_cache_dir, read_manifest
+from limbeck.errors import CorpusError
+from tests.corpus.conftest import byte_tokenizer, decode
+
+LENGTH = 32
+
+
+def build(source: Path, tokenizer: Any, cache: Path, **settings: Any) -> Corpus:
+    options: dict[str, Any] = {"length": LENGTH, "minimum_tokens": 1, "held_out": 0.2, **settings}
+    return build_corpus(CorpusSettings((str(source),), **options), tokenizer, cache_dir=cache, workers=1)
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def texts_of(corpus: Corpus, tokenizer: Any) -> str:
+    rows = [*corpus.train["input_ids"], *corpus.held_out["input_ids"]]
+    return " ".join(sorted("".join(decode(tokenizer, row) for row in rows).split()))
+
+
+@pytest.mark.parametrize("unit", ["document", "paragraph", "sentence"])
+def test_a_corpus_holds_all_the_text_in_blocks(
+    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, unit: str
+) -> None:
+    corpus = build(articles, bert_tokenizer, cache, unit=unit)
+    for split in (corpus.train, corpus.held_out):
+        assert split.column_names == ["input_ids", "length"]
+        for row in split:
+            assert row["length"] == len(row["input_ids"]) <= LENGTH
+            assert row["input_ids"][0] == bert_tokenizer.cls_token_id
+            assert row["input_ids"][-1] == bert_tokenizer.sep_token_id
+    whole = (articles / "all.txt").read_text().split("\n\n")
+    held = [document.text for document in corpus.held_out_documents()]
+    kept = "".join("".join(text.split()) for text in whole if text not in held)
+    packed = "".join(decode(bert_tokenizer, row) for row in corpus.train["input_ids"])
+    assert "".join(packed.split()) == kept
+    counts = corpus.manifest["splits"]
+    assert counts["train"]["blocks"] == len(corpus.train)
+    assert counts["train"]["tokens"] == sum(corpus.train["length"]) == corpus.tokens
+    assert counts["held_out"]["blocks"] == len(corpus.held_out)
+    assert corpus.manifest["documents"] == 40
+    assert corpus.manifest["held_out_documents"] == len(held) > 0
+
+
+def test_joined_blocks_are_full(articles: Path, cache: Path, plain_tokenizer: PreTrainedTokenizerFast) -> None:
+    corpus = build(articles, plain_tokenizer, cache, join=True)
+    assert set(corpus.train["length"]) == {LENGTH}
+    stream = [token for row in corpus.train["input_ids"] for token in row]
+    documents = 40 - len(corpus.held_out_documents())
+    assert stream.count(plain_tokenizer.eos_token_id) in (documents - 1, documents - 2)
+
+
+def test_held_out_documents_are_the_same_for_any_unit_length_and_tokenizer(
+    articles: Path,
+    cache: Path,
+    bert_tokenizer: PreTrainedTokenizerFast,
+    plain_tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    corpora = [
+        build(articles, bert_tokenizer, cache),
+        build(articles, bert_tokenizer, cache, unit="sentence", length=12),
+        build(articles, plain_tokenizer, cache / "elsewhere", join=True),
+    ]
+    held = [corpus.held_out_documents() for corpus in corpora]
+    assert held[0] == held[1] == held[2]
+    fewer = build(articles, bert_tokenizer, cache, held_out_documents=2).held_out_documents()
+    assert len(fewer) == 2
+    assert set(fewer) < set(held[0])
+    more = build(articles, bert_tokenizer, cache, held_out=0.5).held_out_documents()
+    assert set(held[0]) < set(more)
+
+
+def test_held_out_may_be_nothing_or_a_single_document(
+    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    nothing = build(articles, bert_tokenizer, cache, held_out=0)
+    assert len(nothing.held_out) == 0
+    assert nothing.held_out_documents() == []
+    assert len(build(articles, bert_tokenizer, cache, held_out=1e-9).held_out_documents()) == 1
+
+
+def test_held_out_threshold() -> None:
+    keys = (np.arange(100, dtype=np.uint64) * np.uint64(2**64 // 100))[::-1] + np.uint64(9**9)
+    for share, most, expected in [(0.25, 99, 25), (0.25, 7, 7), (1e-12, 9, 1), (0.9999, 1000, 99)]:
+        assert int((keys < np.uint64(held_out_threshold(keys, share, most))).sum()) == expected
+    assert held_out_threshold(keys, 0, 9) == held_out_threshold(keys[:1], 0.5, 9) == 0
+
+
+def test_repeated_documents_are_counted_and_kept_once(
+    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    source = tmp_path / "a.txt"
+    source.write_text("\n\n".join(["the same", "another", "the same", "a third"] * 3))
+    corpus = build(source, bert_tokenizer, cache)
+    assert corpus.manifest["documents"] == 3
+    assert corpus.report.counts == {"document that repeats another": 9}
+
+
+def test_names_of_files_that_are_not_utf8(tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+    source = tmp_path / "folder"
+    source.mkdir()
+    (source / os.fsdecode(b"na\xefve.txt")).write_bytes(b"bad \xff byte\n\nmore text")
+    corpus = build(source, bert_tokenizer, cache)
+    assert corpus.report.lines() == [f"1 x line with bytes that are not UTF-8 (such as {source}/na\\udcefve.txt:1)"]
+    assert build(source, bert_tokenizer, cache).path == corpus.path
+
+
+def test_max_documents(articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+    assert build(articles, bert_tokenizer, cache, max_documents=5).manifest["documents"] == 5
+
+
+def test_many_shards_in_many_processes_give_the_same(
+    articles: Path, tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = build(articles, bert_tokenizer, tmp_path / "one")
+    monkeypatch.setattr(document_store, "SHARD_CHARACTERS", 500)
+    monkeypatch.setattr(document_store, "_BATCH_DOCUMENTS", 3)
+    steps: list[tuple[str, int, int | None]] = []
+    settings = CorpusSettings((str(articles),), length=LENGTH, minimum_tokens=1, held_out=0.2)
+    parts = build_corpus(
+        settings,
+        bert_tokenizer,
+        cache_dir=tmp_path / "two",
+        workers=2,
+        progress=lambda *step: steps.append(step),
+    )
+    assert len(list(parts.path.glob("train-*.arrow"))) > 4
+    assert parts.train["input_ids"][:] == whole.train["input_ids"][:]
+    assert parts.held_out["input_ids"][:] == whole.held_out["input_ids"][:]
+    assert steps[0] == (f"reading {articles}", 1, 1)
+    assert steps[-1][0] == "tokenising"
+    assert steps[-1][1] == steps[-1][2]
+
+
+def test_a_second_build_reuses_the_first(
+    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build(articles, bert_tokenizer, cache)
+    before = times(cache)
+    second = build(articles, bert_tokenizer, cache)
+    assert second.path == first.path
+    assert times(cache) == before
+    # Another way to cut the same documents does not read them again.
+    monkeypatch.setattr(document_store, "_read", lambda *_: pytest.fail("read again"))
+    build(articles, bert_tokenizer, cache, unit="sentence")
+
+
+def test_whatever_decides_the_blocks_gives_another_folder(
+    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    paths = [build(articles, bert_tokenizer, cache).path]
+    paths += [build(articles, bert_tokenizer, cache, length=16).path]
+    paths += [build(articles, bert_tokenizer, cache, unit="sentence").path]
+    paths += [build(articles, bert_tokenizer, cache, join=True).path]
+    other = byte_tokenizer("[CLS] $A [SEP]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]")
+    paths += [build(articles, other, cache).path]
+    with (articles / "all.txt").open("a") as file:
+        file.write("\n\nOne more article.")
+    paths += [build(articles, bert_tokenizer, cache).path]
+    assert len(set(paths)) == len(paths)
+
+
+def test_an_interrupted_build_leaves_nothing_and_is_done_again(
+    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+
+        def interrupt(_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(build_module, "tokenise_shard", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            build(articles, bert_tokenizer, cache)
+    assert not list((cache / "blocks").iterdir())
+    corpus = build(articles, bert_tokenizer, cache)
+    tokens = corpus.tokens
+    # Folders as a kill or a full disk may leave them: without a manifest, or with a file cut short.
+    for damage in ("manifest", "file", "rubbish"):
+        if damage == "manifest":
+            (corpus.path / MANIFEST).unlink()
+        elif damage == "file":
+            os.truncate(corpus.path / "train-00000.arrow", 100)
+        else:
+            (corpus.path / MANIFEST).write_text("[1")
+        with pytest.raises(CorpusError, match="is not a complete corpus"):
+            Corpus(corpus.path)
+        assert build(articles, bert_tokenizer, cache).tokens == tokens
+
+
+def test_two_builders_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    barrier = threading.Barrier(2)
+    manifests = []
+
+    def make(aside: Path) -> dict[str, Any]:
+        (aside / "content").write_text("the same")
+        barrier.wait(10)
+        return {"by": threading.get_ident()}
+
+    threads = [threading.Thread(target=lambda: manifests.append(build_once(folder, make))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert manifests[0] == manifests[1] == read_manifest(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_leftovers_of_killed_builders_are_removed_after_a_day(tmp_path: Path) -> None:
+    old, new = tmp_path / ".building-x-1", tmp_path / ".building-x-2"
+    old.mkdir()
+    new.mkdir()
+    os.utime(old, (time.time() - 90_000,) * 2)
+    build_once(tmp_path / "x", lambda _: {})
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_cache_goes_where_it_is_told(
+    articles: Path, tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("LIMBECK_CACHE", raising=False)
+    assert default_cache_dir() == tmp_path / "home" / ".cache" / "limbeck"
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "named"))
+    corpus = build_corpus(CorpusSettings((str(articles),)), bert_tokenizer)
+    assert corpus.path.parent == tmp_path / "named" / "blocks"
+    assert not (tmp_path / "home").exists()
+    assert "tokens" in repr(corpus)
+
+
+def test_a_cache_that_cannot_be_written(
+    articles: Path, tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CorpusError, match="Cannot write the corpus cache"):
+        build(articles, bert_tokenizer, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "message"),
+    [
+        ("", {}, r"The source '.*a\.txt' holds no text\."),
+        ("\0\n\n\0", {}, r"holds no text: 2 x empty document \(such as"),
+        ("word", {"minimum_tokens": 9}, "has 1 documents, but no block of text to train on"),
+        ("short", {"join": True}, "no block of text to train on"),
+    ],
+)
+def test_empty_corpora_are_refused(
+    tmp_path: Path,
+    cache: Path,
+    bert_tokenizer: PreTrainedTokenizerFast,
+    content: str,
+    settings: dict[str, Any],
+    message: str,
+) -> None:
+    source = tmp_path / "a.txt"
+    source.write_text(content)
+    with pytest.raises(CorpusError, match=message):
+        build(source, bert_tokenizer, cache, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sources": ()}, "no source"),
+        ({"unit": "sentense"}, "Unknown corpus unit 'sentense'. Did you mean 'sentence'"),
+        ({"length": 0}, "length is 0"),
+        ({"held_out": 1.0}, "held_out is 1.0"),
+        ({"held_out_documents": -1}, "held_out_documents is -1"),
+        ({"max_documents": 0}, "max_documents is 0"),
+        ({"minimum_tokens": 0}, "minimum_tokens is 0"),
+    ],
+)
+def test_settings_that_cannot_be_meant(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        CorpusSettings(**{"sources": ("a",), **settings})
+
+
+def test_settings_take_one_source_or_a_list() -> None:
+    assert CorpusSettings("a").sources == ("a",)
+    assert CorpusSettings(["a", "b"]) == CorpusSettings(("a", "b"))
+
+
+def test_installed_docs_keep_their_titles(tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for number in range(20):
+        (packages / f"m{number}.py").write_text(
+            f'"""Summary of the module number {number}.\n\nIts body is module {number} itself."""\n'
+        )
+    settings = CorpusSettings((f"installed-docs:{packages}",), held_out=0.3)
+    corpus = build_corpus(settings, bert_tokenizer, cache_dir=cache)
+    documents = corpus.held_out_documents()
+    assert documents
+    assert all(isinstance(document, Document) and document.title for document in documents)
+    assert all(document.body.startswith("Its body is module") for document in documents)
+    manifest = json.loads((corpus.path / MANIFEST).read_text())
+    assert manifest["sources"] == {f"installed-docs:{packages}": 20}

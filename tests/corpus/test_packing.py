@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizer, PreTrainedTokenizerFast
+
+from limbeck.corpus.encoder import TokenEncoder
+from limbeck.corpus.packing import BlockPacker, PackingCounts
+from limbeck.errors import CorpusError
+
+UNITS = st.lists(st.lists(st.integers(10, 99), max_size=40), max_size=12)
+SPECIAL = st.lists(st.integers(0, 4), max_size=2)
+
+
+@given(units=UNITS, prefix=SPECIAL, suffix=SPECIAL, length=st.integers(5, 20))
+def test_without_join_no_token_is_lost_and_no_unit_joined(
+    units: list[list[int]], prefix: list[int], suffix: list[int], length: int
+) -> None:
+    packer = BlockPacker(length, prefix, suffix)
+    room = length - len(prefix) - len(suffix)
+    for unit in units:
+        blocks = list(packer.pack([unit]))
+        contents = [block[len(prefix) : len(block) - len(suffix)] for block in blocks]
+        assert [token for content in contents for token in content] == unit
+        assert all([*prefix, *content, *suffix] == block for content, block in zip(contents, blocks, strict=True))
+        assert all(len(content) == room for content in contents[:-1])
+        assert all(0 < len(content) <= room for content in contents)
+    packer.finish()
+    assert packer.counts.dropped_blocks == packer.counts.dropped_tokens == 0
+
+
+@given(units=UNITS, prefix=SPECIAL, suffix=SPECIAL, length=st.integers(5, 20))
+def test_with_join_blocks_are_full_and_the_stream_is_kept(
+    units: list[list[int]], prefix: list[int], suffix: list[int], length: int
+) -> None:
+    separator = 7
+    packer = BlockPacker(length, prefix, suffix, join=True, separator=separator, minimum=3)
+    blocks = list(packer.pack(units))
+    packer.finish()
+    assert all(len(block) == length for block in blocks)
+    stream = [token for block in blocks for token in block[len(prefix) : length - len(suffix)]]
+    expected = [token for unit in units if unit for token in [separator, *unit]][1:]
+    assert stream == expected[: len(stream)]
+    assert packer.counts.dropped_tokens == len(expected) - len(stream) < length
+    assert packer.counts.tokens == len(blocks) * length
+
+
+def test_short_blocks_are_dropped_and_counted() -> None:
+    packer = BlockPacker(6, [1], [2], minimum=3)
+    assert list(packer.pack([[5, 5], [6] * 6, [7, 7, 7], []])) == [
+        [1, 6, 6, 6, 6, 2],
+        [1, 7, 7, 7, 2],
+    ]
+    assert packer.counts == PackingCounts(blocks=2, tokens=11, dropped_blocks=2, dropped_tokens=4)
+
+
+def test_what_cannot_be_packed_is_refused() -> None:
+    with pytest.raises(CorpusError, match="length is 2, but this tokenizer puts 2 special tokens"):
+        BlockPacker(2, [1], [2])
+    with pytest.raises(CorpusError, match="join needs a separator"):
+        BlockPacker(8, [], [], join=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "suffix", "separator"),
+    [
+        ("bert_tokenizer", ["[CLS]"], ["[SEP]"], "[SEP]"),
+        ("llama_tokenizer", ["<s>"], [], "</s>"),
+        ("plain_tokenizer", [], [], "<|end|>"),
+    ],
+)
+def test_special_tokens_are_found(
+    request: pytest.FixtureRequest, name: str, prefix: list[str], suffix: list[str], separator: str
+) -> None:
+    tokenizer = request.getfixturevalue(name)
+    encoder = TokenEncoder(tokenizer)
+    assert tokenizer.convert_ids_to_tokens(encoder.prefix) == prefix
+    assert tokenizer.convert_ids_to_tokens(encoder.suffix) == suffix
+    assert encoder.separator == tokenizer.convert_tokens_to_ids(separator)
+    text = "Plain words."
+    assert [*encoder.prefix, *encoder.encode([text])[0], *encoder.suffix] == tokenizer(text)["input_ids"]
+
+
+def test_padding_and_truncation_of_the_file_are_ignored_and_left_alone(
+    bert_tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    plain = TokenEncoder(bert_tokenizer).fingerprint()
+    backend = bert_tokenizer.backend_tokenizer
+    backend.enable_padding(length=16)
+    backend.enable_truncation(16)
+    before = backend.to_str()
+    encoder = TokenEncoder(bert_tokenizer)
+    assert list(map(len, encoder.encode(["a", "b" * 50]))) == [1, 50]
+    assert (len(encoder.prefix), len(encoder.suffix)) == (1, 1)
+    assert backend.to_str() == before
+    assert encoder.fingerprint() == plain
+
+
+def test_special_tokens_in_the_text_are_plain_text(bert_tokenizer: PreTrainedTokenizerFast) -> None:
+    encoder = TokenEncoder(bert_tokenizer)
+    for copy in (encoder, pickle.loads(pickle.dumps(encoder))):
+        ids = copy.encode(["a [SEP] b"])[0]
+        assert len(ids) == len("a [SEP] b")
+        assert copy.separator not in ids
+        assert copy.fingerprint() == encoder.fingerprint()
+
+
+def test_huge_texts_are_encoded_whole(bert_tokenizer: PreTrainedTokenizerFast) -> None:
+    encoder = TokenEncoder(bert_tokenizer)
+    huge = "word " * 90_000 + "x" * 450_000
+    assert list(map(len, encoder.encode(["a", huge, ""]))) == [1, len(huge), 0]
+
+
+class LetterTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
+    """A tokenizer without a fast backend: one token a character."""
+
+    def __init__(self, **options: Any) -> None:
+        self.letters = {"[CLS]": 0, "[SEP]": 1, "[UNK]": 2, **{chr(c): c for c in range(97, 123)}}
+        super().__init__(cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", **options)
+
+    @property
+    def vocab_size(self) -> int:
+        return 123
+
+    def get_vocab(self) -> dict[str, int]:
+        return dict(self.letters)
+
+    def _tokenize(self, text: str, **_: Any) -> list[str]:
+        return list(text)
+
+    def _convert_token_to_id(self, token: str) -> int:
+        return self.letters.get(token, 2)
+
+    def _convert_id_to_token(self, index: int) -> str:
+        return chr(index)
+
+    def build_inputs_with_special_tokens(self, first: list[int], second: list[int] | None = None) -> list[int]:
+        return [0, *first, 1]
+
+
+def test_tokenizers_without_fast_backend() -> None:
+    encoder = TokenEncoder(LetterTokenizer(model_max_length=4))
+    assert encoder.encode(["abcdefg", "b"]) == [[97, 98, 99, 100, 101, 102, 103], [98]]
+    assert (encoder.prefix, encoder.suffix, encoder.separator) == ([0], [1], 1)
+    assert len(encoder.fingerprint()) == 32

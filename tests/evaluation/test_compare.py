@@ -1,0 +1,51 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from limbeck.evaluation import compare_models
+from tests.evaluation.tiny import documents, tiny_bert, tiny_tokenizer
+
+SMALL = {"pairs": 60, "retrieval_pairs": 25, "latency_seconds": 0.05, "latency_length": 16}
+
+
+def test_the_whole_table(tmp_path: Path):
+    teacher, student = tiny_bert(3), tiny_bert(1)
+    student.save_pretrained(tmp_path)
+    found = compare_models(teacher, student, tiny_tokenizer(), documents(), student_folder=tmp_path, **SMALL)
+    plain = found.to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert found.unavailable == {}
+    assert plain["teacher"]["parameters"]["transformer"] == 3 * plain["student"]["parameters"]["transformer"]
+    assert plain["teacher"]["parameters"]["total"] == found.teacher.parameters.total
+    assert (plain["teacher"]["megabytes_of"], plain["student"]["megabytes_of"]) == ("tensors", "files")
+    assert plain["agreement"]["pairs"] == 60 and -1 <= plain["agreement"]["spearman"] <= 1
+    assert plain["student"]["retrieval"]["pool"] == 25
+    assert [batch["batch_size"] for batch in plain["latency"]["batches"]] == [1, 32]
+    assert set(found.seconds) == {"agreement", "retrieval", "latency"}
+    assert found.settings["seed"] == 0
+
+
+def test_a_model_beside_itself():
+    model = tiny_bert()
+    found = compare_models(model, model, tiny_tokenizer(), documents(), **{**SMALL, "latency_seconds": 0})
+    assert found.agreement is not None and found.agreement.spearman == pytest.approx(1.0)
+    assert found.teacher == found.student
+    assert found.latency is None and found.unavailable == {}
+
+
+@pytest.mark.parametrize("held_out", [[], ["One short text."]])
+def test_too_little_text_leaves_the_rest_of_the_table(held_out):
+    found = compare_models(tiny_bert(2), tiny_bert(1), tiny_tokenizer(), held_out, **SMALL)
+    assert found.agreement is None and found.teacher.retrieval is None and found.student.retrieval is None
+    assert set(found.unavailable) == {"agreement", "retrieval"}
+    assert all("hold out more text" in reason for reason in found.unavailable.values())
+    assert found.latency is not None
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_titles_may_be_known():
+    held_out = [tuple(text.split("\n\n", 1)) for text in documents()]
+    same = {**SMALL, "latency_seconds": 0}
+    titled = compare_models(tiny_bert(2), tiny_bert(1), tiny_tokenizer(), held_out, **same)
+    assert titled.agreement is not None and titled.student.retrieval is not None

@@ -1,0 +1,102 @@
+"""Size and latency."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertForMaskedLM
+
+from limbeck.errors import ModelError
+from limbeck.evaluation import count_parameters, measure_latency, tensors_megabytes, weights_megabytes
+from limbeck.evaluation.inference import longest_input
+from limbeck.evaluation.model_size import find_blocks
+from tests.evaluation.tiny import tiny_bert, tiny_models
+
+BLOCK = 4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16) + 2 * 2 * 16
+
+
+def test_parameters_counted_by_hand():
+    counts = count_parameters(tiny_bert(layers=3))
+    assert counts.embedding == (64 + 64 + 2) * 16 + 2 * 16
+    assert counts.transformer == 3 * BLOCK
+    assert counts.pooler == 16 * 16 + 16
+    assert counts.head == 0
+    assert counts.total == sum(p.numel() for p in tiny_bert(layers=3).parameters())
+
+
+def test_a_head_is_counted_apart_and_tied_weights_once():
+    counts = count_parameters(BertForMaskedLM(tiny_bert().config))
+    assert counts.embedding == (64 + 64 + 2) * 16 + 2 * 16
+    assert counts.head == (16 * 16 + 16) + 2 * 16 + 64  # transform, its norm, the output bias
+    assert counts.pooler == 0
+
+
+@pytest.mark.parametrize(
+    ("family", "embedding", "transformer"),
+    [
+        ("roberta", (64 + 65 + 2) * 16 + 32, 2 * BLOCK),
+        ("distilbert", (64 + 64) * 16 + 32, 2 * BLOCK),
+        ("electra", (64 + 64 + 2) * 8 + 16 + (8 * 16 + 16), 2 * BLOCK),
+        ("albert", (64 + 64 + 2) * 8 + 16 + (8 * 16 + 16), BLOCK),  # one block, shared
+    ],
+)
+def test_parameters_of_other_families(family, embedding, transformer):
+    counts = count_parameters(tiny_models()[family])
+    assert (counts.embedding, counts.transformer) == (embedding, transformer)
+
+
+def test_final_norm_belongs_to_the_transformer():
+    model = tiny_models()["modernbert"]
+    counts = count_parameters(model)
+    assert counts.embedding == sum(p.numel() for p in model.embeddings.parameters())
+    assert counts.transformer == counts.total - counts.embedding
+
+
+def test_longest_input_knows_where_positions_begin():
+    found = {name: longest_input(model) for name, model in tiny_models().items()}
+    assert found["roberta"] == 65 - 1  # pad_token_id 0: positions begin at 1
+    assert found["bert"] == found["distilbert"] == found["modernbert"] == 64
+    assert longest_input(torch.nn.Linear(2, 2)) is None
+
+
+def test_megabytes(tmp_path: Path):
+    model = tiny_bert()
+    model.save_pretrained(tmp_path)
+    assert weights_megabytes(tmp_path) == (tmp_path / "model.safetensors").stat().st_size / 1e6
+    assert tensors_megabytes(model) == sum(p.numel() for p in model.parameters()) * 4 / 1e6
+    with pytest.raises(ModelError, match="No weight files"):
+        weights_megabytes(tmp_path / "nothing")
+
+
+def test_latency_has_every_part():
+    found = measure_latency(tiny_bert(4), tiny_bert(1), batch_sizes=(1, 3), length=1000, seconds=0.1)
+    assert (found.length, found.dtype, found.threads) == (64, "float32", torch.get_num_threads())
+    assert found.device.startswith("cpu")
+    assert [batch.batch_size for batch in found.batches] == [1, 3]
+    for batch in found.batches:
+        assert batch.rounds >= 3
+        for whole, part in (
+            (batch.teacher, batch.teacher_transformer),
+            (batch.student, batch.student_transformer),
+        ):
+            assert 0 < whole.p10_ms <= whole.median_ms <= whole.p90_ms
+            assert 0 < part.median_ms < whole.median_ms
+        assert batch.speedup > 0 and batch.transformer_speedup > 0
+
+
+@pytest.mark.parametrize("family", list(tiny_models()))
+def test_latency_of_every_family_leaves_no_hooks(family):
+    model = tiny_models()[family]
+    model.train()
+    found = measure_latency(
+        model, tiny_bert(1), batch_sizes=(2,), length=8, seconds=0.0, dtype=torch.bfloat16, warmup=0
+    )
+    assert found.dtype == "bfloat16" and found.batches[0].rounds == 3
+    assert found.batches[0].teacher_transformer.median_ms > 0
+    assert model.training and next(model.parameters()).dtype == torch.float32
+    assert not any(block._forward_hooks or block._forward_pre_hooks for block in find_blocks(model))
+
+
+def test_a_model_without_blocks_is_refused():
+    with pytest.raises(ModelError, match="no list of blocks"):
+        find_blocks(torch.nn.Linear(2, 2))

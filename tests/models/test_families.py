@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, T5Config
+
+from limbeck.errors import ModelError
+from limbeck.models.families import (
+    base_model,
+    block_list,
+    blocks,
+    depth,
+    family_of,
+    ffn,
+    head_size,
+    heads,
+    hidden_size,
+    shape_of,
+)
+from limbeck.models.family_table import families
+from tests.models import tiny
+
+
+def test_every_family_of_the_table_has_a_tiny_model() -> None:
+    assert set(tiny.ALL_FAMILIES) == set(families)
+
+
+@pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
+def test_the_paths_of_a_family_exist_and_lead_to_all_its_parameters(family: str) -> None:
+    model = tiny.tiny_model(family)
+    row = family_of(model.config)
+    around = [*row.embeddings, *row.extras]
+    around += [path for path in (row.final_norm, row.embedding_projection) if path]
+    reached = {name for path in (row.blocks, *around) for name in _names(model, path)}
+    assert reached == dict(model.named_parameters()).keys()
+
+
+def _names(model: torch.nn.Module, path: str) -> set[str]:
+    return {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
+
+
+@pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
+def test_the_numbers_of_a_configuration(family: str) -> None:
+    config = tiny.tiny_config(family, layers=3)
+    assert (depth(config), hidden_size(config), heads(config), ffn(config)) == (3, 48, 4, 96)
+    assert head_size(config) == 12
+    shape = shape_of(config)
+    assert shape.vocabulary == len(tiny.vocabulary(family))
+    assert shape.embedding == (tiny.EMBEDDING if family in ("electra", "albert") else 48)
+    assert shape.key_value_heads == (2 if family in ("llama", "qwen3", "eurobert") else 4)
+
+
+@pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
+def test_positions_are_exactly_the_longest_input(family: str) -> None:
+    model = tiny.tiny_model(family, layers=1)
+    positions = shape_of(model.config).positions
+    assert positions == tiny.MAX_LENGTH
+    batch = tiny.tiny_batch(family, rows=1, length=positions)
+    assert model(**batch).last_hidden_state.isfinite().all()
+
+
+def test_roles_name_linear_maps_of_the_right_widths() -> None:
+    for name, row in families.items():
+        if row.roles is None:
+            continue
+        block = blocks(tiny.tiny_model(name, layers=1))[0]
+        widths = [
+            tuple(block.get_submodule(path).weight.shape)
+            for path in (row.roles.query, row.roles.attention_output, row.roles.ffn_in, row.roles.ffn_out)
+        ]
+        assert widths == [(48, 48), (48, 48), (96, 48), (48, 96)]
+        norms = {name for name, module in block.named_modules() if isinstance(module, torch.nn.LayerNorm)}
+        assert norms == set(row.roles.norms)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_blocks_are_one_a_layer_and_in_order(family: str) -> None:
+    model = tiny.tiny_model(family)
+    called: list[torch.nn.Module] = []
+    for block in set(blocks(model)):
+        block.register_forward_pre_hook(lambda module, args: called.append(module))
+    model(**tiny.tiny_batch(family))
+    assert called == blocks(model)
+
+
+def test_albert_groups_are_spread_over_the_layers_as_its_forward_does() -> None:
+    model = tiny.tiny_model("albert", layers=4, num_hidden_groups=2)
+    first, second = block_list(model)
+    assert blocks(model) == [first, first, second, second]
+
+
+def test_a_head_is_looked_through() -> None:
+    model = AutoModelForMaskedLM.from_config(tiny.tiny_config("bert"))
+    assert base_model(model) is model.bert
+    assert base_model(model.bert) is model.bert
+    assert len(blocks(model)) == tiny.LAYERS
+
+
+def test_gpt2_without_an_ffn_width_has_four_times_the_hidden_one() -> None:
+    assert ffn(tiny.tiny_config("gpt2", n_inner=None)) == 4 * 48
+
+
+def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ModelError, match=r"^Unknown model family 't5'\..*Known: .*bert.*roberta"):
+        family_of(T5Config())
+
+
+def test_a_near_miss_is_suggested() -> None:
+    config = tiny.tiny_config("bert")
+    config.model_type = "robertta"
+    with pytest.raises(ModelError, match="Did you mean 'roberta'"):
+        shape_of(config)
+
+
+def test_a_shape_reads_well() -> None:
+    assert str(shape_of(tiny.tiny_config("bert"))) == "bert 4x48, 4 heads, FFN 96"
+    assert str(shape_of(tiny.tiny_config("albert"))).endswith("embedding 24")

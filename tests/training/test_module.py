@@ -1,0 +1,178 @@
+"""The module and the trainer: what learns, what does not, and how losses are divided."""
+
+import pytest
+import torch
+
+from limbeck.methods import METHODS
+from limbeck.models.building import build_student
+from limbeck.models.families import shape_of
+from limbeck.objectives.registry import OBJECTIVES
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training.module import DistillationModule
+from limbeck.training.sampling import LengthGroupedSampler
+from limbeck.training.trainer import DistillationTrainer
+from limbeck.training.units import UNITS, count_units
+from limbeck.training.untrained import freeze_unreached
+from tests.models.tiny import FAMILIES, tiny_config, tiny_model
+
+
+def make_module(method="minilmv2", family="bert", options=None, **student):
+    teacher = tiny_model(family)
+    config = (
+        tiny_config(family, layers=2, hidden=24, heads=2, ffn=48) if not student else tiny_config(family, **student)
+    )
+    model = build_student(config, seed=3)
+    chosen = METHODS[method]
+    terms = chosen.compose(chosen.options(**(options or {})), shape_of(config), shape_of(teacher.config))
+    return DistillationModule(model, teacher, terms)
+
+
+def make_rows(count, seed=0, longest=14):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(4, longest, (count,), generator=generator).tolist()
+    return [
+        {"input_ids": torch.randint(6, 60, (length,), generator=generator).tolist(), "length": length}
+        for length in lengths
+    ]
+
+
+def collate(rows):
+    width = max(len(row["input_ids"]) for row in rows)
+    ids, mask = (
+        torch.zeros(len(rows), width, dtype=torch.long),
+        torch.zeros(len(rows), width, dtype=torch.long),
+    )
+    for index, row in enumerate(rows):
+        ids[index, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
+        mask[index, : len(row["input_ids"])] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return [row["length"] for row in self.rows] if index == "length" else self.rows[index]
+
+
+def test_the_teacher_is_outside_and_stays_in_eval():
+    module = make_module()
+    teacher = module.teacher
+    module.train()
+    assert not teacher.training
+    assert all(not submodule.training for submodule in teacher.modules())
+    assert not [name for name in module.state_dict() if "teacher" in name]
+    own = {id(parameter) for parameter in module.parameters()}
+    assert not own & {id(parameter) for parameter in teacher.parameters()}
+    batch = collate(make_rows(4))
+    torch.stack([total for total, _ in module(**batch).values()]).sum().backward()
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+    assert len(teacher.encoder.layer) == 4  # The default teacher layer is the last.
+
+
+def test_the_teacher_is_cut_at_the_layer_that_is_read():
+    module = make_module(options={"teacher_layer": 2})
+    assert len(module.teacher.encoder.layer) == 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("method", ["minilmv2", "sentence_embedding"])
+def test_untrained_parameters_are_exactly_those_without_gradient(family, method):
+    module = make_module(method, family)
+    untrained = freeze_unreached(module, collate(make_rows(2)))
+    module.train()
+    torch.stack([total for total, _ in module(**collate(make_rows(3, seed=1))).values()]).sum().backward()
+    for name, parameter in module.named_parameters():
+        assert (parameter.grad is not None) == parameter.requires_grad, name
+    assert set(untrained) == {name for name, parameter in module.student.named_parameters() if parameter.grad is None}
+    if method == "minilmv2" and family == "bert":
+        assert any("layer.1.output.dense" in name for name in untrained)
+
+
+def test_counts_are_proportional_to_their_unit():
+    for method in METHODS:
+        options = {"sample_relation_weight": 1.0} if method == "sentence_embedding" else {}
+        module = make_module(method, options=options).eval()
+        batches = [collate(make_rows(count, seed=count)) for count in (2, 5)]
+        for term in module.terms:
+            unit = UNITS.index(OBJECTIVES[term.objective].unit)
+            ratios = [float(module(**b)[term.name][1] / count_units(b)[unit]) for b in batches]
+            assert ratios[0] == pytest.approx(ratios[1]), term.name
+
+
+def train(module, rows, tmp_path, batch, accumulation, steps=5):
+    arguments = build_arguments(
+        {
+            "max_steps": steps,
+            "per_device_train_batch_size": batch,
+            "gradient_accumulation_steps": accumulation,
+            "learning_rate": 1e-2,
+            "optim": "sgd",
+            "max_grad_norm": 0.5,
+            "bf16": False,
+            "save_strategy": "no",
+            "use_cpu": True,
+        },
+        output=str(tmp_path),
+        seed=0,
+        evaluates=False,
+    )
+    freeze_unreached(module, collate(rows[:2]))
+    trainer = DistillationTrainer(module, args=arguments, train_dataset=Rows(rows), data_collator=collate)
+    # The same rows in the same order, whatever the batch size.
+    trainer._get_train_sampler = lambda dataset=None: torch.utils.data.SequentialSampler(Rows(rows))
+    trainer.train()
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("method", ["minilmv2", "sentence_embedding"])
+def test_accumulation_equals_one_large_batch(method, tmp_path):
+    """Rows have different lengths, so that a mean of means would differ."""
+    rows = make_rows(40)
+    student = {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48, "hidden_dropout_prob": 0.0}
+    student["attention_probs_dropout_prob"] = 0.0
+    torch.manual_seed(0)
+    whole = train(make_module(method, **student), rows, tmp_path, 8, 1)
+    torch.manual_seed(0)
+    parts = train(make_module(method, **student), rows, tmp_path, 1, 8)
+    start = make_module(method, **student).state_dict()
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-6)
+    assert any(not torch.equal(start[name], tensor) for name, tensor in whole.items() if "maps" not in name)
+
+
+def test_held_out_loss_does_not_depend_on_the_batch_size(tmp_path):
+    rows = make_rows(13)
+    found = []
+    for batch in (2, 13):
+        module = make_module()
+        arguments = build_arguments(
+            {"max_steps": 1, "per_device_eval_batch_size": batch, "bf16": False, "use_cpu": True},
+            output=str(tmp_path),
+            seed=0,
+            evaluates=True,
+        )
+        trainer = DistillationTrainer(
+            module, args=arguments, train_dataset=Rows(rows), eval_dataset=Rows(rows), data_collator=collate
+        )
+        found.append(trainer.evaluate())
+    for name in ("eval_loss", "eval_query_query"):
+        assert found[0][name] == pytest.approx(found[1][name], rel=1e-5)
+
+
+def test_the_sampler_is_a_function_of_seed_and_epoch():
+    lengths = [index % 17 + 3 for index in range(1003)]
+    first, second = LengthGroupedSampler(lengths, 8, 1), LengthGroupedSampler(lengths, 8, 1)
+    assert list(first) == list(second)
+    assert sorted(first) == list(range(1003))
+    second.set_epoch(1)
+    assert list(first) != list(second)
+    order = list(first)
+    spreads = [
+        max(lengths[i] for i in order[s : s + 8]) - min(lengths[i] for i in order[s : s + 8]) for s in range(0, 1000, 8)
+    ]
+    assert sum(spreads) / len(spreads) < 1.0
