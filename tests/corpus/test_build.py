@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, document_store
 from limbeck.corpus import build as build_module
 from limbeck.corpus.build import held_out_threshold
-from limbeck.corpus.cache import MANIFEST, build_once, default_cache_dir, read_manifest
+from limbeck.corpus.cache import MANIFEST, default_cache_dir
 from limbeck.errors import CorpusError
 from tests.corpus.conftest import byte_tokenizer, decode
 
@@ -202,35 +200,6 @@ def test_an_interrupted_build_leaves_nothing_and_is_done_again(
         with pytest.raises(CorpusError, match="is not a complete corpus"):
             Corpus(corpus.path)
         assert build(articles, bert_tokenizer, cache).tokens == tokens
-
-
-def test_two_builders_at_once(tmp_path: Path) -> None:
-    folder = tmp_path / "result"
-    barrier = threading.Barrier(2)
-    manifests = []
-
-    def make(aside: Path) -> dict[str, Any]:
-        (aside / "content").write_text("the same")
-        barrier.wait(10)
-        return {"by": threading.get_ident()}
-
-    threads = [threading.Thread(target=lambda: manifests.append(build_once(folder, make))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert manifests[0] == manifests[1] == read_manifest(folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["result"]
-
-
-def test_leftovers_of_killed_builders_are_removed_after_a_day(tmp_path: Path) -> None:
-    old, new = tmp_path / ".building-x-1", tmp_path / ".building-x-2"
-    old.mkdir()
-    new.mkdir()
-    os.utime(old, (time.time() - 90_000,) * 2)
-    build_once(tmp_path / "x", lambda _: {})
-    assert not old.exists()
-    assert new.exists()
 
 
 def test_the_cache_goes_where_it_is_told(

@@ -77,7 +77,7 @@ def test_a_name_that_may_be_a_path_or_a_data_set(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "books").mkdir()
-    with pytest.raises(CorpusError, match="Did you mean 'data/book[s]'. For the Hub's data set write 'hub:data/boks'"):
+    with pytest.raises(CorpusError, match=r"Did you mean 'data/books'\? For the Hub's data set write 'hub:data/boks'"):
         open_source("data/boks")
     assert open_source("elsewhere/boks").fingerprint()[:2] == ["hub", "elsewhere/boks"]
 

@@ -79,6 +79,13 @@ def test_the_terminal_table_fits(width, missing):
         assert "│ Agreement (Spearman)   │" in text and "…" not in text
 
 
+def test_times_of_a_busy_machine_are_called_so():
+    values = comparison()
+    assert "busy" not in rendered(values, 80)
+    values["latency"]["batches"][1]["student"]["p90_ms"] *= 2
+    assert "The machine was busy" in rendered(values, 80)
+
+
 def test_all_optional_figures_missing():
     values = {
         role: {"parameters": {"embedding": 10, "transformer": 20}, "megabytes": None, "retrieval": None}

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 from limbeck.evaluation.model_size import find_blocks
 
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 300
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 100
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def measure_latency(
         student: The same for the student, on the same device.
         batch_sizes: Texts per pass.
         length: Tokens per text; lowered to what both models can take.
-        seconds: For everything together, shared equally by the batch sizes. At least `FEWEST_ROUNDS` rounds
+        seconds: For everything together, shared by the batch sizes. At least `FEWEST_ROUNDS` rounds
             are made whatever they take.
         dtype: What to compute in. A model of another dtype is copied, never cast.
         warmup: Passes of each model at each batch size that are not counted.
@@ -112,9 +112,11 @@ def measure_latency(
         _Stopwatch(ready_student) as student_watch,
     ):
         measured = []
-        for batch_size in batch_sizes:
+        deadline = time.perf_counter() + seconds
+        for done, batch_size in enumerate(batch_sizes):
             input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
-            share = seconds / len(batch_sizes)
+            # What a fast batch size leaves of its share goes to those after it.
+            share = (deadline - time.perf_counter()) / (len(batch_sizes) - done)
             teacher_rows, student_rows = _take_turns(teacher_watch, student_watch, input_ids, share, warmup)
             measured.append(_summary(batch_size, teacher_rows, student_rows))
         device = teacher_watch.device

@@ -1,19 +1,28 @@
 """Objectives: pure functions from student and teacher streams to a `LossTerm`."""
 
+from limbeck.objectives.attention import attention_score_mse
+from limbeck.objectives.direct import direct_mse
 from limbeck.objectives.hidden import hidden_cosine, hidden_mse
+from limbeck.objectives.labels import masked_lm_ce, soft_label_kl
 from limbeck.objectives.loss_term import LossTerm
-from limbeck.objectives.pooled import pooled_cosine
+from limbeck.objectives.pooled import patient_mse, pooled_cosine
 from limbeck.objectives.registry import OBJECTIVES, Objective
 from limbeck.objectives.relation import relation_kl
-from limbeck.objectives.sample import sample_relation_kl
+from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
 
 __all__ = [
     "OBJECTIVES",
     "LossTerm",
     "Objective",
+    "attention_score_mse",
+    "direct_mse",
     "hidden_cosine",
     "hidden_mse",
+    "masked_lm_ce",
+    "patient_mse",
     "pooled_cosine",
     "relation_kl",
+    "sample_contrastive",
     "sample_relation_kl",
+    "soft_label_kl",
 ]

@@ -69,6 +69,18 @@ def check_temperature(temperature: float) -> None:
         raise KernelError(f"temperature is {temperature}; it has to be above 0.")
 
 
+def check_labels(labels: Tensor, shape: torch.Size) -> None:
+    """Check that labels are whole numbers in `shape`.
+
+    Raises:
+        KernelError: if they are not.
+    """
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        raise KernelError(f"labels is {_kind(labels)}; it has to hold whole numbers, one class each.")
+    if labels.shape != shape:
+        raise KernelError(f"labels has shape {list(labels.shape)}; it has to be {list(shape)}.")
+
+
 def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
     """Return `valid` as bool, or None for "all".
 

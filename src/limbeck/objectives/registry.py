@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from limbeck.errors import KernelError
+from limbeck.objectives.attention import attention_score_mse
+from limbeck.objectives.direct import direct_mse
 from limbeck.objectives.hidden import hidden_cosine, hidden_mse
+from limbeck.objectives.labels import masked_lm_ce, soft_label_kl
 from limbeck.objectives.loss_term import LossTerm
-from limbeck.objectives.pooled import pooled_cosine
+from limbeck.objectives.pooled import patient_mse, pooled_cosine
 from limbeck.objectives.relation import relation_kl
-from limbeck.objectives.sample import sample_relation_kl
+from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
 from limbeck.registry import Registry
 
-Unit: TypeAlias = Literal["token", "sample", "label"]
+Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,10 @@ class Objective:
         name: As recipes and methods write it.
         function: Student streams, then as many teacher streams, then keywords, to `LossTerm`.
         student_streams: How many tensors of the student it takes.
-        unit: What its count is proportional to, with a constant that does not depend on the batch: "token" is
-            a valid token, "sample" a row of the batch, "label" a position with a label. The units of an
-            accumulation window can be added up before its first backward pass.
+        unit: What its count is proportional to, with a constant that does not depend on the batch: "token" is a
+            valid token, "pair" two valid tokens of one sample, in order, "row" a row of logits that counts (a token
+            or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100. The units
+            of an accumulation window can be added up before its first backward pass.
         batch_coupled: Samples of a batch act on each other: the sum over two halves is not the whole.
         is_divergence: 0 when student equals teacher, above 0 otherwise.
         takes_valid: Has the keyword `valid`, `[B, L]`.
@@ -45,14 +49,30 @@ class Objective:
     takes_valid: bool = False
     takes_projection: bool = False
     takes_heads: bool = False
+    takes_labels: bool = False
+    takes_teacher: bool = True
 
 
 OBJECTIVES: Registry[Objective] = Registry("objective", KernelError)
 for _objective in (
     Objective("relation_kl", relation_kl, 2, "token", takes_valid=True, takes_heads=True),
+    Objective("attention_score_mse", attention_score_mse, 2, "pair", takes_valid=True, takes_heads=True),
     Objective("hidden_mse", hidden_mse, 1, "token", takes_valid=True, takes_projection=True),
     Objective("hidden_cosine", hidden_cosine, 1, "token", takes_valid=True),
-    Objective("pooled_cosine", pooled_cosine, 1, "sample", takes_projection=True),
+    Objective("direct_mse", direct_mse, 1, "token", takes_valid=True, takes_projection=True, takes_heads=True),
+    Objective("soft_label_kl", soft_label_kl, 1, "row", takes_valid=True),
+    Objective("masked_lm_ce", masked_lm_ce, 1, "label", is_divergence=False, takes_labels=True, takes_teacher=False),
     Objective("sample_relation_kl", sample_relation_kl, 1, "sample", batch_coupled=True),
+    Objective(
+        "sample_contrastive",
+        sample_contrastive,
+        1,
+        "sample",
+        batch_coupled=True,
+        is_divergence=False,
+        takes_labels=True,
+    ),
+    Objective("patient_mse", patient_mse, 1, "sample"),
+    Objective("pooled_cosine", pooled_cosine, 1, "sample", takes_projection=True),
 ):
     OBJECTIVES.register(_objective.name, _objective)

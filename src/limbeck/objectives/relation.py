@@ -29,7 +29,7 @@ def relation_kl(
     attention play no part, so (query, query), (key, key), (value, value) and the six mixed pairs work between
     any two models.
 
-    Source: MiniLMv2 §3.1, eq. 6–8; with heads = attention heads, (query, key) is MiniLM eq. 4 and (value,
+    Source: MiniLMv2 §3.1, eq. 6–8; with heads = attention heads, (query, key) is MiniLM §3.1 and (value,
     value) its §3.2; with heads = 1 on embeddings MLKD-BERT eq. 1–3, on contexts eq. 8–10. Nearest
     alternative: `direct_mse`, which compares the vectors themselves through learned maps.
 

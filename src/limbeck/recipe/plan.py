@@ -24,7 +24,7 @@ from limbeck.models.sentence_folder import SentencePooling, sentence_pooling
 from limbeck.models.vocabulary import check_same_vocabulary, load_tokenizer
 from limbeck.recipe.load import explain
 from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec
-from limbeck.recipe.training_arguments import check_training
+from limbeck.recipe.training_arguments import build_arguments, check_training
 
 _TEXT_DEFAULTS = {"unit": "document", "length": 128, "join": False, "minimum_tokens": 4}
 
@@ -128,6 +128,10 @@ def _plan_stage(index: int, stage: StageSpec, recipe: Recipe, student: Shape, te
     except LimbeckError as error:
         raise type(error)(f"{place}.method: {error}") from None
     training = check_training(stage.training, f"{place}.training")
+    try:
+        build_arguments(training, output="", seed=recipe.seed, evaluates=True)
+    except RecipeError as error:
+        raise RecipeError(f"{place}.{error}") from None
     coupled = [term.name for term in terms if term.batch_coupled]
     if coupled and training.get("gradient_accumulation_steps", 1) > 1:
         raise RecipeError(

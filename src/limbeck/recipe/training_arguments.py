@@ -125,8 +125,9 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
         RecipeError: see `check_training`, and for values that TrainingArguments refuses.
     """
     asked = check_training(training, "training")
+    accelerated = torch.accelerator.is_available()
     # Pinned memory speeds up the way to an accelerator; without one torch only warns of it.
-    merged = {**DEFAULTS, "dataloader_pin_memory": torch.cuda.is_available(), **asked}
+    merged = {**DEFAULTS, "dataloader_pin_memory": accelerated, "use_cpu": not accelerated, **asked}
     if not {"bf16", "fp16"} & asked.keys():
         merged["bf16"] = bf16_is_fast()
     if not evaluates:

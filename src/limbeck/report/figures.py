@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MISSING = "–"
+_UNSTEADY = 1.5  # 90th over 10th percentile; about 1.1 on an idle machine
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
             f"Latency: {latency.get('length')} tokens, {latency.get('dtype')}, {latency.get('device')}, "
             f"{latency.get('threads')} threads, models in turns."
         )
+        if _is_unsteady(latency):
+            notes.append("The machine was busy: trust the speedups (of neighbouring passes) more than the times.")
     if isinstance(agreement, Mapping):
         pairs = agreement.get("pairs")
         notes.append(f"Agreement: with the teacher's similarities of {pairs} pairs of held-out sentences.")
@@ -138,6 +141,17 @@ def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
     if isinstance(unavailable, Mapping):
         notes.extend(f"No {name}: {reason}" for name, reason in unavailable.items())
     return notes
+
+
+def _is_unsteady(latency: Mapping[str, Any]) -> bool:
+    """Return whether the passes of any one model took very different times."""
+    batches = latency.get("batches")
+    for batch in batches if isinstance(batches, Sequence) else ():
+        for role in ("teacher", "student"):
+            low, high = _number(batch, role, "p10_ms"), _number(batch, role, "p90_ms")
+            if low is not None and high is not None and high > _UNSTEADY * low:
+                return True
+    return False
 
 
 def _at(value: Any, *path: str | int) -> Any:
