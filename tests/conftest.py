@@ -42,7 +42,26 @@ def bert_folder(tmp_path_factory) -> Path:
 def text_folder(tmp_path_factory) -> Path:
     """Some sixty short documents of two paragraphs."""
     folder = tmp_path_factory.mktemp("text")
-    words = ["the", "teacher", "shows", "the", "student", "a", "layer", "of", "text", "and", "the", "student", "is", "a", "model", "that", "is", "small"]
+    words = [
+        "the",
+        "teacher",
+        "shows",
+        "the",
+        "student",
+        "a",
+        "layer",
+        "of",
+        "text",
+        "and",
+        "the",
+        "student",
+        "is",
+        "a",
+        "model",
+        "that",
+        "is",
+        "small",
+    ]
     documents = []
     for number in range(60):
         turn = words[number % len(words) :] + words[: number % len(words)]

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from limbeck.errors import Interrupted, LimbeckError, TrainingError
 from limbeck.evaluation import compare_models
 from limbeck.models.loading import load_model, quiet
+from limbeck.models.locating import is_local, resolve_model
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -24,8 +25,6 @@ from limbeck.report.table import write_tables
 from limbeck.training.output_folder import prepare_output
 from limbeck.training.record import RunRecord, read_record
 from limbeck.training.run import Run
-
-_HELD_OUT_MINIMUM_LENGTH = 128
 
 
 @dataclass(frozen=True)
@@ -120,20 +119,23 @@ def _evaluate(run: Run) -> dict[str, Any]:
     spec = run.plan.recipe.evaluation
     teacher: PreTrainedModel = run.load_teacher()
     student = load_model(str(run.student_folder))
-    held_out = [document.text for document in run.corpora[0].held_out_documents()] if run.corpora else []
+    located = resolve_model(run.plan.recipe.teacher.model)
+    documents = run.corpora[0].held_out_documents() if run.corpora else []
+    held_out = [(document.title, document.body) if document.title else document.text for document in documents]
     comparison = compare_models(
         teacher,
         student,
         run.tokenizer,
         held_out,
         pooling=run.plan.pooling,
-        max_length=_HELD_OUT_MINIMUM_LENGTH,
-        pairs=2000 if spec.quality else 0,
-        retrieval_pairs=1000 if spec.quality else 0,
+        max_length=spec.length,
+        pairs=spec.pairs if spec.quality else 0,
+        retrieval_pairs=spec.retrieval_pairs if spec.quality else 0,
         latency_batch_sizes=spec.batch_sizes,
         latency_length=spec.length,
-        latency_seconds=16.0 if spec.speed else 0.0,
+        latency_seconds=spec.latency_seconds if spec.speed else 0.0,
         seed=run.plan.recipe.seed,
+        teacher_folder=located if is_local(located) else None,
         student_folder=run.student_folder,
     )
     return comparison.to_dict()

@@ -97,7 +97,12 @@ def test_the_student_is_an_ordinary_folder_without_teacher_or_maps(tiny_recipe):
 
 
 def test_the_loss_falls(tiny_recipe):
-    tiny_recipe["stages"][0]["training"] |= {"max_steps": 40, "learning_rate": 1e-2, "save_steps": 100, "eval_steps": 100}
+    tiny_recipe["stages"][0]["training"] |= {
+        "max_steps": 40,
+        "learning_rate": 1e-2,
+        "save_steps": 100,
+        "eval_steps": 100,
+    }
     result = limbeck.distill(tiny_recipe)
     log = (result.student.parent / "stages" / "1-minilmv2" / "log.jsonl").read_text().splitlines()
     losses = [entry["loss"] for line in log if "loss" in (entry := json.loads(line))]

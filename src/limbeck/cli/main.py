@@ -68,9 +68,9 @@ def run() -> None:
     except Exception as error:
         if debug:
             raise
+        message = _escape(f"{type(error).__name__}: {error}")
         errors.print(
-            f"[bold red]error:[/] {_escape(type(error).__name__)}: {_escape(str(error).splitlines()[0] if str(error) else '')} "
-            "(this is a fault in limbeck: run again with --debug and report what it prints)",
+            f"[bold red]error:[/] {message} (a fault in limbeck: run again with --debug and report what it prints)",
             highlight=False,
             soft_wrap=True,
         )

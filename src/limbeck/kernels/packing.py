@@ -124,7 +124,7 @@ def unpack_into(target: Tensor, units: Tensor, group: Group) -> None:
         group: Which positions.
     """
     width = target.shape[-1]
-    values = units.view(group.samples, width, group.length).transpose(1, 2)
+    values = units.reshape(group.samples, width, group.length).transpose(1, 2)
     if group.filled is not None:
         values = values.masked_fill(~group.filled[..., None], 0.0)
     if group.index is None:

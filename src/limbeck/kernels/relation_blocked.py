@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from limbeck.kernels.packing import plan_groups
-from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator
+from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative, sum_accumulator
 from limbeck.kernels.relation_block import Plan, RelationGroup
 
 # Logits of one block. On a CPU three float32 blocks of this size stay in the last-level cache; an accelerator
@@ -106,8 +105,8 @@ class _BlockedRelation(torch.autograd.Function):
         return total.to(plan.dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative("relation_kl with backend 'blocked'", "choose backend 'reference'")
         saved = iter(ctx.saved_tensors)
         grads = [
             (next(saved) * upstream).to(ctx.dtypes[position]) if wants else None

@@ -15,10 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from limbeck.kernels.precision import autocast_off, compute_dtype
+from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
 
 # Numbers of one chunk of samples in float64 (8 MB): the copies stay in cache and do not add up over the batch.
 CHUNK = 1 << 20
@@ -92,8 +91,8 @@ class _ScoreDistance(torch.autograd.Function):
         return torch.stack(totals).sum().to(dtype) if totals else student_q.new_zeros((), dtype=dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative("attention_score_mse", "leave it out of what is differentiated twice")
         grads = [(g * upstream).to(dtype) for g, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)]
         return (*grads, None, None, None, None)
 

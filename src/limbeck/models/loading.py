@@ -83,6 +83,7 @@ def load_model(
     dtype: str | torch.dtype | None = None,
     revision: str | None = None,
     head: Head | None = None,
+    pooler: bool = False,
 ) -> PreTrainedModel:
     """Load a model, in eval mode, on the CPU.
 
@@ -92,6 +93,7 @@ def load_model(
         revision: A branch, tag or commit on the Hub.
         head: None for the Transformer alone (without its pooler, where the class can leave it out),
             `"masked_lm"` for the model with its masked-language-model head.
+        pooler: Keep the pooler of a model without a head; one that the checkpoint lacks is at random values.
 
     Returns:
         The model. Every tensor of it comes from the checkpoint: nothing is left at random values.
@@ -110,7 +112,7 @@ def load_model(
         loader = AutoModelForMaskedLM
     else:
         loader = model_class(config)
-        options |= pooler_option(loader)
+        options |= {} if pooler else pooler_option(loader)
     with quiet():
         try:
             model, info = loader.from_pretrained(

@@ -41,11 +41,8 @@ class Recorder:
         reach = [depth if key.kind in ("pooled", "logits") else key.layer for key in wanted]
         last_layer = max(reach, default=0)
         kinds = {key.kind for key, layer in zip(wanted, reach, strict=True) if layer == last_layer}
-        if kinds - set(ATTENTION_KINDS):
-            stop_after = "block"
-        else:
-            stop_after = "context" if "context" in kinds else "projections"
-        return cls(wanted, last_layer, stop_after)
+        beyond_projections = "context" if "context" in kinds else "projections"
+        return cls(wanted, last_layer, "block" if kinds - set(ATTENTION_KINDS) else beyond_projections)
 
     def start(self) -> None:
         """Begin a forward with nothing found."""

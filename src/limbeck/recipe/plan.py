@@ -188,9 +188,10 @@ def summarise(plan: RunPlan) -> Mapping[str, str]:
     """Describe a plan in a few lines, for people."""
     lines = {"teacher": f"{plan.recipe.teacher.model} ({plan.teacher})", "student": str(plan.student)}
     for index, stage in enumerate(plan.stages):
-        terms = ", ".join(
-            f"{term.weight:g} x {term.objective}({', '.join(map(str, term.student))} <- {', '.join(map(str, term.teacher))})"
-            for term in stage.terms
-        )
-        lines[f"stage {index + 1}: {stage.spec.title}"] = terms
+        lines[f"stage {index + 1}: {stage.spec.title}"] = ", ".join(map(_summarise_term, stage.terms))
     return lines
+
+
+def _summarise_term(term: Term) -> str:
+    student, teacher = (", ".join(map(str, keys)) for keys in (term.student, term.teacher))
+    return f"{term.weight:g} x {term.objective}({student} <- {teacher})"

@@ -160,7 +160,10 @@ class EvaluationSpec(Strict):
         description="How sentence vectors are pooled; auto: as the teacher's folder says, else mean.",
     )
     batch_sizes: list[int] = Field(default=[1, 32], min_length=1, description="Batch sizes for the latency.")
-    length: int = Field(default=128, ge=4, description="Tokens a row for the latency.")
+    length: int = Field(default=128, ge=4, description="Tokens a row for the latency; longest text for the quality.")
+    pairs: int = Field(default=1500, ge=10, description="Sentence pairs for the agreement.")
+    retrieval_pairs: int = Field(default=700, ge=10, description="Pool of the retrieval.")
+    latency_seconds: float = Field(default=12.0, gt=0, le=600, description="Time for all latencies together.")
 
 
 class Recipe(Strict):

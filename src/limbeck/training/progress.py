@@ -85,7 +85,7 @@ class ProgressReporter(TrainerCallback):
         self._previous = (now, tokens)
         if self._progress is not None:
             self._progress.update(self._task, loss=f"{logs['loss']:.4f}", rate=rate)
-        elif state.is_world_process_zero and (now - self._last_line > _SECONDS_BETWEEN_LINES):
+        elif rate and state.is_world_process_zero and now - self._last_line > _SECONDS_BETWEEN_LINES:
             self._last_line = now
             done = state.global_step - self._first_step
             left = (now - self._started) / max(done, 1) * (state.max_steps - state.global_step)

@@ -15,8 +15,8 @@ from limbeck.corpus import Corpus, build_corpus
 from limbeck.errors import LimbeckError
 from limbeck.methods.registry import METHODS
 from limbeck.models.building import build_student
-from limbeck.models.families import family_of
 from limbeck.models.checkpoint import load_checkpoint
+from limbeck.models.families import family_of
 from limbeck.models.initialise import initialise_student
 from limbeck.models.loading import load_model
 from limbeck.models.sentence_folder import SentencePooling
@@ -26,7 +26,7 @@ from limbeck.recipe.training_arguments import bf16_is_fast
 from limbeck.training.corpus_progress import CorpusProgress
 from limbeck.training.record import RunRecord
 from limbeck.training.stage import StagePlan, load_finished, run_stage
-from limbeck.training.student_folder import fill_from_teacher, never_trained, save_student
+from limbeck.training.student_folder import add_pooler, fill_from_teacher, never_trained, save_student
 
 STUDENT = "student"
 
@@ -85,7 +85,7 @@ class Run:
             with self._timed("training"):
                 stages.append(self._run_stage(index, choice, student))
             self.record.set("running", stages=stages)
-        untrained = self._finish_untrained(student, stages)
+        student, untrained = self._finish_untrained(student, stages)
         save_student(
             self.student_folder,
             student,
@@ -111,13 +111,18 @@ class Run:
         return SentencePooling(pooled[-1].pooling, normalize=True, max_length=None) if pooled else None
 
     def _build_corpora(self) -> list[Corpus]:
-        corpora = []
         with CorpusProgress(self.console) as progress:
-            for choice in self.plan.stages:
-                corpora.append(build_corpus(choice.corpus, self.tokenizer, progress=progress))
-        for corpus in corpora[:1]:
-            for line in corpus.report.lines():
-                self.console.print(f"Corpus: {line}", style="yellow", highlight=False)
+            corpora = [build_corpus(choice.corpus, self.tokenizer, progress=progress) for choice in self.plan.stages]
+        if corpora:
+            first = corpora[0].manifest
+            self.console.print(
+                f"Corpus: {first['documents']:,} documents, {corpora[0].tokens:,} tokens to train on, "
+                f"{first['held_out_documents']:,} documents held out",
+                highlight=False,
+                soft_wrap=True,
+            )
+            for line in corpora[0].report.lines():
+                self.console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
         return corpora
 
     def _describe_corpora(self) -> dict[str, Any] | None:
@@ -192,13 +197,28 @@ class Run:
         training = choice.spec.training
         return "bfloat16" if training.get("bf16", bf16_is_fast() and not training.get("fp16")) else "float32"
 
-    def _finish_untrained(self, student: PreTrainedModel, stages: list[dict[str, Any]]) -> dict[str, Any]:
-        names = never_trained([stage["untrained"] for stage in stages])
+    def _finish_untrained(
+        self, student: PreTrainedModel, stages: list[dict[str, Any]]
+    ) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """Settle what parameters hold that no stage trained, and say so."""
+        spec = self.plan.recipe.student
+        names, frozen = never_trained(stages)
         filled: list[str] = []
-        if names and self.plan.recipe.student.untrained == "teacher":
+        if names and spec.untrained == "teacher":
             terms = [term for choice in self.plan.stages for term in choice.terms]
             filled = fill_from_teacher(student, self.load_teacher(), names, terms)
-        return {"policy": self.plan.recipe.student.untrained, "names": names, "from_teacher": filled}
+        copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
+        teacher = None
+        if copies_pooler and self.plan.student.hidden == self.plan.teacher.hidden:
+            source = self.plan.recipe.teacher
+            teacher = load_model(source.model, revision=source.revision, pooler=True)
+        whole, pooler = add_pooler(student, teacher, self.plan.recipe.seed)
+        return whole, {
+            "policy": spec.untrained,
+            "names": [*names, *pooler],
+            "from_teacher": [*filled, *(pooler if teacher is not None else [])],
+            "frozen": frozen,
+        }
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

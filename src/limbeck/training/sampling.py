@@ -9,6 +9,8 @@ import numpy as np
 from torch.utils.data import Sampler
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.corpus import padding_share
+
 _BATCHES_SORTED_TOGETHER = 50
 
 
@@ -68,10 +70,6 @@ class EpochSetter(TrainerCallback):
         self._sampler.set_epoch(int((state.epoch or 0.0) + 1e-6))
 
 
-def padding_share(lengths: Sequence[int], batch_size: int, seed: int = 0) -> float:
+def grouped_padding_share(lengths: Sequence[int], batch_size: int, seed: int = 0) -> float:
     """Share of positions that are padding when batches are drawn by `LengthGroupedSampler`; 0 to 1."""
-    values = np.asarray(lengths, dtype=np.int64)
-    order = np.fromiter(LengthGroupedSampler(lengths, batch_size, seed), dtype=np.int64)
-    batches = np.split(values[order], range(batch_size, len(values), batch_size))
-    positions = sum(int(batch.max()) * len(batch) for batch in batches)
-    return 1.0 - float(values.sum()) / positions if positions else 0.0
+    return padding_share([lengths[index] for index in LengthGroupedSampler(lengths, batch_size, seed)], batch_size)

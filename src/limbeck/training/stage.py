@@ -22,9 +22,9 @@ from limbeck.training.checkpoints import newest_checkpoint
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule
 from limbeck.training.progress import ProgressReporter
-from limbeck.training.sampling import padding_share
+from limbeck.training.sampling import grouped_padding_share
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
-from limbeck.training.untrained import freeze_unreached
+from limbeck.training.untrained import freeze_unreached, untrained_names
 
 DONE = "stage.json"
 _HELD_OUT_ROWS = 512
@@ -88,10 +88,11 @@ def run_stage(
     if plan.freeze_embeddings:
         base_model(student).get_input_embeddings().requires_grad_(False)
         base_model(student).embeddings.requires_grad_(False)
+    frozen = untrained_names(student)
     module = DistillationModule(student, teacher, plan.terms, pooling=plan.pooling)
     collator = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
     probe = collator([corpus.train[index] for index in range(min(_PROBE_ROWS, len(corpus.train)))])
-    untrained = freeze_unreached(module, probe)
+    untrained = [name for name in freeze_unreached(module, probe) if name not in frozen]
     progress, interrupt = ProgressReporter(plan.title, console), InterruptSaver()
     trainer = DistillationTrainer(
         module,
@@ -125,13 +126,18 @@ def run_stage(
         "tokens": int(trainer.tokens_seen),
         "seconds": round(time.monotonic() - started, 1),
         "tokens_per_second": round(trainer.tokens_this_run / max(time.monotonic() - started, 1e-9), 1),
-        "padding_share": round(padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
+        "padding_share": round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
         "precision": "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32",
         "device": str(arguments.device),
         "train_loss": result.training_loss,
         "final_terms": {k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
-        "held_out": {k.removeprefix("eval_"): v for k, v in held_out_metrics.items() if k.startswith("eval_")},
+        "held_out": {
+            name: held_out_metrics[f"eval_{name}"]
+            for name in ("loss", *(term.name for term in plan.terms))
+            if f"eval_{name}" in held_out_metrics
+        },
         "untrained": untrained,
+        "frozen": frozen,
     }
     _finish(plan.folder, module, trainer.state.log_history, record)
     return record

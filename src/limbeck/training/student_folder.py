@@ -14,15 +14,26 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models.families import family_of
+from limbeck.models.loading import pooler_option, quiet
 from limbeck.models.sentence_folder import SentencePooling
 
 
-def never_trained(per_stage: Sequence[Iterable[str]]) -> list[str]:
-    """Names of the parameters that no stage trained, in order; none without stages."""
-    if not per_stage:
-        return []
-    first, *others = [list(names) for names in per_stage]
-    return [name for name in first if all(name in names for names in others)]
+def never_trained(stages: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Find the parameters that no stage trained.
+
+    Args:
+        stages: The stages' records: `untrained` names what no term reached, `frozen` what the recipe froze.
+
+    Returns:
+        Those that some stage left out without being asked to, and those that were only ever frozen; in order.
+    """
+    if not stages:
+        return [], []
+    left_out = [{*stage["untrained"], *stage["frozen"]} for stage in stages]
+    names = [*stages[0]["frozen"], *stages[0]["untrained"]]
+    never = [name for name in names if all(name in stage for stage in left_out)]
+    frozen = {name for name in never if all(name in stage["frozen"] for stage in stages)}
+    return [name for name in never if name not in frozen], [name for name in never if name in frozen]
 
 
 def fill_from_teacher(
@@ -64,6 +75,37 @@ def fill_from_teacher(
     return filled
 
 
+def add_pooler(
+    student: PreTrainedModel, teacher: PreTrainedModel | None, seed: int
+) -> tuple[PreTrainedModel, list[str]]:
+    """Give a student the pooler that its class has by default, so that loading it leaves nothing at random.
+
+    No stage reads a pooler, so students are built without.
+
+    Args:
+        student: The student; left as it is.
+        teacher: With its pooler, which is copied; None, or another width, for one drawn at random.
+        seed: Decides the random values.
+
+    Returns:
+        The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
+    """
+    if not pooler_option(type(student)):
+        return student, []
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        whole = type(student)._from_config(type(student.config)(**student.config.to_dict()), dtype=torch.float32)
+    names = [name for name, _ in whole.named_parameters() if name.startswith("pooler.")]
+    own = dict(student.named_parameters())
+    theirs = dict(teacher.named_parameters()) if teacher is not None else {}
+    with torch.no_grad():
+        for name, parameter in whole.named_parameters():
+            source = own.get(name, theirs.get(name))
+            if source is not None and source.shape == parameter.shape:
+                parameter.copy_(source)
+    return whole.eval(), names
+
+
 def save_student(
     folder: Path,
     student: PreTrainedModel,
@@ -87,7 +129,8 @@ def save_student(
     for name, value in dropouts.items():
         setattr(student.config, name, value)
     try:
-        student.save_pretrained(str(partial))
+        with quiet():
+            student.save_pretrained(str(partial))
         tokenizer.save_pretrained(str(partial))
     finally:
         for name, value in trained.items():

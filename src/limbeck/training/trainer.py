@@ -59,7 +59,7 @@ class DistillationTrainer(Trainer):
         """Sample blocks of similar length together; see `LengthGroupedSampler`."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
         rows = self.args.train_batch_size * self.args.world_size
-        self._sampler = LengthGroupedSampler(dataset["length"], rows, self.args.data_seed or self.args.seed)
+        self._sampler = LengthGroupedSampler(dataset["length"][:], rows, self.args.data_seed or self.args.seed)
         self.add_callback(EpochSetter(self._sampler))
         return self._sampler
 
