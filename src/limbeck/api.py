@@ -85,8 +85,8 @@ def distill(
     except torch.OutOfMemoryError as error:
         record.set("failed", problem=str(error))
         raise TrainingError(
-            "The device is out of memory; lower training.per_device_train_batch_size and raise "
-            "gradient_accumulation_steps by the same factor, then continue with --resume --set."
+            "The device is out of memory; lower the stage's training.per_device_train_batch_size, raise its "
+            "gradient_accumulation_steps by the same factor, and start again with --overwrite."
         ) from None
     except Exception as error:
         record.set("failed", problem=f"{type(error).__name__}: {error}")

@@ -9,17 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from limbeck.cli import distill, methods, quickstart, recipe, schema, validate
 from limbeck.errors import LimbeckError
 from limbeck.version import __version__
 
-app = typer.Typer(
-    name="limbeck",
-    help="Distil pretrained Transformer encoders into small, fast students.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 errors = Console(stderr=True)
 
 
@@ -29,7 +22,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -37,15 +29,21 @@ def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Distil pretrained Transformer encoders into small, fast students."""
-    # `run` looks at the arguments themselves: an error may come before this is called.
+    # `run` looks for --debug itself, since an error may come before this is called.
 
 
-def _register() -> None:
-    """Register every command; each lives in a file of its own."""
-    from limbeck.cli import distill, methods, quickstart, recipe, schema, validate
-
+def build_app() -> typer.Typer:
+    """Put the commands together; each lives in a file of its own."""
+    app = typer.Typer(
+        name="limbeck",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
     for module in (quickstart, distill, validate, recipe, schema, methods):
         module.register(app)
+    return app
 
 
 def run() -> None:
@@ -54,9 +52,8 @@ def run() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    _register()
     try:
-        app(args=arguments, prog_name="limbeck", standalone_mode=True)
+        build_app()(args=arguments, prog_name="limbeck", standalone_mode=True)
     except LimbeckError as error:
         if debug:
             raise
