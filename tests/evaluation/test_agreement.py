@@ -3,30 +3,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, measure_agreement
-from limbeck.evaluation.sentences import normalised, split_paragraphs, split_sentences
+from limbeck.evaluation.normalising import normalised
 from tests.evaluation.tiny import documents
 
 
-def test_sentences_end_where_they_should():
-    text = 'It works, e.g. with J. Smith et al. and v1.2. "Really?" she asked. Yes! No… 5 left. Fig. 3 shows'
-    assert split_sentences(text) == [
-        "It works, e.g. with J. Smith et al. and v1.2.",
-        '"Really?" she asked.',
-        "Yes!",
-        "No…",
-        "5 left.",
-        "Fig. 3 shows",
-    ]
-    assert split_sentences("第一句。第二句！第三句") == ["第一句。", "第二句！", "第三句"]
-    assert split_sentences("  ") == []
-
-
-def test_paragraphs_are_separated_by_blank_lines_or_else_by_lines():
-    assert split_paragraphs("one\ntwo\n \nthree\n\n\nfour") == ["one two", "three", "four"]
-    assert split_paragraphs("one\ntwo") == ["one", "two"]
-    assert split_paragraphs("\n") == []
+def test_duplicates_are_found_whatever_the_case_and_punctuation():
     assert normalised(" The `Old`  Bridge. ") == "the old bridge"
 
 

@@ -10,10 +10,9 @@ from limbeck.evaluation.model_size import (
     weights_megabytes,
 )
 from limbeck.evaluation.retrieval import Retrieval, build_retrieval_pairs, measure_retrieval
-from limbeck.evaluation.sentence_vectors import POOLINGS, encode, pair_similarities, spearman_agreement
+from limbeck.evaluation.sentence_vectors import encode, pair_similarities, spearman_agreement
 
 __all__ = [
-    "POOLINGS",
     "Agreement",
     "BatchLatency",
     "Comparison",

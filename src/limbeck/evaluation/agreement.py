@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
+from limbeck.evaluation.normalising import normalised
 from limbeck.evaluation.sentence_vectors import spearman_agreement
-from limbeck.evaluation.sentences import normalised, split_paragraphs, split_sentences
 
 PAIR_KINDS = ("neighbouring", "same_document", "different_documents")
 SENTENCE_CHARACTERS = (20, 400)

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
+from limbeck.evaluation.normalising import normalised
 from limbeck.evaluation.sentence_vectors import encode
-from limbeck.evaluation.sentences import normalised, split_paragraphs, split_sentences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -6,7 +6,7 @@ Axis letters: B batch, L tokens, H hidden.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,42 +18,10 @@ from torch.nn import functional as F
 
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
-from limbeck.registry import Registry
+from limbeck.models.pooling import check_pooling, pool
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-Pooling = Callable[[Tensor, Tensor], Tensor]
-"""`(hidden [B, L, H], valid [B, L] bool) -> [B, H]`; padding is on the right, no row is all padding."""
-
-POOLINGS: Registry[Pooling] = Registry("pooling", ModelError)
-
-
-def mean_pooling(hidden: Tensor, valid: Tensor) -> Tensor:
-    """Average the hidden states of the valid tokens."""
-    # Filled, not multiplied by the mask: a non-finite state at a padding position must not leak.
-    return hidden.masked_fill(~valid.unsqueeze(-1), 0.0).sum(1) / valid.sum(1, keepdim=True)
-
-
-def cls_pooling(hidden: Tensor, valid: Tensor) -> Tensor:
-    """Take the first token's hidden state."""
-    return hidden[:, 0]
-
-
-def max_pooling(hidden: Tensor, valid: Tensor) -> Tensor:
-    """Take each feature's maximum over the valid tokens."""
-    return hidden.masked_fill(~valid.unsqueeze(-1), -torch.inf).amax(1)
-
-
-def last_pooling(hidden: Tensor, valid: Tensor) -> Tensor:
-    """Take the last valid token's hidden state, as decoders do."""
-    return hidden[torch.arange(len(hidden), device=hidden.device), valid.sum(1) - 1]
-
-
-POOLINGS.register("mean", mean_pooling)
-POOLINGS.register("cls", cls_pooling)
-POOLINGS.register("max", max_pooling)
-POOLINGS.register("last", last_pooling)
 
 
 def encode(
@@ -76,7 +44,7 @@ def encode(
         model: A loaded `transformers` encoder, or a task model, whose encoder is then used.
         tokenizer: Its tokenizer. Padding and truncation that its file may have fixed are ignored.
         texts: The texts, in any order.
-        pooling: One of `POOLINGS`: "mean", "cls", "max" or "last".
+        pooling: `"mean"` or `"cls"`, see `limbeck.models.pooling.pool`.
         max_length: Longest input in tokens, special tokens included; lowered to what the model can take.
         batch_size: Texts per forward pass.
         dtype: What to compute in; None keeps the model's own dtype. Pooling is always done in float32.
@@ -88,7 +56,7 @@ def encode(
     Raises:
         ModelError: if the pooling is unknown, or the model has no last hidden state.
     """
-    pool = POOLINGS[pooling]
+    check_pooling(pooling)
     encoder = encoder_of(model)
     token_ids = _tokenize(encoder, tokenizer, texts, max_length)
     order = sorted((i for i, ids in enumerate(token_ids) if ids), key=lambda i: -len(token_ids[i]))
@@ -104,7 +72,7 @@ def encode(
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
-            vectors.append(F.normalize(pool(hidden.float(), valid), dim=-1).cpu())
+            vectors.append(F.normalize(pool(hidden.float(), valid, pooling), dim=-1).cpu())
     if not vectors:
         width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
         return torch.zeros(len(texts), width)

@@ -119,7 +119,7 @@ def unpack_into(target: Tensor, units: Tensor, group: Group) -> None:
     """Write a group's gradient back where its vectors came from; slots that are not filled get exactly 0.
 
     Args:
-        target: `[B, L, width]`, contiguous; written at the group's positions.
+        target: `[B, L, width]`, or some heads of such; written at the group's positions.
         units: `[samples · heads, width / heads, length]`.
         group: Which positions.
     """
@@ -130,4 +130,4 @@ def unpack_into(target: Tensor, units: Tensor, group: Group) -> None:
     if group.index is None:
         target[group.start : group.start + group.samples] = values
     else:
-        target.view(-1, width).index_copy_(0, group.index, values.reshape(-1, width))
+        target.flatten(0, 1).index_copy_(0, group.index, values.reshape(-1, width))
