@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -70,11 +69,11 @@ def errors(tensors, valid, heads):
     return found
 
 
-def resident_kilobytes():
+def memory_kilobytes(field):
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(field):
             return int(line.split()[1])
-    raise RuntimeError("no VmRSS")
+    raise RuntimeError(f"no {field}")
 
 
 def peak_megabytes(backend, batch, length, mask, symmetric, arguments):
@@ -89,9 +88,9 @@ def child(arguments):
     backend, batch, length, mask, symmetric = json.loads(arguments.child)
     run(backend, *make_inputs(1, 8, mask, symmetric, arguments), arguments.heads)  # loads what is loaded once
     tensors, valid = make_inputs(batch, length, mask, symmetric, arguments)
-    before = resident_kilobytes()
+    before = memory_kilobytes("VmRSS:")
     run(backend, tensors, valid, arguments.heads)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print((memory_kilobytes("VmHWM:") - before) / 1024)
 
 
 def measure(batch, length, mask, symmetric, arguments):

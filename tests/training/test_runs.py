@@ -154,6 +154,7 @@ def test_no_stage_keeps_a_truncated_teacher(tiny_recipe, bert_folder):
 @pytest.mark.parametrize("stop_at", [1, 2, 3])
 def test_a_killed_run_resumes_to_the_same_weights(tiny_recipe, tmp_path, at_step, monkeypatch, stop_at):
     tiny_recipe["student"]["dropout"] = 0.1
+    tiny_recipe["stages"][0]["augment"] = {"replace_tokens": 0.3}
     tiny_recipe["stages"][0]["training"] |= {"max_steps": 14, "save_steps": 2, "num_train_epochs": 9}
     whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
     limbeck.distill(whole)

@@ -9,6 +9,7 @@ from limbeck.corpus.collate import PadCollator, padding_share
 from limbeck.corpus.corpus import Corpus
 from limbeck.corpus.document import Document
 from limbeck.corpus.document_store import Progress
+from limbeck.corpus.replacing import ReplacedTokens, word_ids
 from limbeck.corpus.settings import CorpusSettings
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.sources import open_source
@@ -21,10 +22,12 @@ __all__ = [
     "Document",
     "PadCollator",
     "Progress",
+    "ReplacedTokens",
     "SourceReport",
     "build_corpus",
     "open_source",
     "padding_share",
     "split_paragraphs",
     "split_sentences",
+    "word_ids",
 ]

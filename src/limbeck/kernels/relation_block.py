@@ -29,14 +29,12 @@ class Plan:
     """How a relation is computed, the same for all its groups.
 
     Args:
-        heads: Relation heads.
         causal: Row t sees the columns up to t only.
         dtype: Compute dtype.
-        block: Logits that are in work at a time.
+        block: Logits that a task has in work at a time.
         on_host: Lengths may be read, since that does not stall a device.
     """
 
-    heads: int
     causal: bool
     dtype: torch.dtype
     block: int
@@ -48,20 +46,21 @@ class _Operands:
 
     Args:
         pair: `(a, b)`, or `(a,)` when both are one, each `[B, L, width]`.
+        heads: How many heads `width` holds.
         group: The samples.
-        plan: How to compute.
+        dtype: Compute dtype.
     """
 
-    def __init__(self, pair: Sequence[Tensor], group: Group, plan: Plan) -> None:
-        self.a = pack(pair[0], group, plan.heads, plan.dtype)
-        self.b = self.a if len(pair) == 1 else pack(pair[1], group, plan.heads, plan.dtype)
+    def __init__(self, pair: Sequence[Tensor], heads: int, group: Group, dtype: torch.dtype) -> None:
+        self.a = pack(pair[0], group, heads, dtype)
+        self.b = self.a if len(pair) == 1 else pack(pair[1], group, heads, dtype)
         self.scale = 1 / math.sqrt(self.a.shape[-1])
         self.rows, self.columns = self.a, self.b
         if group.filled is not None:
             # One more coordinate, 1 · MASKED in a column to leave out: the mask costs no pass over the
             # logits.
             masked = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
-            masked = masked[:, None, :, None].expand(-1, plan.heads, -1, 1).reshape(-1, group.length, 1)
+            masked = masked[:, None, :, None].expand(-1, heads, -1, 1).reshape(-1, group.length, 1)
             self.rows = torch.cat([self.a, torch.ones_like(masked)], -1)
             self.columns = torch.cat([self.b, masked], -1)
 
@@ -72,12 +71,13 @@ class _Operands:
 
 
 class RelationGroup:
-    """Computes the divergence and the gradient of the samples of one group, block by block.
+    """Computes the divergence and the gradient of some heads of the samples of one group, block by block.
 
     Args:
         student: `(a, b)`, or `(a,)` when both are one, each `[B, L, width_S]`.
         teacher: The same of the teacher, `[B, L, width_T]`.
-        wanted: Which of `student` want a gradient.
+        grads: Where the gradient of each of `student` goes, as wide; None where none is wanted.
+        heads: How many heads these widths hold.
         group: The samples.
         plan: How to compute.
     """
@@ -86,39 +86,38 @@ class RelationGroup:
         self,
         student: Sequence[Tensor],
         teacher: Sequence[Tensor],
-        wanted: Sequence[bool],
+        grads: Sequence[Tensor | None],
+        heads: int,
         group: Group,
         plan: Plan,
     ) -> None:
         self.plan = plan
         self.group = group
-        self.student = _Operands(student, group, plan)
-        self.teacher = _Operands(teacher, group, plan)
+        self.grads = grads
+        self.student = _Operands(student, heads, group, plan.dtype)
+        self.teacher = _Operands(teacher, heads, group, plan.dtype)
         # [units, head size, length]: a matmul is fast when it has few rows and many columns.
         shape = self.student.a.transpose(1, 2).shape
-        self.unit_grads = [self.student.a.new_zeros(shape) if wants else None for wants in wanted]
+        self.unit_grads = [None if x is None else self.student.a.new_zeros(shape) for x in grads]
         # One that is both a and b collects both gradients.
         self.grad_a, self.grad_b = self.unit_grads[0], self.unit_grads[-1]
 
-    def run(self, grads: Sequence[Tensor | None]) -> Tensor:
-        """Compute all blocks.
-
-        Args:
-            grads: Where the gradients go, `[B, L, width_S]` each; None where none is wanted.
+    def run(self) -> Tensor:
+        """Compute all blocks and write the gradients.
 
         Returns:
             Σ KL over samples, heads and valid rows, a scalar in nats.
         """
         units, length, _ = self.student.a.shape
-        row_step = min(length, max(1, self.plan.block // length))
-        unit_step = min(units, max(1, self.plan.block // (row_step * length)))
+        row_step = _even(length, self.plan.block // length)
+        unit_step = _even(units, self.plan.block // (row_step * length))
         buffers = self.student.a.new_empty(3, unit_step * row_step * length)
         total = sum_accumulator(buffers.device)
         for first in range(0, units, unit_step):
             for top in range(0, length, row_step):
                 chosen = slice(first, min(first + unit_step, units))
                 total += self._block(chosen, slice(top, min(top + row_step, length)), buffers).sum(dtype=total.dtype)
-        for target, unit_grad in zip(grads, self.unit_grads, strict=True):
+        for target, unit_grad in zip(self.grads, self.unit_grads, strict=True):
             if target is not None and unit_grad is not None:
                 unpack_into(target, unit_grad, self.group)
         return total * math.log(2)
@@ -152,3 +151,8 @@ class RelationGroup:
         if self.grad_b is not None:
             part = (self.student.a[units, rows] * factor).transpose(1, 2) @ gradient
             self.grad_b[units, :, columns].add_(part)
+
+
+def _even(whole: int, most: int) -> int:
+    """Size of the parts when `whole` is divided into as few parts of at most `most` as possible, near equal."""
+    return math.ceil(whole / math.ceil(whole / max(1, most)))

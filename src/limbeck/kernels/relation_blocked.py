@@ -8,19 +8,27 @@ fastest exponential here.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from limbeck.kernels.packing import plan_groups
+from limbeck.kernels.packing import Group, plan_groups
 from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative, sum_accumulator
 from limbeck.kernels.relation_block import Plan, RelationGroup
+from limbeck.kernels.workers import run_tasks
 
-# Logits of one block. On a CPU three float32 blocks of this size stay in the last-level cache; an accelerator
-# has no such limit and wants few launches.
-CPU_BLOCK = 1 << 20
+# Logits of one block. On a CPU each thread has three float32 blocks of this size, which stay in the last-level
+# cache and are large enough that starting an operation costs little; an accelerator wants few launches.
+CPU_BLOCK = 1 << 19
 DEVICE_BLOCK = 1 << 24
+# Tasks for each thread of a CPU, as far as heads can be divided: the last ones to finish are then short.
+TASKS_PER_THREAD = 4
+# A batch of fewer logits is done before other threads would have woken up.
+FEW_LOGITS = 1 << 17
 
 
 def relation_kl_blocked(
@@ -64,14 +72,13 @@ def relation_kl_blocked(
         student = (student_a.detach(), None if student[1] is None else student[1].detach())
     on_cpu = student_a.device.type == "cpu"
     plan = Plan(
-        heads,
         causal,
         compute_dtype(student_a, student_b, teacher_a, teacher_b),
         block or (CPU_BLOCK if on_cpu else DEVICE_BLOCK),
         on_cpu if on_host is None else on_host,
     )
     with autocast_off(student_a.device):
-        total: Tensor = _BlockedRelation.apply(*student, *teacher, valid, plan)
+        total: Tensor = _BlockedRelation.apply(*student, *teacher, heads, valid, plan)
     return total
 
 
@@ -85,6 +92,7 @@ class _BlockedRelation(torch.autograd.Function):
         student_b: Tensor | None,
         teacher_a: Tensor,
         teacher_b: Tensor | None,
+        heads: int,
         valid: Tensor | None,
         plan: Plan,
     ) -> Tensor:
@@ -96,9 +104,11 @@ class _BlockedRelation(torch.autograd.Function):
         grads = [
             x.new_zeros(x.shape, dtype=plan.dtype) if wants else None for x, wants in zip(student, wanted, strict=True)
         ]
-        total = sum_accumulator(student_a.device)
-        for group in plan_groups(student_a, valid, plan.heads, plan.block, plan.on_host):
-            total += RelationGroup(student, teacher, wanted, group, plan).run(grads)
+        groups = list(plan_groups(student_a, valid, heads, plan.block, plan.on_host))
+        task = partial(_relate, student, teacher, grads, heads, plan)
+        tasks = [partial(task, group, part) for group in groups for part in _head_parts(heads, groups, student_a)]
+        totals = run_tasks(tasks) if student_a.device.type == "cpu" else [run() for run in tasks]
+        total = sum(totals, sum_accumulator(student_a.device))
         ctx.save_for_backward(*(g for g in grads if g is not None))
         ctx.wanted = wanted + [False] * (2 - len(wanted))
         ctx.dtypes = [x.dtype for x in student]
@@ -112,4 +122,33 @@ class _BlockedRelation(torch.autograd.Function):
             (next(saved) * upstream).to(ctx.dtypes[position]) if wants else None
             for position, wants in enumerate(ctx.wanted)
         ]
-        return (*grads, None, None, None, None)
+        return (*grads, None, None, None, None, None)
+
+
+def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[range]:
+    """Divide the heads of a group so that all threads have tasks."""
+    threads = torch.get_num_threads()
+    logits = heads * sum(group.samples * group.length**2 for group in groups)
+    if vectors.device.type != "cpu" or threads == 1 or logits < FEW_LOGITS:
+        return [range(heads)]
+    size = math.ceil(heads / min(heads, math.ceil(TASKS_PER_THREAD * threads / len(groups))))
+    return [range(first, min(first + size, heads)) for first in range(0, heads, size)]
+
+
+def _relate(
+    student: Sequence[Tensor],
+    teacher: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    heads: int,
+    plan: Plan,
+    group: Group,
+    part: range,
+) -> Tensor:
+    """Compute some heads of one group of samples."""
+
+    def cut(x: Tensor) -> Tensor:
+        size = x.shape[-1] // heads
+        return x[..., part.start * size : part.stop * size]
+
+    own, other = [cut(x) for x in student], [cut(x) for x in teacher]
+    return RelationGroup(own, other, [None if x is None else cut(x) for x in grads], len(part), group, plan).run()

@@ -94,6 +94,17 @@ class TextSpec(Strict):
     )
 
 
+class AugmentSpec(Strict):
+    """How a stage changes the text that teacher and student read."""
+
+    replace_tokens: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of tokens replaced by random words of the vocabulary; helps where the text is narrow.",
+    )
+
+
 class CorpusSpec(TextSpec):
     """The text that is distilled on."""
 
@@ -119,6 +130,7 @@ class StageSpec(Strict):
     name: str | None = Field(default=None, description="Name in logs and folders; default: the method's.")
     method: dict[str, Any] = Field(description="The method's name, and its options beside it.")
     text: TextSpec = Field(default_factory=TextSpec, description="How this stage cuts the corpus.")
+    augment: AugmentSpec = Field(default_factory=AugmentSpec, description="How this stage changes its text.")
     freeze: list[Literal["embeddings"]] = Field(
         default_factory=list, description="Parts of the student that this stage does not train."
     )

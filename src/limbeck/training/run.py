@@ -174,6 +174,7 @@ class Run:
                 terms=choice.terms,
                 training=choice.spec.training,
                 freeze_embeddings="embeddings" in choice.spec.freeze,
+                replace_tokens=choice.spec.augment.replace_tokens,
                 pooling=choice.pooling,
                 seed=self.plan.recipe.seed + index,
                 folder=folder,

@@ -13,7 +13,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_model
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
 
-from limbeck.corpus import Corpus, PadCollator
+from limbeck.corpus import Corpus, PadCollator, ReplacedTokens, word_ids
 from limbeck.errors import Interrupted
 from limbeck.methods.composition import Term
 from limbeck.models.families import base_model
@@ -41,6 +41,7 @@ class StagePlan:
         terms: What is distilled.
         training: Its training arguments, as the recipe gives them.
         freeze_embeddings: Keep the student's embeddings as they are.
+        replace_tokens: Share of tokens replaced by random words.
         pooling: How `pooled` streams are made.
         seed: Seed of its data order and dropout.
         folder: Where its checkpoints and results go.
@@ -51,6 +52,7 @@ class StagePlan:
     terms: Sequence[Term]
     training: dict[str, Any]
     freeze_embeddings: bool
+    replace_tokens: float
     pooling: str
     seed: int
     folder: Path
@@ -97,7 +99,7 @@ def run_stage(
     trainer = DistillationTrainer(
         module,
         args=arguments,
-        train_dataset=corpus.train,
+        train_dataset=_training_rows(plan, corpus, tokenizer),
         eval_dataset=held_out if len(held_out) else None,
         data_collator=collator,
         callbacks=[progress, interrupt],
@@ -141,6 +143,19 @@ def run_stage(
     }
     _finish(plan.folder, module, trainer.state.log_history, record)
     return record
+
+
+def _training_rows(plan: StagePlan, corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Any:
+    """The blocks to train on, changed as the plan says; held-out blocks never are."""
+    if plan.replace_tokens == 0:
+        return corpus.train
+    return ReplacedTokens(
+        corpus.train,
+        plan.replace_tokens,
+        words=word_ids(tokenizer),
+        special=tokenizer.all_special_ids,
+        seed=plan.seed,
+    )
 
 
 def _finish(folder: Path, module: DistillationModule, history: list[dict[str, Any]], record: dict[str, Any]) -> None:
