@@ -15,8 +15,8 @@ def test_round_trip(block, on_host):
     x = torch.randn(batch, length, 6).masked_fill(~valid[..., None], float("nan"))
     back = torch.zeros_like(x)
     for group in plan_groups(x, valid, heads, block, on_host):
-        units = pack(x, group, heads, torch.float32)
-        assert units.shape == (group.samples * heads, group.length, 3)
+        out = torch.full((group.samples * heads, group.length, 3), float("nan"))
+        units = pack(x, group, heads, out)
         assert units.isfinite().all()
         unpack_into(back, units.transpose(1, 2), group)
     assert torch.equal(back, x.nan_to_num())

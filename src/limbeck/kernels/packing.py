@@ -91,18 +91,17 @@ def _alike(lengths: list[int], block: int) -> Iterator[list[int]]:
         yield members
 
 
-def pack(vectors: Tensor, group: Group, heads: int, dtype: torch.dtype) -> Tensor:
+def pack(vectors: Tensor, group: Group, heads: int, out: Tensor) -> Tensor:
     """Take a group's vectors apart into units (sample by head).
 
     Args:
         vectors: `[B, L, width]`.
         group: Which of them.
         heads: Relation heads; divides width.
-        dtype: Of the result.
+        out: Where to, `[samples · heads, length, width / heads]`, contiguous, of any dtype.
 
     Returns:
-        `[samples · heads, length, width / heads]`, contiguous, zero in slots that are not filled whatever lay
-        there.
+        `out`, zero in slots that are not filled whatever lay there.
     """
     width = vectors.shape[-1]
     if group.index is None:
@@ -112,7 +111,8 @@ def pack(vectors: Tensor, group: Group, heads: int, dtype: torch.dtype) -> Tenso
     if group.filled is not None:
         taken = taken.masked_fill(~group.filled[..., None], 0.0)
     units = taken.view(group.samples, group.length, heads, width // heads).transpose(1, 2)
-    return units.to(dtype).reshape(-1, group.length, width // heads)
+    out.view(units.shape).copy_(units)
+    return out
 
 
 def unpack_into(target: Tensor, units: Tensor, group: Group) -> None:

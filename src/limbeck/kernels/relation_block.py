@@ -18,6 +18,7 @@ from torch import Tensor
 
 from limbeck.kernels.packing import Group, pack, unpack_into
 from limbeck.kernels.precision import sum_accumulator
+from limbeck.kernels.workers import Scratch
 
 LOG2_E = 1 / math.log(2)
 # Finite, so that differences of masked logits are finite too; its exp2 is exactly 0.
@@ -33,12 +34,14 @@ class Plan:
         dtype: Compute dtype.
         block: Logits that a task has in work at a time.
         on_host: Lengths may be read, since that does not stall a device.
+        scratch: Memory to compute in.
     """
 
     causal: bool
     dtype: torch.dtype
     block: int
     on_host: bool
+    scratch: Scratch
 
 
 class _Operands:
@@ -48,12 +51,17 @@ class _Operands:
         pair: `(a, b)`, or `(a,)` when both are one, each `[B, L, width]`.
         heads: How many heads `width` holds.
         group: The samples.
-        dtype: Compute dtype.
+        plan: How to compute.
+        name: Whose they are.
     """
 
-    def __init__(self, pair: Sequence[Tensor], heads: int, group: Group, dtype: torch.dtype) -> None:
-        self.a = pack(pair[0], group, heads, dtype)
-        self.b = self.a if len(pair) == 1 else pack(pair[1], group, heads, dtype)
+    def __init__(self, pair: Sequence[Tensor], heads: int, group: Group, plan: Plan, name: str) -> None:
+        shape = (group.samples * heads, group.length, pair[0].shape[-1] // heads)
+        packed = [
+            pack(x, group, heads, plan.scratch.take(f"{name} {position}", shape, x, plan.dtype))
+            for position, x in enumerate(pair)
+        ]
+        self.a, self.b = packed[0], packed[-1]
         self.scale = 1 / math.sqrt(self.a.shape[-1])
         self.rows, self.columns = self.a, self.b
         if group.filled is not None:
@@ -67,7 +75,7 @@ class _Operands:
     def logits_into(self, out: Tensor, units: slice, rows: slice, columns: slice) -> None:
         """Write base-2 logits `[units, rows, columns]`; what `out` held does not matter."""
         left, right = self.rows[units, rows], self.columns[units, columns]
-        torch.baddbmm(out, left, right.transpose(1, 2), beta=0, alpha=self.scale * LOG2_E, out=out)
+        torch.baddbmm(out, left, right.mT, beta=0, alpha=self.scale * LOG2_E, out=out)
 
 
 class RelationGroup:
@@ -94,11 +102,14 @@ class RelationGroup:
         self.plan = plan
         self.group = group
         self.grads = grads
-        self.student = _Operands(student, heads, group, plan.dtype)
-        self.teacher = _Operands(teacher, heads, group, plan.dtype)
+        self.student = _Operands(student, heads, group, plan, "student")
+        self.teacher = _Operands(teacher, heads, group, plan, "teacher")
         # [units, head size, length]: a matmul is fast when it has few rows and many columns.
-        shape = self.student.a.transpose(1, 2).shape
-        self.unit_grads = [None if x is None else self.student.a.new_zeros(shape) for x in grads]
+        shape = self.student.a.mT.shape
+        self.unit_grads = [
+            None if x is None else plan.scratch.take(f"gradient {position}", shape, x, plan.dtype).zero_()
+            for position, x in enumerate(grads)
+        ]
         # One that is both a and b collects both gradients.
         self.grad_a, self.grad_b = self.unit_grads[0], self.unit_grads[-1]
 
@@ -111,7 +122,8 @@ class RelationGroup:
         units, length, _ = self.student.a.shape
         row_step = _even(length, self.plan.block // length)
         unit_step = _even(units, self.plan.block // (row_step * length))
-        buffers = self.student.a.new_empty(3, unit_step * row_step * length)
+        shape = (3, unit_step * row_step * length)
+        buffers = self.plan.scratch.take("logits", shape, self.student.a, self.plan.dtype)
         total = sum_accumulator(buffers.device)
         for first in range(0, units, unit_step):
             for top in range(0, length, row_step):
@@ -126,30 +138,33 @@ class RelationGroup:
         """Divergence in bits of `units` at `rows`, `[units, rows, 1]`; their gradient is added on the way."""
         columns = slice(0, rows.stop if self.plan.causal else self.student.a.shape[1])
         shape = (units.stop - units.start, rows.stop - rows.start, columns.stop)
-        teacher, student, difference = (x[: math.prod(shape)].view(shape) for x in buffers)
+        teacher, student, spare = (x[: math.prod(shape)].view(shape) for x in buffers)
         for operands, logits in ((self.teacher, teacher), (self.student, student)):
             operands.logits_into(logits, units, rows, columns)
             if self.plan.causal:
                 ahead = torch.ones(shape[1:], dtype=torch.bool, device=logits.device).triu(rows.start + 1)
                 logits.masked_fill_(ahead, MASKED_LOGIT)
             logits -= logits.amax(-1, keepdim=True)
-        torch.sub(teacher, student, out=difference)
-        teacher_sum = teacher.exp2_().sum(-1, keepdim=True)
-        ratio = teacher_sum / student.exp2_().sum(-1, keepdim=True)
-        divergence = difference.mul_(teacher).sum(-1, keepdim=True).div_(teacher_sum).sub_(ratio.log2())
+        # Three buffers serve for all; each name is of what its buffer holds from there on.
+        teacher_exp = torch.exp2(teacher, out=spare)
+        difference = teacher.sub_(student)
+        student_exp = student.exp2_()
+        teacher_sum = teacher_exp.sum(-1, keepdim=True)
+        ratio = teacher_sum / student_exp.sum(-1, keepdim=True)
+        divergence = difference.mul_(teacher_exp).sum(-1, keepdim=True).div_(teacher_sum).sub_(ratio.log2())
         if self.grad_a is not None or self.grad_b is not None:
-            # G · s_T; the small operands do the division.
-            student.mul_(ratio).sub_(teacher)
-            self._add_gradient(student, self.student.scale / teacher_sum, units, rows, columns)
+            # −G · s_T in one pass; the small operands take the factor.
+            gradient = torch.addcmul(teacher_exp, student_exp, ratio, value=-1, out=teacher_exp)
+            self._add_gradient(gradient, -self.student.scale / teacher_sum, units, rows, columns)
         return divergence
 
     def _add_gradient(self, gradient: Tensor, factor: Tensor, units: slice, rows: slice, columns: slice) -> None:
         """Add what the rows of `gradient`, times `factor`, give to the student's vectors."""
         if self.grad_a is not None:
-            part = self.student.b[units, columns].transpose(1, 2) @ gradient.transpose(1, 2)
-            self.grad_a[units, :, rows].addcmul_(part, factor.transpose(1, 2))
+            part = torch.bmm(self.student.b[units, columns].mT, gradient.mT)
+            self.grad_a[units, :, rows].addcmul_(part, factor.mT)
         if self.grad_b is not None:
-            part = (self.student.a[units, rows] * factor).transpose(1, 2) @ gradient
+            part = torch.bmm((self.student.a[units, rows] * factor).mT, gradient)
             self.grad_b[units, :, columns].add_(part)
 
 

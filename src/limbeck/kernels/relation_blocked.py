@@ -19,7 +19,7 @@ from torch import Tensor
 from limbeck.kernels.packing import Group, plan_groups
 from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative, sum_accumulator
 from limbeck.kernels.relation_block import Plan, RelationGroup
-from limbeck.kernels.workers import run_tasks
+from limbeck.kernels.workers import Scratch, run_tasks
 
 # Logits of one block. On a CPU each thread has three float32 blocks of this size, which stay in the last-level
 # cache and are large enough that starting an operation costs little; an accelerator wants few launches.
@@ -76,6 +76,7 @@ def relation_kl_blocked(
         compute_dtype(student_a, student_b, teacher_a, teacher_b),
         block or (CPU_BLOCK if on_cpu else DEVICE_BLOCK),
         on_cpu if on_host is None else on_host,
+        Scratch(),
     )
     with autocast_off(student_a.device):
         total: Tensor = _BlockedRelation.apply(*student, *teacher, heads, valid, plan)

@@ -7,6 +7,7 @@ core's own cache. Tasks meet once, at the end.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 T = TypeVar("T")
 
@@ -59,3 +61,28 @@ def _pool_of(threads: int) -> ThreadPoolExecutor:
             torch.set_num_threads(threads)
             _pools[threads] = pool
         return _pools[threads]
+
+
+class Scratch(threading.local):
+    """Memory that each thread uses again for one task after another, so that its pages are mapped only once.
+
+    It is freed with the object: make one for each call of a kernel.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return the tensor of this thread under `name`, in `shape`, holding anything.
+
+        Args:
+            name: What it is for; taking a name again ends the use of what was taken before.
+            shape: Its shape.
+            like: A tensor on the device it has to be on.
+            dtype: Its dtype, the same for all uses of a name.
+        """
+        size = math.prod(shape)
+        held = self._held.get(name)
+        if held is None or held.numel() < size:
+            held = self._held[name] = like.new_empty(size, dtype=dtype)
+        return held[:size].view(*shape)
