@@ -197,6 +197,23 @@ def test_a_second_stage_resumes_from_the_first(tiny_recipe, tmp_path, at_step, m
     assert [stage["name"] for stage in resumed.record["stages"]] == ["minilmv2", "sentence_embedding"]
 
 
+def test_a_run_killed_after_its_last_step_is_finished_not_trained_on(tiny_recipe, tmp_path, monkeypatch):
+    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
+    limbeck.distill(whole)
+
+    def die(*arguments):
+        raise MemoryError("killed")
+
+    monkeypatch.setattr(stage_module, "_finish", die)
+    with pytest.raises(MemoryError):
+        limbeck.distill(tiny_recipe)
+    monkeypatch.undo()
+    record = limbeck.distill(tiny_recipe, resume=True).record
+    assert record["stages"][0]["steps"] == 4
+    assert_same_weights(student_weights(whole), student_weights(tiny_recipe))
+    assert not list(tiny_recipe_stage(tiny_recipe).glob("checkpoint-*"))
+
+
 def test_an_incomplete_checkpoint_is_not_used(tiny_recipe, at_step, monkeypatch):
     def die():
         raise MemoryError("killed")

@@ -1,26 +1,30 @@
-"""Squared distance of two score matrices Q Kᵀ without making either: linear in the length.
+"""Squared distance of two score matrices Q Kᵀ, without ever holding those of a batch.
 
-With each model's scale 1/√d put into its queries, ΔQ = Q − Q' and ΔK = K − K' (the narrower model padded with
-zeros), the difference of the scores is Q Kᵀ − Q' K'ᵀ = [ΔQ, Q'] [K, ΔK]ᵀ, so that
-    ‖Q Kᵀ − Q' K'ᵀ‖² = ⟨ΔQᵀΔQ, KᵀK⟩ + 2⟨ΔQᵀQ', KᵀΔK⟩ + ⟨Q'ᵀQ', ΔKᵀΔK⟩.
-This is the Gram identity ⟨QᵀQ, KᵀK⟩ − 2⟨QᵀQ', KᵀK'⟩ + ⟨Q'ᵀQ', K'ᵀK'⟩ in other coordinates. The usual ones subtract
-large numbers when the student is near its teacher; here every term is small with the differences. A student can
-also have its teacher's scores from other queries and keys; then terms cancel, so they are computed in float64.
+Long texts: the Gram identity, linear in the length, with s = 1/√d and s' = 1/√d',
+    ‖s Q Kᵀ − s' Q' K'ᵀ‖² = s² ⟨QᵀQ, KᵀK⟩ − 2 s s' ⟨QᵀQ', KᵀK'⟩ + s'² ⟨Q'ᵀQ', K'ᵀK'⟩.
+Near the teacher it subtracts large numbers, and their rounding stays. It is computed in float64, which leaves more
+digits than streams in float32 have to give.
+Short texts: the difference of the scores itself, in blocks that stay in cache, which is less work there (a Gram
+matrix has d² entries, a score matrix L²). Streams in float64 take this way too: the identity would need more.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
+from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative, sum_accumulator
+from limbeck.kernels.workers import Scratch, run_tasks
 
-# Numbers of one chunk of samples in float64 (8 MB): the copies stay in cache and do not add up over the batch.
-CHUNK = 1 << 20
+# Numbers of one operand in float64, or scores, that a task has in work.
+CHUNK = 1 << 18
+# The identity pays from this many tokens for each number of a student's and a teacher's head (measured on a CPU).
+SHORT = 3.5
 
 
 def score_distance(
@@ -33,7 +37,8 @@ def score_distance(
 ) -> Tensor:
     """Σ (Q Kᵀ/√d − Q'K'ᵀ/√d')² over samples, heads and pairs of valid tokens.
 
-    Time and memory grow with B · L · width² / heads and B · L · width; the gradient is made in the forward pass.
+    Time and memory grow with B · L · width² / heads and B · L · width once texts are long; the gradient is made in
+    the forward pass.
 
     Args:
         student_q: Queries of the student, `[B, L, width_S]`; carries gradient.
@@ -68,24 +73,18 @@ class _ScoreDistance(torch.autograd.Function):
         heads: int,
         valid: Tensor | None,
     ) -> Tensor:
-        dtype = compute_dtype(student_q, student_k, teacher_q, teacher_k)
+        streams = (student_q, student_k, teacher_q, teacher_k)
+        dtype = compute_dtype(*streams)
         batch, length, width = student_q.shape
         wants = any(ctx.needs_input_grad[:2])
-        grads = [x.new_zeros(x.shape, dtype=dtype) for x in (student_q, student_k)] if wants else []
-        step = max(1, CHUNK // max(1, length * max(width, teacher_q.shape[-1])))
-        totals = []
-        for start in range(0, batch, step):
-            chunk = slice(start, start + step)
-            q, k, other_q, other_k = (
-                _by_head(x[chunk], heads, None if valid is None else valid[chunk], scaled)
-                for x, scaled in ((student_q, True), (student_k, False), (teacher_q, True), (teacher_k, False))
-            )
-            total, grad_q, grad_k = _distance(q, k, other_q, other_k, wants)
-            totals.append(total)
-            if grad_q is not None and grad_k is not None:
-                size = width // heads
-                grads[0][chunk] = (grad_q[..., :size] / math.sqrt(size)).transpose(1, 2).flatten(2)
-                grads[1][chunk] = grad_k[..., :size].transpose(1, 2).flatten(2)
+        grads = [x.new_empty(x.shape, dtype=dtype) for x in streams[:2]] if wants else []
+        sizes = (width + teacher_q.shape[-1]) // heads
+        direct = dtype == torch.float64 or length < SHORT * sizes
+        numbers = heads * length * length if direct else length * max(width, teacher_q.shape[-1])
+        step = max(1, CHUNK // max(1, numbers))
+        task = partial(_compute, streams, grads, heads, valid, dtype, direct, Scratch())
+        tasks = [partial(task, slice(start, min(start + step, batch))) for start in range(0, batch, step)]
+        totals = run_tasks(tasks) if student_q.device.type == "cpu" else [run() for run in tasks]
         ctx.save_for_backward(*grads)
         ctx.dtypes = student_q.dtype, student_k.dtype
         return torch.stack(totals).sum().to(dtype) if totals else student_q.new_zeros((), dtype=dtype)
@@ -97,31 +96,66 @@ class _ScoreDistance(torch.autograd.Function):
         return (*grads, None, None, None, None)
 
 
-def _by_head(x: Tensor, heads: int, valid: Tensor | None, scaled: bool) -> Tensor:
-    """Vectors in float64 by head, `[B, heads, L, d]`, 0 at padding."""
-    size = x.shape[-1] // heads
-    if valid is not None:
-        x = x.masked_fill(~valid[..., None], 0.0)
-    # MPS has no float64.
-    x = x.to(torch.float32 if x.device.type == "mps" else torch.float64)
-    x = x.view(*x.shape[:2], heads, size).transpose(1, 2)
-    return x / math.sqrt(size) if scaled else x
+def _compute(
+    streams: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    heads: int,
+    valid: Tensor | None,
+    dtype: torch.dtype,
+    direct: bool,
+    scratch: Scratch,
+    chunk: slice,
+) -> Tensor:
+    """Distance of some samples; writes their gradient."""
+    if not direct and streams[0].device.type != "mps":  # which has no float64
+        dtype = torch.float64
+    operands = []
+    for name, x in zip(("q", "k", "other q", "other k"), streams, strict=True):
+        given = x[chunk] if valid is None else x[chunk].masked_fill(~valid[chunk, :, None], 0.0)
+        by_head = given.unflatten(-1, (heads, -1)).transpose(1, 2)
+        out = scratch.take(name, by_head.shape, x, dtype).copy_(by_head)
+        operands.append(out.flatten(0, 1))
+    made = [scratch.take(f"gradient {i}", operands[i].shape, x, dtype) for i, x in enumerate(grads)]
+    scales = [1 / math.sqrt(x.shape[-1]) for x in (operands[0], operands[2])]
+    total = (_by_scores if direct else _by_identity)(operands, scales, made)
+    for target, grad in zip(grads, made, strict=True):
+        # ∂/∂Q = 2 s (difference) K and ∂/∂K = 2 s (difference)ᵀ Q.
+        by_head = grad.mul_(2 * scales[0]).unflatten(0, (-1, heads)).transpose(1, 2)
+        target[chunk].unflatten(-1, (heads, -1)).copy_(by_head)
+    return total
 
 
-def _distance(
-    q: Tensor, k: Tensor, other_q: Tensor, other_k: Tensor, wants: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Squared distance and its gradient with respect to `q` and `k`, `[B, heads, L, d]` each."""
-    size = max(q.shape[-1], other_q.shape[-1])
-    q, k, other_q, other_k = (F.pad(x, (0, size - x.shape[-1])) for x in (q, k, other_q, other_k))
-    delta_q, delta_k = q - other_q, k - other_k
-    delta_qt, k_t = delta_q.mT, k.mT
-    delta_delta_q, delta_other_q, other_other_q = delta_qt @ delta_q, delta_qt @ other_q, other_q.mT @ other_q
-    k_k, k_delta, delta_delta_k = k_t @ k, k_t @ delta_k, delta_k.mT @ delta_k
-    total = (delta_delta_q * k_k + 2 * delta_other_q * k_delta + other_other_q * delta_delta_k).sum()
-    if not wants:
-        return total, None, None
-    # ∂/∂Q = 2 (difference) K and ∂/∂K = 2 (difference)ᵀ Q, with Q = ΔQ + Q'.
-    grad_q = 2 * (delta_q @ k_k + other_q @ k_delta.mT)
-    grad_k = 2 * (k @ (delta_delta_q + delta_other_q) + delta_k @ (delta_other_q.mT + other_other_q))
-    return total, grad_q, grad_k
+def _by_identity(operands: Sequence[Tensor], scales: Sequence[float], grads: Sequence[Tensor]) -> Tensor:
+    """Squared distance of `q, k, other q, other k`, all `[units, L, d]`; (difference) K and (difference)ᵀ Q."""
+    (q, k, other_q, other_k), (own, other) = operands, scales
+    q_q, q_other = torch.bmm(q.mT, q), torch.bmm(q.mT, other_q)
+    k_k, k_other = torch.bmm(k.mT, k), torch.bmm(k.mT, other_k)
+    constant = (torch.bmm(other_q.mT, other_q) * torch.bmm(other_k.mT, other_k)).sum()
+    if grads:
+        # (difference) K = s Q KᵀK − s' Q' K'ᵀK, and the same with Q and K exchanged.
+        torch.bmm(q, k_k, out=grads[0]).mul_(own).baddbmm_(other_q, k_other.mT, alpha=-other)
+        torch.bmm(k, q_q, out=grads[1]).mul_(own).baddbmm_(other_k, q_other.mT, alpha=-other)
+    total = own**2 * (q_q * k_k).sum() - 2 * own * other * (q_other * k_other).sum() + other**2 * constant
+    # Rounding must not make a square negative.
+    return total.clamp(min=0)
+
+
+def _by_scores(operands: Sequence[Tensor], scales: Sequence[float], grads: Sequence[Tensor]) -> Tensor:
+    """The same from the differences of the scores, a block of rows at a time."""
+    (q, k, other_q, other_k), (own, other) = operands, scales
+    total = sum_accumulator(q.device)
+    units, length, _ = q.shape
+    rows_most = max(1, CHUNK // max(1, units * length))
+    for top in range(0, length, rows_most):
+        rows = slice(top, top + rows_most)
+        # Both in the same operations: where the models agree, so does the rounding.
+        difference, others = (
+            torch.bmm(x[:, rows], y.mT).mul_(scale) for x, y, scale in ((q, k, own), (other_q, other_k, other))
+        )
+        difference -= others
+        if grads:
+            grads[0][:, rows] = torch.bmm(difference, k)
+            part = torch.bmm(difference.mT, q[:, rows])
+            grads[1].copy_(part) if top == 0 else grads[1].add_(part)
+        total += difference.square_().sum(-1).sum(dtype=total.dtype)
+    return total

@@ -48,13 +48,19 @@ def _without_gradient(task: Callable[[], T]) -> T:
         return task()
 
 
+def _use_one_thread() -> None:
+    # Asking first: a thread takes on the process's default when it is first asked, and would do so later.
+    torch.get_num_threads()
+    torch.set_num_threads(1)
+
+
 def _pool_of(threads: int) -> ThreadPoolExecutor:
     with _lock:
         if threads not in _pools:
             # All threads have to start now: each sets its own number of threads to 1, and the default that later
             # threads of the process start with is put back after that.
             started = threading.Barrier(threads + 1)
-            pool = ThreadPoolExecutor(threads, "limbeck-kernel", lambda: torch.set_num_threads(1))
+            pool = ThreadPoolExecutor(threads, "limbeck-kernel", _use_one_thread)
             for _ in range(threads):
                 pool.submit(started.wait)
             started.wait()

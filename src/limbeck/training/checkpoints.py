@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
+from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 _NAME = re.compile(r"^checkpoint-(\d+)$")
+
+
+def is_last(checkpoint: Path) -> bool:
+    """Whether a checkpoint was made at the last step of its stage."""
+    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    return state.max_steps > 0 and state.global_step >= state.max_steps
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove all checkpoints of a stage."""
+    for path in folder.iterdir():
+        if _NAME.match(path.name):
+            shutil.rmtree(path)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

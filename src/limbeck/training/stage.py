@@ -16,9 +16,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallba
 from limbeck.corpus import Corpus, PadCollator, ReplacedTokens, word_ids
 from limbeck.errors import Interrupted
 from limbeck.methods.composition import Term
-from limbeck.models.families import base_model
+from limbeck.models.families import base_model, family_of
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.checkpoints import newest_checkpoint
+from limbeck.training.checkpoints import is_last, newest_checkpoint, remove_checkpoints
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule
 from limbeck.training.progress import ProgressReporter
@@ -88,8 +88,8 @@ def run_stage(
     set_seed(plan.seed)
     student.requires_grad_(True)
     if plan.freeze_embeddings:
-        base_model(student).get_input_embeddings().requires_grad_(False)
-        base_model(student).embeddings.requires_grad_(False)
+        for path in family_of(student.config).embeddings:
+            base_model(student).get_submodule(path).requires_grad_(False)
     frozen = untrained_names(student)
     module = DistillationModule(student, teacher, plan.terms, pooling=plan.pooling)
     collator = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
@@ -108,13 +108,16 @@ def run_stage(
     checkpoint = newest_checkpoint(plan.folder)
     started = time.monotonic()
     try:
-        result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        if checkpoint is not None and is_last(checkpoint):
+            trainer.take_up(checkpoint)  # The loop itself would take one step more.
+        else:
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        held_out_metrics = trainer.evaluate() if len(held_out) and not interrupt.interrupted else {}
         if interrupt.interrupted:
             raise Interrupted(
                 f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
                 f"Continue with --resume."
             )
-        held_out_metrics = trainer.evaluate() if len(held_out) else {}
     finally:
         progress.close()
         interrupt.close()
@@ -131,7 +134,6 @@ def run_stage(
         "padding_share": round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
         "precision": "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32",
         "device": str(arguments.device),
-        "train_loss": result.training_loss,
         "final_terms": {k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
         "held_out": {
             name: held_out_metrics[f"eval_{name}"]
@@ -159,7 +161,10 @@ def _training_rows(plan: StagePlan, corpus: Corpus, tokenizer: PreTrainedTokeniz
 
 
 def _finish(folder: Path, module: DistillationModule, history: list[dict[str, Any]], record: dict[str, Any]) -> None:
-    """Write what the stage leaves; `stage.json` last, since its presence means that the stage is done."""
+    """Write what the stage leaves, `stage.json` after all else: its presence means that the stage is done.
+
+    The checkpoints are of no use from then on.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(entry) + "\n" for entry in history)
@@ -167,6 +172,7 @@ def _finish(folder: Path, module: DistillationModule, history: list[dict[str, An
     partial = folder / (DONE + ".partial")
     partial.write_text(json.dumps(record, indent=2), encoding="utf-8")
     partial.replace(folder / DONE)
+    remove_checkpoints(folder)
 
 
 def load_finished(folder: Path, student: PreTrainedModel) -> dict[str, Any] | None:

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import Trainer
+from transformers import Trainer, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.errors import TrainingError
@@ -184,6 +185,11 @@ class DistillationTrainer(Trainer):
         save_model(self.module, str(folder / WEIGHTS), metadata={"format": "pt"})
         progress = {"tokens_seen": float(self.tokens_seen)}
         (folder / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
+
+    def take_up(self, checkpoint: Path) -> None:
+        """Take the weights and the history of a checkpoint without training on."""
+        self._load_from_checkpoint(str(checkpoint))
+        self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """Load what `_save` wrote; every tensor must be there."""

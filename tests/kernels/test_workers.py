@@ -1,0 +1,99 @@
+"""Tasks on threads: results in order, settings left as they were, gradients recorded nowhere."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+from limbeck.kernels import relation_kl_blocked, relation_kl_reference
+from limbeck.kernels.score_gram import score_distance
+from limbeck.kernels.workers import Scratch, run_tasks
+from tests.kernels.relation_cases import draw, value_and_gradient
+from tests.objectives.masks import make_mask
+
+AFTER_FORK = """
+import os, torch
+from limbeck.kernels.workers import run_tasks
+torch.set_num_threads(2)
+assert run_tasks([lambda: 1, lambda: 2]) == [1, 2]
+child = os.fork()
+if child == 0:
+    os._exit(0 if run_tasks([lambda: 3, lambda: 4]) == [3, 4] else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_order_from_several_threads(two_threads):
+    def task(number):
+        time.sleep(0.02)
+        return number, threading.get_ident(), torch.get_num_threads(), torch.is_grad_enabled()
+
+    results = run_tasks([lambda n=n: task(n) for n in range(8)])
+    assert [number for number, *_ in results] == list(range(8))
+    assert len({thread for _, thread, *_ in results}) == 2
+    assert {(threads, recording) for *_, threads, recording in results} == {(1, False)}
+
+
+def test_settings_of_the_process_stay(two_threads):
+    run_tasks([lambda: None] * 3)
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert [torch.get_num_threads(), *seen] == [2, 2]
+
+
+def test_errors_arrive(two_threads):
+    with pytest.raises(ZeroDivisionError):
+        run_tasks([lambda: 1, lambda: 1 // 0])
+
+
+def test_one_task_stays_where_it_is(two_threads):
+    assert run_tasks([threading.get_ident]) == [threading.get_ident()]
+
+
+def test_works_after_fork():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", AFTER_FORK], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_kernels_give_the_same_on_several_threads(symmetric, two_threads):
+    for length, name in ((10, "empty row"), (128, "right"), (128, "none")):
+        mask = make_mask(name, length)
+        tensors = draw(1, 4, length, symmetric=symmetric)
+        expected = value_and_gradient(relation_kl_reference, tensors, mask)
+        for _ in range(3):
+            value, gradients = value_and_gradient(relation_kl_blocked, tensors, mask, block=1 << 12)
+            torch.testing.assert_close(value, expected[0], rtol=1e-12, atol=0)
+            for gradient, wanted in zip(gradients, expected[1], strict=True):
+                torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_inference_mode(two_threads, monkeypatch):
+    monkeypatch.setattr("limbeck.kernels.score_gram.CHUNK", 1)
+    tensors = draw(1, 4, 128)
+    with torch.inference_mode():
+        moved = [x.clone() for x in tensors]
+        value = relation_kl_blocked(*moved, 3)
+        distance = score_distance(*moved, 3)
+    torch.testing.assert_close(value, relation_kl_reference(*tensors, 3))
+    torch.testing.assert_close(distance, score_distance(*tensors, 3))
+
+
+def test_scratch_is_used_again():
+    scratch, like = Scratch(), torch.zeros(0)
+    first = scratch.take("a", (4, 5), like, torch.float32)
+    assert scratch.take("a", (2, 3), like, torch.float32).data_ptr() == first.data_ptr()
+    assert scratch.take("b", (4, 5), like, torch.float32).data_ptr() != first.data_ptr()
+    assert scratch.take("a", (7, 5), like, torch.float32).shape == (7, 5)
