@@ -7,11 +7,11 @@ import torch
 
 from limbeck.errors import KernelError
 from limbeck.kernels import RELATION_BACKENDS, choose_relation_backend, dispatch
-from limbeck.objectives import relation_kl
+from limbeck.objectives import attention_score_mse, relation_kl
 
 
 def test_auto_says_so_once(caplog):
-    dispatch._choose_for.cache_clear()
+    dispatch._announced.clear()
     with caplog.at_level(logging.INFO, logger="limbeck.kernels.dispatch"):
         assert [choose_relation_backend("auto", "cpu") for _ in range(3)] == ["blocked"] * 3
     assert [record.message for record in caplog.records] == ["relation_kl on cpu: backend 'auto' is 'blocked'"]
@@ -31,3 +31,16 @@ def test_the_chosen_backend_computes(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(dispatch, f"relation_kl_{name}", lambda *_: torch.tensor(7.0))
             assert relation_kl(x, x, x, x, heads=2, backend=name).total == 7
+
+
+def test_compiled_code_calls_it_as_it_is():
+    """No compiler is needed: "eager" only splits the graph, as every other backend has to."""
+
+    def loss(x):
+        term = relation_kl(x * 2, x * 2, y, y, heads=2)
+        return term.mean + attention_score_mse(x, x, y, y, heads=2).mean
+
+    y, x = torch.randn(2, 4, 6), torch.randn(2, 4, 6, requires_grad=True)
+    compiled = torch.compile(loss, backend="eager")
+    (gradient,) = torch.autograd.grad(compiled(x), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(loss(x), x)[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 
 from torch import Tensor
@@ -16,6 +15,8 @@ RELATION_BACKENDS = ("auto", "reference", "blocked")
 RESERVED_BACKENDS = ("triton",)
 
 _logger = logging.getLogger(__name__)
+# Device types for which it is known what `auto` chose.
+_announced: set[str] = set()
 
 
 def relation_kl_total(
@@ -65,10 +66,9 @@ def choose_relation_backend(backend: str, device: str) -> str:
         raise KernelError(f"backend '{backend}' is not available in this build; choose one of {choices}.")
     if backend not in RELATION_BACKENDS:
         raise KernelError(f"Unknown backend '{backend}' for relation_kl.{suggestion(backend, RELATION_BACKENDS)}")
-    return _choose_for(device) if backend == "auto" else backend
-
-
-@functools.cache  # one log line per device type and process
-def _choose_for(device: str) -> str:
-    _logger.info("relation_kl on %s: backend 'auto' is 'blocked'", device)
+    if backend != "auto":
+        return backend
+    if device not in _announced:
+        _announced.add(device)
+        _logger.info("relation_kl on %s: backend 'auto' is 'blocked'", device)
     return "blocked"

@@ -1,10 +1,15 @@
 """The blocks of `relation_kl`: logits, probabilities, divergence and gradient while they are in cache.
 
-Logits are kept in base 2, since exp2 is the fastest exponential that PyTorch has on a CPU. With e =
-exp2(logits − the row's greatest), s = Σ e per row and D = the shifted teacher logits − the shifted student
-logits:
-    KL = ln 2 · (Σ e_T · D / s_T + log2(s_S / s_T)),   G = ∂KL/∂(student logits, natural) = e_S / s_S − e_T /
-    s_T, ∂/∂student_a = G · student_b / √d,                 ∂/∂student_b = Gᵀ · student_a / √d.
+Logits are kept in base 2, since exp2 is the fastest exponential that PyTorch has on a CPU, and each row's greatest is
+taken off. With e = exp2(logits), s = Σ e per row and D = teacher logits − student logits:
+
+    KL = ln 2 · (Σ e_T · D / s_T + log2(s_S / s_T))
+    G = ∂KL/∂(student logits, natural) = e_S / s_S − e_T / s_T
+    ∂KL/∂student_a = G · student_b / √d
+    ∂KL/∂student_b = Gᵀ · student_a / √d
+
+Where a is b, logits and e (before the row's greatest is taken off) are symmetric. Half of them could be mirrored, but
+moving a transposed block costs more here than the product that makes it (0.7 to 2 ns for each logit against 0.3).
 """
 
 from __future__ import annotations
@@ -65,8 +70,7 @@ class _Operands:
         self.scale = 1 / math.sqrt(self.a.shape[-1])
         self.rows, self.columns = self.a, self.b
         if group.filled is not None:
-            # One more coordinate, 1 · MASKED in a column to leave out: the mask costs no pass over the
-            # logits.
+            # One more coordinate, 1 · MASKED in a column to leave out: a mask without a pass over the logits.
             masked = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
             masked = masked[:, None, :, None].expand(-1, heads, -1, 1).reshape(-1, group.length, 1)
             self.rows = torch.cat([self.a, torch.ones_like(masked)], -1)

@@ -1,9 +1,8 @@
 """`relation_kl` in blocks that stay in cache, its gradient made while the forward pass has them there.
 
-A block holds `[units, rows, columns]` logits of the teacher and of the student, a unit being one head of one
-sample. Everything that a block is needed for (probabilities, divergence, gradient) happens before the next
-one is made, so the L×L matrices of all heads never exist together. Logits are kept in base 2: exp2 is the
-fastest exponential here.
+A block holds `[units, rows, columns]` logits of the teacher and of the student, a unit being one head of one sample.
+Everything that it is needed for (probabilities, divergence, gradient) happens before the next one is made, so the
+L×L matrices of all heads never exist together. On a CPU every thread works on blocks of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ TASKS_PER_THREAD = 4
 FEW_LOGITS = 1 << 17
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def relation_kl_blocked(
     student_a: Tensor,
     student_b: Tensor,
@@ -45,14 +45,13 @@ def relation_kl_blocked(
 ) -> Tensor:
     """Same value and gradient as `relation_kl_reference`, in blocks of heads and rows.
 
-    Memory is O(B · L · width) plus three blocks; the gradient of the student's vectors is made in the forward
-    pass, from G = R^S − R^T per block, and scaled in the backward pass. On a CPU padding is packed away
-    first; on other devices nothing is read back to the host.
+    Memory is O(B · L · width) plus three blocks for each thread; the gradient of the student's vectors is made in
+    the forward pass, from R^S − R^T per block, and scaled in the backward pass. On a CPU padding is packed away
+    first; on other devices nothing is read back to the host. `torch.compile` leaves it as it is.
 
     Args:
         student_a: Left vectors of the student, `[B, L, width_S]`; carries gradient.
-        student_b: Right vectors of the student, `[B, L, width_S]`; carries gradient; may be `student_a`
-            itself.
+        student_b: Right vectors of the student, `[B, L, width_S]`; carries gradient; may be `student_a` itself.
         teacher_a: Left vectors of the teacher, `[B, L, width_T]`; constant.
         teacher_b: Right vectors of the teacher, `[B, L, width_T]`; constant.
         heads: Relation heads; divides both widths.
@@ -62,8 +61,7 @@ def relation_kl_blocked(
         on_host: Whether lengths may be read, to pack padding away; None: on a CPU only.
 
     Returns:
-        A scalar in nats, float64 where an input is float64 and float32 otherwise. It has a first derivative
-        only.
+        A scalar in nats, float64 where an input is float64 and float32 otherwise; it has a first derivative only.
     """
     student = (student_a, None if student_b is student_a else student_b)
     teacher = (teacher_a.detach(), None if teacher_b is teacher_a else teacher_b.detach())
@@ -100,8 +98,7 @@ class _BlockedRelation(torch.autograd.Function):
         student = [student_a] if student_b is None else [student_a, student_b]
         teacher = [teacher_a] if teacher_b is None else [teacher_a, teacher_b]
         wanted = list(ctx.needs_input_grad[: len(student)])
-        # Gradients stay in the compute dtype until the upstream gradient has scaled them: one rounding, not
-        # two.
+        # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
         grads = [
             x.new_zeros(x.shape, dtype=plan.dtype) if wants else None for x, wants in zip(student, wanted, strict=True)
         ]

@@ -27,6 +27,7 @@ CHUNK = 1 << 18
 SHORT = 3.5
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def score_distance(
     student_q: Tensor,
     student_k: Tensor,
