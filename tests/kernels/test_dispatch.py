@@ -33,6 +33,7 @@ def test_the_chosen_backend_computes(monkeypatch):
             assert relation_kl(x, x, x, x, heads=2, backend=name).total == 7
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:torch.*")  # the compiler asks non-leaf tensors for .grad
 def test_compiled_code_calls_it_as_it_is():
     """No compiler is needed: "eager" only splits the graph, as every other backend has to."""
 

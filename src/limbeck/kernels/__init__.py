@@ -4,6 +4,7 @@ from limbeck.kernels.dispatch import RELATION_BACKENDS, choose_relation_backend,
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.relation_blocked import relation_kl_blocked
 from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.kernels.score_gram import score_distance
 
 __all__ = [
     "RELATION_BACKENDS",
@@ -13,4 +14,5 @@ __all__ = [
     "relation_kl_blocked",
     "relation_kl_reference",
     "relation_kl_total",
+    "score_distance",
 ]

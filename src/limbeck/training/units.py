@@ -8,18 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-UNITS = ("token", "sample", "label")
+UNITS = ("token", "sample", "label", "pair")
 IGNORED_LABEL = -100
 
 
 def count_units(batch: Mapping[str, Any]) -> Tensor:
-    """Count the valid tokens, the samples and the labelled positions of a batch.
+    """Count the valid tokens, the samples, the labelled positions and the pairs of valid tokens of a batch.
 
     Args:
         batch: `attention_mask` `[B, L]`, and `labels` where there are any.
 
     Returns:
-        Float64 `[3]` in the order of `UNITS`, on the batch's device: no host sync.
+        Float64 `[4]` in the order of `UNITS`, on the batch's device: no host sync.
     """
     mask: Tensor = batch["attention_mask"]
     labels: Tensor | None = batch.get("labels")
@@ -29,6 +29,7 @@ def count_units(batch: Mapping[str, Any]) -> Tensor:
             mask.sum(dtype=torch.float64),
             zero + mask.shape[0],
             zero if labels is None else labels.ne(IGNORED_LABEL).sum(dtype=torch.float64),
+            mask.sum(1, dtype=torch.float64).square().sum(),
         ]
     )
 
