@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoTokenizer, TrainerCallback
 import limbeck
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
 from limbeck.training import stage as stage_module
+from tests.models.tiny import make_teacher
 
 
 def student_weights(recipe):
@@ -331,3 +332,43 @@ def test_dropout_of_training_is_not_saved(tiny_recipe, bert_folder):
     saved = json.loads((tiny_recipe_stage(tiny_recipe).parents[1] / "student" / "config.json").read_text())
     teacher = json.loads((bert_folder / "config.json").read_text())
     assert saved["hidden_dropout_prob"] == teacher["hidden_dropout_prob"]
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "llama"])
+def test_frozen_embeddings_stay_and_are_not_called_untrained(tiny_recipe, tmp_path, family):
+    folder = make_teacher(tmp_path / "teacher", family)
+    tiny_recipe["teacher"] = {"model": str(folder)}
+    tiny_recipe["student"] = {
+        "shape": {"layers": 2, "hidden": 48, "heads": 4, "ffn": 96},
+        "initialise": {"layers": "ends", "embeddings": "copied"},
+    }
+    tiny_recipe["stages"][0] |= {"method": {"name": "sentence_embedding"}, "freeze": ["embeddings"]}
+    result = limbeck.distill(tiny_recipe)
+    frozen = result.record["untrained"]["frozen"]
+    assert frozen and not set(frozen) & set(result.record["untrained"]["names"])
+    teacher, student = (AutoModel.from_pretrained(path).state_dict() for path in (folder, result.student))
+    for name in frozen:
+        assert torch.equal(student[name], teacher[name]), name
+    trained = set(student) - set(frozen) - set(result.record["untrained"]["names"])
+    assert any(name in teacher and not torch.equal(student[name], teacher[name]) for name in trained)
+
+
+def test_tensorboard_gets_every_term(tiny_recipe, monkeypatch, tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "logs"))
+    tiny_recipe["stages"][0]["training"]["report_to"] = "tensorboard"
+    limbeck.distill(tiny_recipe)
+    found = [path.parent for path in tmp_path.rglob("events.out.tfevents*")]
+    assert found
+    events = event_accumulator.EventAccumulator(str(found[0]))
+    events.Reload()
+    tags = events.Tags()["scalars"]
+    for name in ("train/loss", "train/loss_query_query", "eval/loss", "train/tokens"):
+        assert name in tags
+
+
+def test_a_saved_student_loads_without_anything_at_random(tiny_recipe):
+    result = limbeck.distill(tiny_recipe)
+    _, info = AutoModel.from_pretrained(result.student, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert "pooler.dense.weight" in result.record["untrained"]["names"]
