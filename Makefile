@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-slow check format clean help
+.PHONY: quickstart test check format clean help
 
 help:
 	@echo "make quickstart  install into .venv, distil a real model, and show the comparison"
@@ -31,9 +31,6 @@ quickstart: $(VENV)/.quickstart
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
-
-test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
