@@ -42,7 +42,7 @@ def collect(run: Path, pairs: Path | None) -> dict[str, Any]:
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     evaluation = record["evaluation"]
     row = {
-        "corpus": record["recipe"]["corpus"]["sources"],
+        "corpus": [Path(source).name for source in record["recipe"]["corpus"]["sources"]],
         "commit": record["git_commit"],
         "created": record["created"],
         "hardware": record["hardware"],
