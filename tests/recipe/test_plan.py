@@ -41,6 +41,14 @@ def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
         (["stages.0.training.learning_rat=1"], "Did you mean 'learning_rate'"),
         (["stages.0.training.learning_rate=fast"], "learning_rate"),
         (["stages.0.training.output_dir=/tmp/x"], "managed by limbeck; use output"),
+        (["stages.0.training.learning_rate=-1"], "more than 0"),
+        (["stages.0.training.learning_rate=.nan"], "more than 0"),
+        (["stages.0.training.per_device_train_batch_size=0"], "at least 1"),
+        (["stages.0.training.gradient_accumulation_steps=0"], "at least 1"),
+        (["stages.0.training.max_steps=0"], "1 or more"),
+        (["stages.0.training.gradient_checkpointing=true"], "managed by limbeck"),
+        (["stages.0.training.report_to=nowhere"], "not installed"),
+        (["stages.0.name=../../x"], "name"),
         (["corpus.sources=[./not-there.txt]"], "does not exist"),
         (["teacher.model=./not-there"], "not-there"),
     ],
@@ -50,6 +58,10 @@ def test_contradictions(tiny_recipe, overrides, message):
         plan(tiny_recipe, *overrides)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_bare_no_is_a_strategy(tiny_recipe):
+    plan(tiny_recipe, "stages.0.training.eval_strategy=no", "stages.0.training.save_strategy=no")
 
 
 def test_sample_terms_refuse_accumulation(tiny_recipe):

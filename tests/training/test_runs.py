@@ -372,3 +372,34 @@ def test_a_saved_student_loads_without_anything_at_random(tiny_recipe):
     _, info = AutoModel.from_pretrained(result.student, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
     assert "pooler.dense.weight" in result.record["untrained"]["names"]
+
+
+def test_a_run_is_not_resumed_on_other_text(tiny_recipe, tmp_path, text_folder, at_step, monkeypatch):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    text = (text_folder / "some.txt").read_text()
+    (folder / "some.txt").write_text(text)
+    tiny_recipe["corpus"]["sources"] = [str(folder)]
+    at_step(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(Interrupted, match="limbeck distill --resume --output"):
+        limbeck.distill(tiny_recipe)
+    monkeypatch.undo()
+    (folder / "some.txt").write_text(text + "\n\nOne more document for the student to read.")
+    with pytest.raises(OutputError, match="has changed since"):
+        limbeck.distill(tiny_recipe, resume=True)
+
+
+def test_a_run_that_trained_nothing_leaves_its_folder_free(tiny_recipe, tmp_path):
+    with pytest.raises(CorpusError):
+        limbeck.distill(tiny_recipe, [f"corpus.sources=[{tmp_path / 'nowhere'}/*.txt]"])
+    record = limbeck.distill(tiny_recipe).record
+    assert record["status"] == "finished" and "problem" not in record
+    with pytest.raises(OutputError, match="exclude each other"):
+        limbeck.distill(tiny_recipe, resume=True, overwrite=True)
+
+
+def test_a_stage_without_a_step_is_an_error(tiny_recipe):
+    tiny_recipe["stages"][0]["training"] |= {"per_device_train_batch_size": 5000, "dataloader_drop_last": True}
+    with pytest.raises(TrainingError, match="trained no step"):
+        limbeck.distill(tiny_recipe)
+    assert not (tiny_recipe_stage(tiny_recipe).parents[1] / "student").exists()

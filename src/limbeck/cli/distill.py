@@ -79,6 +79,8 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) ->
         return read_recipe(saved) | {"output": given["output"]}
     if recipe is not None:
         data = read_recipe(recipe)
+    elif resume and set(given) == {"output"}:
+        raise RecipeError(f"'{given['output']}' holds no run to resume; give the recipe, or the run's own folder.")
     else:
         missing = [f"--{name}" for name in ("teacher", "student", "corpus", "method", "output") if name not in given]
         if missing:

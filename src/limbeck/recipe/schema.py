@@ -127,7 +127,11 @@ class CorpusSpec(TextSpec):
 class StageSpec(Strict):
     """One stage: a method and how long to train with it."""
 
-    name: str | None = Field(default=None, description="Name in logs and folders; default: the method's.")
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        description="Name in logs and folders, of letters, digits, - and _; default: the method's.",
+    )
     method: dict[str, Any] = Field(description="The method's name, and its options beside it.")
     text: TextSpec = Field(default_factory=TextSpec, description="How this stage cuts the corpus.")
     augment: AugmentSpec = Field(default_factory=AugmentSpec, description="How this stage changes its text.")

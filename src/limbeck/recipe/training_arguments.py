@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_type_hints
@@ -11,6 +12,7 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 from transformers import TrainingArguments
+from transformers.integrations import get_available_reporting_integrations
 
 from limbeck.errors import RecipeError, suggestion
 
@@ -56,6 +58,27 @@ _MANAGED = {
     "do_predict": None,
     "push_to_hub": None,
     "load_best_model_at_end": None,
+    # Students are small and the teacher keeps no activations: nothing that is worth recomputing them.
+    "gradient_checkpointing": None,
+    "gradient_checkpointing_kwargs": None,
+    "activation_checkpointing": None,
+    "activation_checkpointing_kwargs": None,
+}
+
+# What the arguments of a stage must lie in: the least value, whether it is itself allowed, and what that means.
+_RANGES: dict[str, tuple[float, bool]] = {
+    "learning_rate": (0, False),
+    "per_device_train_batch_size": (1, True),
+    "per_device_eval_batch_size": (1, True),
+    "gradient_accumulation_steps": (1, True),
+    "num_train_epochs": (0, False),
+    "max_grad_norm": (0, True),
+    "weight_decay": (0, True),
+    "warmup_steps": (0, True),
+    "logging_steps": (0, False),
+    "eval_steps": (0, False),
+    "save_steps": (0, False),
+    "dataloader_num_workers": (0, True),
 }
 
 
@@ -94,8 +117,33 @@ def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
         if name not in types:
             near = suggestion(name, types).split(" Known:")[0]
             raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
+        if value is False and name.endswith("_strategy"):
+            value = "no"  # YAML reads a bare `no` as false.
         checked[name] = _convert(types[name], value, f"{place}.{name}")
+        _check_range(name, checked[name], f"{place}.{name}")
+    _check_loggers(checked.get("report_to"), f"{place}.report_to")
     return checked
+
+
+def _check_range(name: str, value: Any, place: str) -> None:
+    """Refuse numbers that no run can use."""
+    if name == "max_steps" and value != -1 and value < 1:
+        raise RecipeError(f"{place} is {value}; give 1 or more, or -1 to count in epochs.")
+    if name not in _RANGES or not isinstance(value, int | float):
+        return
+    least, allowed = _RANGES[name]
+    if not math.isfinite(value) or value < least or (value == least and not allowed):
+        raise RecipeError(f"{place} is {value}; give {'at least' if allowed else 'more than'} {least:g}.")
+
+
+def _check_loggers(report_to: Any, place: str) -> None:
+    """Refuse a logger whose package is missing before any time is spent."""
+    names = [report_to] if isinstance(report_to, str) else list(report_to or [])
+    available = get_available_reporting_integrations()
+    for name in names:
+        if name not in ("none", "all") and name not in available:
+            extra = "'limbeck[tensorboard]'" if name == "tensorboard" else f"the package of '{name}'"
+            raise RecipeError(f"{place}: '{name}' is not installed; pip install {extra}, or leave report_to out.")
 
 
 def _convert(kind: Any, value: Any, place: str) -> Any:

@@ -46,6 +46,6 @@ class FiniteGuard:
             row, column = bad[0].tolist()
             raise TrainingError(
                 f"The loss term '{self._names[column]}' became {values[row, column].item()} at step {steps[row]}; "
-                "the run stopped and its last checkpoint is from before. Lower the stage's training.learning_rate or "
-                "raise its training.warmup_steps, and start again with --overwrite."
+                "the run stopped and saved nothing after it. Lower the stage's training.learning_rate or raise its "
+                "training.warmup_steps, and start again with --overwrite, or in another folder to keep what was saved."
             )

@@ -74,6 +74,8 @@ class DistillationModule(nn.Module):
         with torch.autocast(device_type=input_ids.device.type, enabled=False):
             return self._teacher_tap(input_ids, attention_mask, **inputs)
 
+    # The kernels are compiled code already; tracing them anew for every term only costs.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _loss(self, term: Term, student: Streams, teacher: Streams, valid: Tensor) -> LossTerm:
         objective = OBJECTIVES[term.objective]
         student_tensors = [student[key] for key in term.student]

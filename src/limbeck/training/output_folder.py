@@ -36,7 +36,10 @@ def prepare_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
     folder = Path(recipe.output).expanduser()
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
-    occupied = folder.is_dir() and any(folder.iterdir())
+    if resume and overwrite:
+        raise OutputError("--resume and --overwrite exclude each other: continue the run, or replace it.")
+    # A run that failed before it trained anything left nothing to lose.
+    occupied = folder.is_dir() and any(path.name not in (RECIPE, RECORD) for path in folder.iterdir())
     if occupied and overwrite and not resume:
         _remove_run(folder)
     elif occupied and not resume:
@@ -50,6 +53,8 @@ def prepare_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
         raise OutputError(f"Output folder '{folder}' holds no run to resume; choose an empty or new folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not occupied:
+            (folder / RECORD).unlink(missing_ok=True)
         write_atomically(folder / RECIPE, dump_recipe(recipe))
     except OSError as error:
         raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None

@@ -46,7 +46,7 @@ class RunRecord:
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "timings": {},
             "stages": [],
-            **earlier,
+            **{key: value for key, value in earlier.items() if key != "problem"},
             **fields,
             "versions": versions(),
             "git_commit": git_commit(),

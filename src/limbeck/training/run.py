@@ -12,13 +12,14 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.corpus import Corpus, build_corpus
-from limbeck.errors import LimbeckError
+from limbeck.errors import OutputError
 from limbeck.methods.registry import METHODS
 from limbeck.models.building import build_student
 from limbeck.models.checkpoint import load_checkpoint
 from limbeck.models.families import family_of
 from limbeck.models.initialise import initialise_student
 from limbeck.models.loading import load_model
+from limbeck.models.locating import check_weights, is_local, resolve_model
 from limbeck.models.sentence_folder import SentencePooling
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 from limbeck.recipe.plan import RunPlan, StageChoice
@@ -29,6 +30,7 @@ from limbeck.training.stage import StagePlan, load_finished, run_stage
 from limbeck.training.student_folder import add_pooler, fill_from_teacher, never_trained, save_student
 
 STUDENT = "student"
+STAGES = "stages"
 
 
 class Run:
@@ -51,6 +53,9 @@ class Run:
             plan.recipe.teacher.model, revision=plan.recipe.teacher.revision
         )
         check_fits_model(self.tokenizer, plan.teacher.vocabulary)
+        located = resolve_model(plan.recipe.teacher.model)
+        if is_local(located):
+            check_weights(located)  # Before minutes go into the text.
 
     @property
     def student_folder(self) -> Path:
@@ -65,6 +70,7 @@ class Run:
         """
         with self._timed("corpus"):
             self.corpora = self._build_corpora()
+        self._check_same_text()
         with self._timed("models"):
             student, initialisation = self._make_student()
         self.record.set(
@@ -121,9 +127,21 @@ class Run:
                 highlight=False,
                 soft_wrap=True,
             )
+            if not first["held_out_documents"]:
+                self.console.print("  no document is held out, so there are no held-out figures", style="yellow")
             for line in corpora[0].report.lines():
                 self.console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
         return corpora
+
+    def _check_same_text(self) -> None:
+        """Refuse to go on with a run on other text than it began with."""
+        before = (self.record.fields.get("corpus") or {}).get("views")
+        now = (self._describe_corpora() or {}).get("views")
+        if (self.folder / STAGES).is_dir() and before and before != now:
+            raise OutputError(
+                f"The text of the run in '{self.folder}' has changed since it was begun, so it cannot be resumed to "
+                "the same result; put the text back, or start again with --overwrite."
+            )
 
     def _describe_corpora(self) -> dict[str, Any] | None:
         if not self.corpora or self.plan.recipe.corpus is None:
@@ -165,7 +183,7 @@ class Run:
         return student, {"summary": report.summary(), **report.as_record()}
 
     def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> dict[str, Any]:
-        folder = self.folder / "stages" / f"{index + 1}-{choice.spec.title}"
+        folder = self.folder / STAGES / f"{index + 1}-{choice.spec.title}"
         finished = load_finished(folder, student)
         if finished is None:
             plan = StagePlan(
@@ -226,7 +244,5 @@ class Run:
         started = time.monotonic()
         try:
             yield
-        except LimbeckError:
-            raise
         finally:
             self.record.time(what, time.monotonic() - started)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_model
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
 
 from limbeck.corpus import Corpus, PadCollator, ReplacedTokens, word_ids
-from limbeck.errors import Interrupted
+from limbeck.errors import Interrupted, TrainingError
 from limbeck.methods.composition import Term
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.training_arguments import build_arguments
@@ -116,12 +116,17 @@ def run_stage(
         if interrupt.interrupted:
             raise Interrupted(
                 f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
-                f"Continue with --resume."
+                f"Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
             )
     finally:
         progress.close()
         interrupt.close()
         module.close()
+    if trainer.state.global_step == 0:
+        raise TrainingError(
+            f"Stage '{plan.title}' trained no step: {len(corpus.train)} blocks make no batch of "
+            f"{arguments.train_batch_size}; lower per_device_train_batch_size or leave out dataloader_drop_last."
+        )
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     last = history[-1] if history else {}
     record = {

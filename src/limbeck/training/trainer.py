@@ -179,8 +179,8 @@ class DistillationTrainer(Trainer):
         folder.mkdir(parents=True, exist_ok=True)
         if not all(bool(parameter.isfinite().all()) for parameter in self.module.parameters()):
             raise TrainingError(
-                f"A weight is not finite at step {self.state.global_step}; the run stopped and its last checkpoint "
-                "is from before. Lower the stage's training.learning_rate, and start again with --overwrite."
+                f"A weight is not finite at step {self.state.global_step}; the run stopped without saving "
+                "it. Lower the stage's training.learning_rate, and start again with --overwrite or in another folder."
             )
         save_model(self.module, str(folder / WEIGHTS), metadata={"format": "pt"})
         progress = {"tokens_seen": float(self.tokens_seen)}
