@@ -15,6 +15,7 @@ FLOORS = {
     "version": 0,
     "errors": 1,
     "registry": 1,
+    "strict": 1,
     "corpus": 2,
     "models": 2,
     "kernels": 2,

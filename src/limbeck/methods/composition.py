@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.objectives.registry import OBJECTIVES
+from limbeck.strict import Strict
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,8 @@ class Citation:
     bibtex: str
 
 
-class MethodOptions(BaseModel):
-    """Base of every method's options: unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class MethodOptions(Strict):
+    """Base of every method's options: unknown keys are refused, the nearest is named."""
 
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions, contravariant=True)

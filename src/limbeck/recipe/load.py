@@ -84,8 +84,10 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
     result: dict[str, Any] = copy.deepcopy(dict(data))
     for override in overrides:
         path, equals, value = override.partition("=")
-        if not equals or not path:
+        if not equals:
             raise RecipeError(f"Override '{override}' has no value; write it as path.to.key=value.")
+        if not all(path.split(".")):
+            raise RecipeError(f"Override '{override}' names no key; write it as path.to.key=value.")
         _set(result, path.split("."), parse_yaml(value, f"Override '{override}'"), override)
     return result
 
@@ -142,7 +144,9 @@ def explain(error: ValidationError) -> str:
     """Turn a validation error into one line: the place, what is wrong, and how many more there are."""
     errors = error.errors()
     first = errors[0]
-    place = ".".join(str(part) for part in first["loc"]) or "recipe"
+    # Of a choice between types pydantic adds the type to the place: that is nothing the user wrote.
+    written = [part for part in first["loc"] if "[" not in str(part) and part not in ("str", "ShapeSpec")]
+    place = ".".join(map(str, written)) or "recipe"
     message = first["msg"].removeprefix("Value error, ").rstrip(".")
     if first["type"] == "missing":
         message = "is missing"

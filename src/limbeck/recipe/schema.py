@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
 from limbeck.methods.registry import METHODS
-from limbeck.recipe.strict import Strict
+from limbeck.strict import Strict
 
 LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
 
@@ -156,7 +156,13 @@ class StageSpec(Strict):
             method = METHODS[value["name"]]
         except LimbeckError as error:
             raise ValueError(str(error)) from None
-        method.options.model_validate({key: option for key, option in value.items() if key != "name"})
+        try:
+            method.options.model_validate({key: option for key, option in value.items() if key != "name"})
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{place}: {message}" if place else message) from None
         return value
 
     @property

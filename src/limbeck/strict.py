@@ -1,4 +1,4 @@
-"""The base of every recipe model: unknown keys are refused with a suggestion."""
+"""The base of everything that a recipe is made of: unknown keys are refused with a suggestion."""
 
 from __future__ import annotations
 
