@@ -35,6 +35,7 @@ def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
         (["stages.0.method.relations={}"], "weight 0"),
         (["student.shape=6by384"], "6by384"),
         (["student.shape={layers: 2, hidden: 24, heads: 5}"], "5 heads"),
+        (["student.initialise.embeddings=copied"], "24"),
         (["student.initialise.layers=[1, 9]", "student.shape=2x48"], "9"),
         (["student.initialise.layers=[1]", "student.shape=2x48"], "2"),
         (["corpus.length=4096"], "positions"),

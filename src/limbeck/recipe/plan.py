@@ -18,6 +18,7 @@ from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
 from limbeck.models.building import student_config
 from limbeck.models.families import Shape, shape_of
+from limbeck.models.initialise import plan_initialisation
 from limbeck.models.layer_selection import selected_layers
 from limbeck.models.loading import load_config
 from limbeck.models.sentence_folder import SentencePooling, sentence_pooling
@@ -104,6 +105,8 @@ def plan_run(recipe: Recipe) -> RunPlan:
     source_layers = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.layers)
     config = student_config(blueprint, teacher_config, source_layers=source_layers)
     student = shape_of(config)
+    if recipe.student.initialise.checkpoint is None:
+        plan_initialisation(student, teacher, layers=layers, embeddings=recipe.student.initialise.embeddings)
     sentence = sentence_pooling(recipe.teacher.model)
     if recipe.student.initialise.checkpoint is not None:
         _check_checkpoint(recipe.student.initialise.checkpoint, recipe.teacher.model, student)

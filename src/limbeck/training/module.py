@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -100,7 +100,7 @@ class DistillationModule(nn.Module):
         self._teacher_tap.close()
 
 
-def _keys(groups: Iterator[tuple[StreamKey, ...]] | Any) -> set[StreamKey]:
+def _keys(groups: Iterable[tuple[StreamKey, ...]]) -> set[StreamKey]:
     """Join the streams of all terms."""
     return {key for group in groups for key in group}
 

@@ -41,13 +41,11 @@ class DistillationTrainer(Trainer):
     def __init__(self, model: DistillationModule, **arguments: Any) -> None:
         super().__init__(model=model, **arguments)
         self.model_accepts_loss_kwargs = False
-        self.loss_is_scaled_for_ga = True
         self.module = model
         self.module.move_teacher(self.args.device)
         self.guard = FiniteGuard([term.name for term in model.terms])
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         self._tokens_before = 0.0
-        self._sampler: LengthGroupedSampler | None = None
         self._sums: dict[str, Tensor] = {}
         self._steps_summed = 0
 
@@ -60,9 +58,9 @@ class DistillationTrainer(Trainer):
         """Sample blocks of similar length together; see `LengthGroupedSampler`."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
         rows = self.args.train_batch_size * self.args.world_size
-        self._sampler = LengthGroupedSampler(dataset["length"][:], rows, self.args.data_seed or self.args.seed)
-        self.add_callback(EpochSetter(self._sampler))
-        return self._sampler
+        sampler = LengthGroupedSampler(dataset["length"][:], rows, self.args.seed)
+        self.add_callback(EpochSetter(sampler))
+        return sampler
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
