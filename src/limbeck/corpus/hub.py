@@ -9,6 +9,7 @@ from typing import Any
 import datasets
 
 from limbeck.corpus.document import Document, clean_text
+from limbeck.corpus.rows import PlacedRow, class_names
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 
@@ -60,28 +61,38 @@ class HubDataset:
             CorpusError: if the data set cannot be reached, or has no such column.
         """
         column = self._text_column
+        for where, row, _ in self.rows(progress):
+            if column not in row:
+                raise CorpusError(
+                    f"The data set '{self.name}' has no column '{column}': "
+                    f"set text_column to one of {', '.join(sorted(row))}."
+                )
+            text = row[column]
+            if not isinstance(text, str):
+                report.note("empty document" if text is None else f"column '{column}' that is not text", where)
+            elif cleaned := clean_text(text):
+                yield Document(cleaned)
+            else:
+                report.note("empty document", where)
+
+    def rows(self, progress: Callable[[int, int | None], None] | None = None) -> Iterator[PlacedRow]:
+        """Iterate over the rows, streaming: nothing is kept on disk.
+
+        Args:
+            progress: Called with the number of rows read and `None`.
+
+        Raises:
+            CorpusError: if the data set cannot be reached.
+        """
         try:
             rows = datasets.load_dataset(
                 self.name, self.config, split=self.split, revision=self.revision, streaming=True
             )
+            names = class_names(rows.features) if isinstance(rows, datasets.IterableDataset) else {}
             for number, row in enumerate(rows, start=1):
                 if progress is not None and number % 1000 == 0:
                     progress(number, None)
-                if column not in row:
-                    raise CorpusError(
-                        f"The data set '{self.name}' has no column '{column}': "
-                        f"set text_column to one of {', '.join(sorted(row))}."
-                    )
-                text = row[column]
-                if not isinstance(text, str):
-                    kind = "empty document" if text is None else f"column '{column}' that is not text"
-                    report.note(kind, f"{self.name}:{number}")
-                elif cleaned := clean_text(text):
-                    yield Document(cleaned)
-                else:
-                    report.note("empty document", f"{self.name}:{number}")
-        except CorpusError:
-            raise
+                yield PlacedRow(f"{self.name}:{number}", row, names)
         except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise CorpusError(f"Cannot read the Hub data set '{self.name}': {reason}") from error

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -42,12 +42,22 @@ class OpenFile(NamedTuple):
     report: SourceReport
 
 
-def kind_of(path: Path) -> str | None:
-    """Return the suffix that decides how `path` is read (`".jsonl"` for `a.jsonl.gz`), or `None`."""
+def kind_of(path: Path, kinds: Container[str] | None = None) -> str | None:
+    """Return the suffix that decides how `path` is read (`".jsonl"` for `a.jsonl.gz`), or `None`.
+
+    Args:
+        path: Its name is looked at, not its content.
+        kinds: Suffixes that are read; the default is those of `READERS`.
+    """
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
+    if is_compressed(path):
         suffixes.pop()
-    return suffixes[-1] if suffixes and suffixes[-1] in READERS else None
+    return suffixes[-1] if suffixes and suffixes[-1] in (READERS if kinds is None else kinds) else None
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the name of a file ends in `.gz` or `.zst`."""
+    return path.suffix.lower() in _COMPRESSED
 
 
 def read_file(path: Path, text_column: str, report: SourceReport) -> Iterator[Document]:
@@ -63,14 +73,29 @@ def read_file(path: Path, text_column: str, report: SourceReport) -> Iterator[Do
     """
     kind = kind_of(path)
     assert kind is not None, path
+    with open_file(path, report) as stream:
+        for text in READERS[kind](OpenFile(stream, path, text_column, report)):
+            cleaned = clean_text(text)
+            if cleaned:
+                yield Document(cleaned)
+            else:
+                report.note("empty document", str(path))
+
+
+@contextmanager
+def open_file(path: Path, report: SourceReport) -> Iterator[BinaryIO]:
+    """Open a file, decompressed; what is damaged ends the reading inside the `with` and is noted.
+
+    Args:
+        path: The file.
+        report: Receives the damage.
+
+    Raises:
+        CorpusError: if the operating system refuses to read the file.
+    """
     try:
         with _opened(path) as stream:
-            for text in READERS[kind](OpenFile(stream, path, text_column, report)):
-                cleaned = clean_text(text)
-                if cleaned:
-                    yield Document(cleaned)
-                else:
-                    report.note("empty document", str(path))
+            yield stream
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         # Refusals of the operating system have a number; the others come from the content.
         if isinstance(error, OSError) and error.errno is not None:
@@ -93,18 +118,18 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield raw
 
 
-def _decoded_lines(file: OpenFile) -> Iterator[tuple[int, str]]:
+def decoded_lines(stream: BinaryIO, path: Path, report: SourceReport) -> Iterator[tuple[int, str]]:
     """Iterate over (line number, line without its end); bad bytes become U+FFFD and are counted."""
-    for number, raw in enumerate(file.stream, start=1):
+    for number, raw in enumerate(stream, start=1):
         if number == 1:
             if raw.startswith(_WIDE_MARKS):
-                file.report.note("file not in UTF-8, passed over", str(file.path))
+                report.note("file not in UTF-8, passed over", str(path))
                 return
             raw = raw.removeprefix(codecs.BOM_UTF8)
         try:
             line = raw.decode()
         except UnicodeDecodeError:
-            file.report.note("line with bytes that are not UTF-8", f"{file.path}:{number}")
+            report.note("line with bytes that are not UTF-8", f"{path}:{number}")
             line = raw.decode(errors="replace")
         yield number, line.rstrip("\r\n")
 
@@ -114,7 +139,7 @@ def _read_text(file: OpenFile) -> Iterator[str]:
     paragraphs: list[str] = []
     line_by_line = False
     blank_seen = False
-    for number, line in _decoded_lines(file):
+    for number, line in decoded_lines(file.stream, file.path, file.report):
         if line and not line.isspace():
             if line_by_line:
                 yield line
@@ -136,12 +161,12 @@ def _read_text(file: OpenFile) -> Iterator[str]:
 
 def _read_markup(file: OpenFile) -> Iterator[str]:
     """The prose of a Markdown or reStructuredText page, as one document."""
-    page = "\n".join(line for _, line in _decoded_lines(file))
+    page = "\n".join(line for _, line in decoded_lines(file.stream, file.path, file.report))
     yield "\n".join(extract_prose(page).paragraphs)
 
 
 def _read_jsonl(file: OpenFile) -> Iterator[str]:
-    for number, line in _decoded_lines(file):
+    for number, line in decoded_lines(file.stream, file.path, file.report):
         if not line or line.isspace():
             continue
         where = f"{file.path}:{number}"
@@ -153,17 +178,15 @@ def _read_jsonl(file: OpenFile) -> Iterator[str]:
         if not isinstance(row, dict):
             file.report.note("JSON line that is not an object", where)
         elif file.text_column not in row:
-            file.report.note(f"row without the column '{file.text_column}'", f"{where}, which has {_columns(row)}")
+            file.report.note(f"row without the column '{file.text_column}'", f"{where}, which has {list_columns(row)}")
         else:
             yield from _text_value(row[file.text_column], where, file)
 
 
 def _read_parquet(file: OpenFile) -> Iterator[str]:
-    # Parquet is read from its end; a compressed stream cannot seek, so it is unpacked into memory.
-    compressed = file.path.suffix.lower() in _COMPRESSED
-    table = pq.ParquetFile(pa.BufferReader(file.stream.read()) if compressed else file.stream)
+    table = open_parquet(file.stream, file.path)
     if file.text_column not in table.schema_arrow.names:
-        where = f"{file.path}, which has {_columns(table.schema_arrow.names)}"
+        where = f"{file.path}, which has {list_columns(table.schema_arrow.names)}"
         file.report.note(f"row without the column '{file.text_column}'", where, table.metadata.num_rows)
         return
     number = 0
@@ -171,6 +194,12 @@ def _read_parquet(file: OpenFile) -> Iterator[str]:
         for value in batch.column(0).to_pylist():
             number += 1
             yield from _text_value(value, f"{file.path}:{number}", file)
+
+
+def open_parquet(stream: BinaryIO, path: Path) -> pq.ParquetFile:
+    """Open a parquet file that was opened by `open_file`."""
+    # Parquet is read from its end; a compressed stream cannot seek, so it is unpacked into memory.
+    return pq.ParquetFile(pa.BufferReader(stream.read()) if is_compressed(path) else stream)
 
 
 def _text_value(value: Any, where: str, file: OpenFile) -> Iterator[str]:
@@ -182,7 +211,8 @@ def _text_value(value: Any, where: str, file: OpenFile) -> Iterator[str]:
         file.report.note(f"column '{file.text_column}' that is not text", f"{where}, {type(value).__name__}")
 
 
-def _columns(names: Any) -> str:
+def list_columns(names: Any) -> str:
+    """Return the first few column names, sorted, as they appear in messages."""
     return ", ".join(sorted(map(str, names))[:8]) or "no columns"
 
 

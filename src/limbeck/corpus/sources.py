@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from limbeck.corpus import hub
 from limbeck.corpus.document import Document
@@ -47,12 +47,7 @@ class FileSource:
 
     def fingerprint(self) -> Any:
         """Return path, size and time of change of every file."""
-        try:
-            stats = [(path.resolve(), path.stat()) for path in self.files]
-        except OSError as error:
-            raise CorpusError(f"Cannot read '{error.filename}': {error.strerror}.") from error
-        files = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
-        return ["files", self._text_column, files]
+        return ["files", self._text_column, file_states(self.files)]
 
     def documents(
         self, report: SourceReport, progress: Callable[[int, int | None], None] | None = None
@@ -88,17 +83,54 @@ def open_source(text: str, text_column: str = "text", workers: int | None = None
         return InstalledDocs(workers=workers)
     if text.startswith(f"{INSTALLED_DOCS}:"):
         return InstalledDocs([Path(text.partition(":")[2]).expanduser()], workers)
-    if text.startswith(hub.PREFIX):
+    found = find_files(text, READERS)
+    if found is None:
         return hub.HubDataset(text.removeprefix(hub.PREFIX), text_column)
+    return FileSource(found.files, text_column, found.ignored)
+
+
+class FoundFiles(NamedTuple):
+    """The files that a source string names.
+
+    Args:
+        files: Those of a kind that is read, each once, in order.
+        ignored: Those of other kinds that were found beside them.
+    """
+
+    files: list[Path]
+    ignored: list[Path]
+
+
+def find_files(text: str, kinds: Collection[str]) -> FoundFiles | None:
+    """Find the files of a file, folder or glob pattern; `None` if the string names a Hub data set.
+
+    Args:
+        text: The source string.
+        kinds: Suffixes that are read.
+
+    Raises:
+        CorpusError: if it names nothing, or nothing that can be read.
+    """
+    if text.startswith(hub.PREFIX):
+        return None
     path = Path(text).expanduser()
     if _exists(path):
-        return _file_source([path], text, text_column)
+        return _sort_out([path], text, kinds)
     if _GLOB_CHARACTERS.intersection(text):
-        return _file_source(_match(path), text, text_column)
-    if hub.is_hub_name(text) and kind_of(path) is None and not path.parent.is_dir():
-        return hub.HubDataset(text, text_column)
+        return _sort_out(_match(path), text, kinds)
+    if hub.is_hub_name(text) and kind_of(path, kinds) is None and not path.parent.is_dir():
+        return None
     on_hub = f" For the Hub's data set write '{hub.PREFIX}{text}'." if hub.is_hub_name(text) else ""
     raise CorpusError(f"There is no file, folder or data set '{text}'.{_nearby(path)}{on_hub}")
+
+
+def file_states(files: list[Path]) -> list[list[Any]]:
+    """Return path, size and time of change of every file: plain values for a fingerprint."""
+    try:
+        stats = [(path.resolve(), path.stat()) for path in files]
+    except OSError as error:
+        raise CorpusError(f"Cannot read '{error.filename}': {error.strerror}.") from error
+    return [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
 
 
 def _exists(path: Path) -> bool:
@@ -122,20 +154,19 @@ def _match(pattern: Path) -> list[Path]:
     return matches
 
 
-def _file_source(paths: list[Path], text: str, text_column: str) -> FileSource:
+def _sort_out(paths: list[Path], text: str, kinds: Collection[str]) -> FoundFiles:
     files: list[Path] = []
     ignored: list[Path] = []
     for path in paths:
         found = _walk(path) if path.is_dir() else [path]
         for file in found:
-            (ignored if kind_of(file) is None else files).append(file)
+            (ignored if kind_of(file, kinds) is None else files).append(file)
     if not files:
-        kinds = ", ".join(sorted(READERS))
         what = f"The folder '{text}' holds no file" if paths[0].is_dir() else f"'{text}' is not"
-        raise CorpusError(f"{what} of a kind that is read: {kinds}, each also with .gz or .zst.")
+        raise CorpusError(f"{what} of a kind that is read: {', '.join(sorted(kinds))}, each also with .gz or .zst.")
     # Links, and patterns that match a folder and its files, name a file more than once.
     unique = {path.resolve(): path for path in reversed(files)}
-    return FileSource(list(unique.values())[::-1], text_column, ignored)
+    return FoundFiles(list(unique.values())[::-1], ignored)
 
 
 def _walk(folder: Path) -> list[Path]:

@@ -1,0 +1,139 @@
+"""Windows of contexts, against the tokenizer's own and a search through every token."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
+
+from limbeck.corpus import SourceReport
+from limbeck.corpus.labelled_answers import AnswerEncoder
+from limbeck.corpus.labelled_examples import NO_ANSWER, Example
+from limbeck.errors import CorpusError
+from tests.corpus.conftest import byte_tokenizer
+from tests.models.tiny import tiny_tokenizer
+
+LENGTH, STRIDE = 40, 10
+WORDS = ("the", "model", "of", "a", "teacher", "is", "ab", "and", "xyz", "student,", "q", "(layer)", "in", "12")
+
+
+def random_examples(count: int, seed: int = 0) -> list[Example]:
+    """Contexts of 0 to 60 words with an answer of up to 5 of them; one in five has none."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(count):
+        words = [draw.choice(WORDS) for _ in range(draw.randint(1, 60))]
+        first = draw.randrange(len(words))
+        last = min(len(words), first + draw.randint(1, 5))
+        start = len(" ".join([*words[:first], ""]))
+        label = NO_ANSWER if number % 5 == 4 else (start, start + len(" ".join(words[first:last])))
+        found.append(Example(" ".join(words), " ".join(draw.choices(WORDS, k=draw.randint(1, 4))), label))
+    return found
+
+
+def by_the_tokenizer(tokenizer: Any, example: Example) -> list[tuple[list[int], list[int], list[int] | None]]:
+    """Ids, labels and segments of every window, as `transformers`' own call and a search through the offsets give."""
+    right = tokenizer.padding_side == "right"
+    encoded = tokenizer(
+        *((example.pair, example.text) if right else (example.text, example.pair)),
+        truncation="only_second" if right else "only_first",
+        max_length=LENGTH,
+        stride=STRIDE,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
+    windows = []
+    for number, ids in enumerate(encoded["input_ids"]):
+        start, end = example.label
+        places = [place for place, text in enumerate(encoded.sequence_ids(number)) if text == (1 if right else 0)]
+        offsets = encoded["offset_mapping"][number]
+        label = [0, 0]
+        if start >= 0 and offsets[places[0]][0] <= start and end <= offsets[places[-1]][1]:
+            inside = [place for place in places if offsets[place][0] < end and offsets[place][1] > start]
+            label = [inside[0], inside[-1]]
+        types = encoded["token_type_ids"][number] if "token_type_ids" in encoded else None
+        windows.append((ids, label, types))
+    return windows
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
+def test_windows_and_answers_are_those_of_the_tokenizer(family: str, side: str) -> None:
+    tokenizer = tiny_tokenizer(family)
+    tokenizer.padding_side = side
+    examples = random_examples(60)
+    report = SourceReport()
+    rows = AnswerEncoder(tokenizer, LENGTH, STRIDE).encode(examples, report)
+    assert (rows.token_type_ids is not None) == (family == "bert")
+    types = rows.token_type_ids or [None] * len(rows.labels)
+    expected = [window for example in examples for window in by_the_tokenizer(tokenizer, example)]
+    assert len(expected) > 110
+    assert list(zip(rows.input_ids, rows.labels, types, strict=True)) == expected
+    assert sum(label != [0, 0] for label in rows.labels) >= 44
+    assert report.counts == {}
+
+
+@pytest.mark.parametrize("template", [None, "<s> $A"])
+def test_answers_of_characters_with_several_tokens(template: str | None) -> None:
+    names = {"eos_token": "</s>"} if template is None else {"bos_token": "<s>", "eos_token": "</s>"}
+    tokenizer = byte_tokenizer(template, **names)
+    context = "Ça va — „très“ bien, 日本語."
+    for answer in ("Ça", "„très“", "日本", "ès", "."):
+        start = context.index(answer)
+        example = Example(context, "Où?", (start, start + len(answer)))
+        rows = AnswerEncoder(tokenizer, 100, 0).encode([example], SourceReport())
+        first, last = rows.labels[0]
+        assert tokenizer.decode(rows.input_ids[0][first : last + 1]).strip() == answer
+
+
+def test_a_long_question_is_cut_and_leaves_room_for_the_context() -> None:
+    tokenizer = tiny_tokenizer()
+    context = " ".join(WORDS * 5)
+    example = Example(context, "the " * 100, (0, 3))
+    report = SourceReport()
+    rows = AnswerEncoder(tokenizer, LENGTH, STRIDE).encode([example], report)
+    # 40 tokens less 3 special ones less 10 shared ones, halved.
+    assert report.counts == {"question cut to 13 tokens": 1}
+    whole = tokenizer(context, add_special_tokens=False)["input_ids"]
+    windows = []
+    for ids in rows.input_ids:
+        assert len(ids) <= LENGTH
+        assert ids[:15] == [
+            tokenizer.cls_token_id,
+            *[tokenizer.convert_tokens_to_ids("the")] * 13,
+            tokenizer.sep_token_id,
+        ]
+        windows.append(ids[15:-1])
+    joined = list(windows[0])
+    for before, after in pairwise(windows):
+        assert before[-STRIDE:] == after[:STRIDE]
+        joined += after[STRIDE:]
+    assert joined == whole
+    assert rows.labels == [[15, 15], *[[0, 0]] * (len(windows) - 1)]
+
+
+def test_an_answer_without_a_token_is_dropped_and_counted() -> None:
+    report = SourceReport()
+    rows = AnswerEncoder(tiny_tokenizer(), LENGTH, STRIDE).encode([Example("the  model", "of", (3, 5))], report)
+    assert rows.input_ids == []
+    assert report.counts == {"answer without a token, dropped": 1}
+
+
+def test_an_answer_longer_than_a_window_is_in_none() -> None:
+    context = " ".join(WORDS * 5)
+    rows = AnswerEncoder(tiny_tokenizer(), LENGTH, STRIDE).encode([Example(context, "of", (0, 200))], SourceReport())
+    assert len(rows.labels) > 2
+    assert {tuple(label) for label in rows.labels} == {(0, 0)}
+
+
+def test_refusals(bert_tokenizer: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(CorpusError, match="slow tokenizer ByT5Tokenizer"):
+        AnswerEncoder(ByT5Tokenizer(), LENGTH, STRIDE)
+    with pytest.raises(CorpusError, match="length 40 and stride 36 leave no room"):
+        AnswerEncoder(tiny_tokenizer(), 40, 36)
+    before = bert_tokenizer.backend_tokenizer.to_str()
+    AnswerEncoder(bert_tokenizer, 40, 30).encode(random_examples(3), SourceReport())
+    assert bert_tokenizer.backend_tokenizer.to_str() == before
