@@ -177,3 +177,29 @@ def pooled_cosine(student, teacher, matrix=None):
         mapped = x if matrix is None else _times(x, matrix)
         total.append(1 - _dot(mapped, y) / (_norm(mapped) * _norm(y)))
     return math.fsum(total), len(student)
+
+
+def hard_label_ce(rows, labels):
+    """Minus the log of the label's share, over rows (lists of scores) that have a label."""
+    total, count = 0.0, 0
+    for scores, label in zip(rows, labels, strict=True):
+        if label == -100:
+            continue
+        total -= math.log(_softmax(scores)[label])
+        count += 1
+    return total, count
+
+
+def soft_label_mse(student, teacher):
+    """Sum of (z^S - z^T)^2 over samples and values."""
+    total, count = 0.0, 0
+    for own, other in zip(student, teacher, strict=True):
+        for z, y in zip(own, other, strict=True):
+            total += (z - y) ** 2
+            count += 1
+    return total, count
+
+
+def hard_label_mse(values, labels):
+    """Sum of (z - y)^2 over samples with one value each."""
+    return sum((row[0] - label) ** 2 for row, label in zip(values, labels, strict=True)), len(labels)

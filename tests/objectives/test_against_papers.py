@@ -134,3 +134,28 @@ def test_pooled_terms():
 
 def test_every_objective_has_a_transcription():
     assert [name for name in OBJECTIVES if not hasattr(reference, name)] == []
+
+
+def test_hard_labels_of_classes_answers_and_values():
+    logits, labels = vectors(0, 6, 4, scale=3), torch.tensor([0, 3, -100, 2, 1, -100])
+    agrees(objectives.hard_label_ce(logits, labels), reference.hard_label_ce(*lists(logits, labels)))
+    answers, places = vectors(1, 3, 2, 5, scale=3), torch.tensor([[0, 4], [-100, 2], [1, 1]])
+    expected = reference.hard_label_ce(answers.flatten(0, 1).tolist(), places.flatten().tolist())
+    agrees(objectives.hard_label_ce(answers, places), expected)
+    values, wanted = vectors(2, 5, 1), vectors(3, 5)
+    agrees(objectives.hard_label_mse(values, wanted), reference.hard_label_mse(*lists(values, wanted)))
+    teacher = vectors(4, 5, 1)
+    agrees(objectives.soft_label_mse(values, teacher), reference.soft_label_mse(*lists(values, teacher)))
+
+
+def test_answers_at_padding_are_excluded_by_minus_infinity():
+    """The value and gradient are those of the shorter text."""
+    student, teacher = (vectors(i, 2, 2, 4).requires_grad_(i == 0) for i in range(2))
+    padded = [torch.cat([x, x.new_full((2, 2, 3), -torch.inf)], -1) for x in (student, teacher)]
+    for function, given in ((objectives.soft_label_kl, padded), (objectives.hard_label_ce, padded[:1])):
+        extra = [] if function is objectives.soft_label_kl else [torch.tensor([[0, 3], [1, 1]])]
+        short = [student, teacher] if function is objectives.soft_label_kl else [student]
+        found, wanted = function(*given, *extra), function(*short, *extra)
+        torch.testing.assert_close(found.total, wanted.total)
+        gradients = [torch.autograd.grad(term.total, student)[0] for term in (found, wanted)]
+        torch.testing.assert_close(*gradients)

@@ -2,6 +2,7 @@
 
 from limbeck.objectives.attention import attention_score_mse
 from limbeck.objectives.direct import direct_mse
+from limbeck.objectives.hard_labels import hard_label_ce, hard_label_mse, soft_label_mse
 from limbeck.objectives.hidden import hidden_cosine, hidden_mse
 from limbeck.objectives.labels import masked_lm_ce, soft_label_kl
 from limbeck.objectives.loss_term import LossTerm
@@ -9,6 +10,7 @@ from limbeck.objectives.pooled import patient_mse, pooled_cosine
 from limbeck.objectives.registry import OBJECTIVES, Objective
 from limbeck.objectives.relation import relation_kl
 from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
+from limbeck.objectives.soft_labels_from_hidden import soft_label_kl_from_hidden
 
 __all__ = [
     "OBJECTIVES",
@@ -16,6 +18,8 @@ __all__ = [
     "Objective",
     "attention_score_mse",
     "direct_mse",
+    "hard_label_ce",
+    "hard_label_mse",
     "hidden_cosine",
     "hidden_mse",
     "masked_lm_ce",
@@ -25,4 +29,6 @@ __all__ = [
     "sample_contrastive",
     "sample_relation_kl",
     "soft_label_kl",
+    "soft_label_kl_from_hidden",
+    "soft_label_mse",
 ]

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from limbeck.errors import KernelError
 from limbeck.objectives.attention import attention_score_mse
 from limbeck.objectives.direct import direct_mse
+from limbeck.objectives.hard_labels import hard_label_ce, hard_label_mse, soft_label_mse
 from limbeck.objectives.hidden import hidden_cosine, hidden_mse
 from limbeck.objectives.labels import masked_lm_ce, soft_label_kl
 from limbeck.objectives.loss_term import LossTerm
@@ -38,6 +39,9 @@ class Objective:
         takes_projection: Has the keyword `projection`, a learned map from the student's width to the
             teacher's.
         takes_heads: Needs the keyword `heads`.
+        takes_labels: Takes the labels of the batch after the streams.
+        takes_teacher: Takes streams of the teacher.
+        takes_layers: Takes any number of layers of each model, as two lists, instead of a fixed number of streams.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Objective:
     takes_heads: bool = False
     takes_labels: bool = False
     takes_teacher: bool = True
+    takes_layers: bool = False
 
 
 OBJECTIVES: Registry[Objective] = Registry("objective", KernelError)
@@ -62,6 +67,11 @@ for _objective in (
     Objective("direct_mse", direct_mse, 1, "token", takes_valid=True, takes_projection=True, takes_heads=True),
     Objective("soft_label_kl", soft_label_kl, 1, "row", takes_valid=True),
     Objective("masked_lm_ce", masked_lm_ce, 1, "label", is_divergence=False, takes_labels=True, takes_teacher=False),
+    Objective("hard_label_ce", hard_label_ce, 1, "label", is_divergence=False, takes_labels=True, takes_teacher=False),
+    Objective(
+        "hard_label_mse", hard_label_mse, 1, "sample", is_divergence=False, takes_labels=True, takes_teacher=False
+    ),
+    Objective("soft_label_mse", soft_label_mse, 1, "sample"),
     Objective("sample_relation_kl", sample_relation_kl, 1, "sample", batch_coupled=True),
     Objective(
         "sample_contrastive",
