@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel
 
+from limbeck.corpus import PadCollator
 from limbeck.errors import Interrupted, LimbeckError, TrainingError
-from limbeck.evaluation import compare_models
+from limbeck.evaluation import compare_models, measure_task
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.recipe.load import load_recipe
@@ -25,6 +26,7 @@ from limbeck.report.table import write_tables
 from limbeck.training.output_folder import prepare_output
 from limbeck.training.record import RunRecord, read_record
 from limbeck.training.run import Run
+from limbeck.training.run_corpora import label_kind
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,26 @@ def _evaluate(run: Run) -> dict[str, Any]:
         teacher_folder=located if is_local(located) else None,
         student_folder=run.student_folder,
     )
-    return comparison.to_dict()
+    return comparison.to_dict() | _score_task(run)
+
+
+def _score_task(run: Run) -> dict[str, Any]:
+    """Score a task-specific student beside the teacher of its last stage, where both have the head of the task."""
+    scored = [
+        (choice, corpus)
+        for choice, corpus in zip(run.plan.stages, run.corpora, strict=True)
+        if choice.student is None and choice.teacher_head is not None and choice.pairing.task != "text"
+    ]
+    if not scored:
+        return {}
+    choice, corpus = scored[-1]
+    teacher = run.load_teacher(choice.teacher, head=choice.teacher_head)
+    student = load_model(str(run.student_folder), head=choice.student_head)
+    collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
+    try:
+        return {"task": asdict(measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task))}
+    except LimbeckError as error:
+        return {"task": {"unavailable": str(error)}}
 
 
 def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> RunPlan:

@@ -108,8 +108,11 @@ def test_printed_recipes_can_be_used(limbeck, tmp_path):
 
 def test_methods_are_shown_as_yaml_that_can_be_pasted(limbeck):
     done = limbeck("methods", "minilmv2")
-    start = done.stdout.index("method:")
-    assert yaml.safe_load(done.stdout[start:])["method"]["name"] == "minilmv2"
+    assert "Idea" in done.stdout
+    assert "relation_kl(query@6, query@6 <- query@12, query@12)" in done.stdout
+    written = yaml.safe_load(limbeck("methods", "minilmv2", "--recipe").stdout)
+    assert written["stages"][0]["method"]["relation_heads"] == "auto"
+    assert done.stdout.rstrip().endswith(yaml.safe_dump(written, sort_keys=False, width=100).rstrip())
     assert_one_line_error(limbeck("methods", "minilm2"), 2, "Did you mean 'minilmv2'")
 
 

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from limbeck.errors import LimbeckError
-from limbeck.methods import METHODS
+from limbeck.methods import METHODS, Pairing
 from limbeck.methods.layer_choice import resolve_layer, stream_width
 from limbeck.methods.minilmv2 import PAIRS
 from limbeck.models.families import shape_of
@@ -16,25 +16,30 @@ def shape(family="bert", **changes):
     return shape_of(tiny_config(family, **changes))
 
 
-def compose(method, student, teacher, **options):
+def compose(method, student, teacher, task="text", **options):
     chosen = METHODS[method]
-    return chosen.compose(chosen.options(**options), student, teacher)
+    return chosen.compose(chosen.options(**options), Pairing(student, teacher, task))
 
 
-STUDENT = shape(layers=2, hidden=24, heads=2, ffn=48)
+STUDENT = shape(layers=2, hidden=24, heads=4, ffn=48)
+WIDE = shape(layers=2, ffn=48)
 TEACHER = shape()
+NEEDS_EQUAL_WIDTHS = ("distilbert", "bert_pkd")
 
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_composes_with_its_defaults(name):
     method = METHODS[name]
     assert method.name == name
-    terms = method.compose(method.options(), STUDENT, TEACHER)
+    terms = compose(name, WIDE if name in NEEDS_EQUAL_WIDTHS else STUDENT, TEACHER)
     assert terms
     assert len({term.name for term in terms}) == len(terms)
     for term in terms:
         assert term.objective in OBJECTIVES
-        assert len(term.student) == len(term.teacher) == OBJECTIVES[term.objective].student_streams
+        objective = OBJECTIVES[term.objective]
+        if not objective.takes_layers:
+            assert len(term.student) == objective.student_streams
+            assert len(term.teacher) == (objective.student_streams if objective.takes_teacher else 0)
         assert term.weight > 0
     for field in method.options.model_fields.values():
         assert field.description

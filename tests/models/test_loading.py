@@ -103,7 +103,7 @@ def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved: Path, tmp_pat
 
 def test_a_head_that_the_family_has_not_is_refused(tmp_path: Path) -> None:
     path = tiny.make_teacher(tmp_path, "llama", layers=1)
-    with _refused("has no masked_lm head"):
+    with _refused("has no masked language model head"):
         load_model(path, head="masked_lm")
 
 

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from limbeck.models.building import build_student
+from limbeck.models.heads import Head
 from limbeck.models.loading import quiet
 
 LAYERS, HIDDEN, HEADS, FFN, MAX_LENGTH = 4, 48, 4, 96, 128
@@ -156,10 +157,10 @@ def tiny_config(
     return CONFIG_MAPPING[family](**(fields | changes))
 
 
-def tiny_model(family: str = "bert", *, seed: int = 0, **changes: Any) -> PreTrainedModel:
-    """A tiny random model in eval mode, without a pooler; larger weights than usual, so that layers
-    differ."""
-    return _spread(build_student(tiny_config(family, **changes), seed=seed), seed)
+def tiny_model(family: str = "bert", *, seed: int = 0, head: Head | None = None, **changes: Any) -> PreTrainedModel:
+    """A tiny random model in eval mode, with a head or without and without a pooler; larger weights than usual, so
+    that layers differ."""
+    return _spread(build_student(tiny_config(family, **changes), seed=seed, head=head), seed)
 
 
 def _spread(model: PreTrainedModel, seed: int) -> PreTrainedModel:
@@ -180,9 +181,11 @@ def save_folder(model: PreTrainedModel, folder: Path, family: str) -> Path:
     return folder
 
 
-def make_teacher(parent: Path, family: str = "bert", *, seed: int = 0, **changes: Any) -> Path:
+def make_teacher(
+    parent: Path, family: str = "bert", *, seed: int = 0, head: Head | None = None, **changes: Any
+) -> Path:
     """Save a tiny teacher under `parent/teacher-FAMILY`, and return the folder."""
-    return save_folder(tiny_model(family, seed=seed, **changes), parent / f"teacher-{family}", family)
+    return save_folder(tiny_model(family, seed=seed, head=head, **changes), parent / f"teacher-{family}", family)
 
 
 def tiny_batch(family: str = "bert", *, rows: int = 3, length: int = 12, seed: int = 0) -> dict[str, torch.Tensor]:

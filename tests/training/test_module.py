@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from limbeck.methods import METHODS
+from limbeck.methods import METHODS, Pairing
 from limbeck.models.building import build_student
 from limbeck.models.families import shape_of
-from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule
 from limbeck.training.sampling import LengthGroupedSampler
 from limbeck.training.trainer import DistillationTrainer
 from limbeck.training.units import UNITS, count_units
 from limbeck.training.untrained import freeze_unreached
+from tests.methods.suite import EQUAL_WIDTHS
 from tests.models.tiny import FAMILIES, tiny_config, tiny_model
 
 
@@ -21,10 +21,13 @@ def make_module(method="minilmv2", family="bert", options=None, **student):
     config = (
         tiny_config(family, layers=2, hidden=24, heads=2, ffn=48) if not student else tiny_config(family, **student)
     )
-    model = build_student(config, seed=3)
     chosen = METHODS[method]
-    terms = chosen.compose(chosen.options(**(options or {})), shape_of(config), shape_of(teacher.config))
-    return DistillationModule(model, teacher, terms)
+    pairing = Pairing(shape_of(config), shape_of(teacher.config))
+    terms = chosen.compose(chosen.options(**(options or {})), pairing)
+    if any(key.kind == "logits" for term in terms for key in term.student):
+        head = "masked_lm"
+        return DistillationModule(build_student(config, seed=3, head=head), tiny_model(family, head=head), terms)
+    return DistillationModule(build_student(config, seed=3), teacher, terms)
 
 
 def make_rows(count, seed=0, longest=14):
@@ -93,15 +96,22 @@ def test_untrained_parameters_are_exactly_those_without_gradient(family, method)
         assert any("layer.1.output.dense" in name for name in untrained)
 
 
-def test_counts_are_proportional_to_their_unit():
-    for method in METHODS:
-        options = {"sample_relation_weight": 1.0} if method == "sentence_embedding" else {}
-        module = make_module(method, options=options).eval()
-        batches = [collate(make_rows(count, seed=count)) for count in (2, 5)]
-        for term in module.terms:
-            unit = UNITS.index(OBJECTIVES[term.objective].unit)
-            ratios = [float(module(**b)[term.name][1] / count_units(b)[unit]) for b in batches]
-            assert ratios[0] == pytest.approx(ratios[1]), term.name
+@pytest.mark.parametrize("method", METHODS)
+def test_counts_are_proportional_to_their_unit(method):
+    options = {"sample_relation_weight": 1.0} if method == "sentence_embedding" else {}
+    student = {"layers": 2, "hidden": 48 if method in EQUAL_WIDTHS else 24, "heads": 4, "ffn": 48}
+    module = make_module(method, options=options, **student).eval()
+    batches = [with_labels(collate(make_rows(count, seed=count))) for count in (2, 5)]
+    for term in module.terms:
+        unit = UNITS.index(term.unit)
+        ratios = [float(module(**b)[term.name][1] / count_units(b)[unit]) for b in batches]
+        assert ratios[0] == pytest.approx(ratios[1]), term.name
+
+
+def with_labels(batch):
+    """Every third token is to be predicted."""
+    chosen = (torch.arange(batch["input_ids"].shape[1]) % 3 == 0) & batch["attention_mask"].bool()
+    return {**batch, "labels": batch["input_ids"].masked_fill(~chosen, -100)}
 
 
 def train(module, rows, tmp_path, batch, accumulation, steps=5):

@@ -11,6 +11,7 @@ from limbeck.evaluation.model_size import (
 )
 from limbeck.evaluation.retrieval import Retrieval, build_retrieval_pairs, measure_retrieval
 from limbeck.evaluation.sentence_vectors import encode, pair_similarities, spearman_agreement
+from limbeck.evaluation.task_scores import TaskScores, measure_task
 
 __all__ = [
     "Agreement",
@@ -21,6 +22,7 @@ __all__ = [
     "ParameterCounts",
     "Retrieval",
     "SentencePair",
+    "TaskScores",
     "Times",
     "build_pairs",
     "build_retrieval_pairs",
@@ -30,6 +32,7 @@ __all__ = [
     "measure_agreement",
     "measure_latency",
     "measure_retrieval",
+    "measure_task",
     "pair_similarities",
     "spearman_agreement",
     "tensors_megabytes",

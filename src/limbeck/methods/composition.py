@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from limbeck.methods.head_groups import HeadGroups
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.strict import Strict
+
+Task: TypeAlias = Literal["text", "classification", "regression", "question_answering"]
+LABELLED_TASKS: tuple[Task, ...] = ("classification", "regression", "question_answering")
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What a method is composed for: a student and a teacher of known shapes, and the task of the corpus.
+
+    Args:
+        student: The student's shape.
+        teacher: The teacher's shape.
+        task: `"text"` for a corpus without labels, else the kind of its labels.
+        layer_cosines: For each teacher layer the cosine between its input and its output, where it was measured.
+    """
+
+    student: Shape
+    teacher: Shape
+    task: Task = "text"
+    layer_cosines: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -19,10 +40,16 @@ class LearnedMap:
     Args:
         inputs: Width of the student's stream.
         outputs: Width of the teacher's stream.
+        heads: Number of relation heads with a map each, from `inputs / heads` to `outputs / heads`; 1 is one map for
+            the whole width.
     """
 
     inputs: int
     outputs: int
+    heads: int = 1
+
+
+Rows: TypeAlias = Literal["token", "label", "sample"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +64,12 @@ class Term:
         weight: Coefficient in the loss; not negative.
         options: Further keyword arguments of the objective, such as `heads`.
         learned_map: The map applied to the student's stream, if any.
+        teacher_heads: How the teacher's attention heads are merged first, if they are.
+        normalise: Give the rows of both models unit length first.
+        rows: Which rows of logits count, for objectives over rows: every valid token, the labelled ones, or all rows
+            of every sample.
+        cost_attention: Temperature with which the weights of the layers follow their costs, for objectives over all
+            layers; None keeps the weights equal.
     """
 
     name: str
@@ -46,6 +79,16 @@ class Term:
     weight: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
     learned_map: LearnedMap | None = None
+    teacher_heads: HeadGroups | None = None
+    normalise: bool = False
+    rows: Rows = "token"
+    cost_attention: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """What the term's count is proportional to; see `Objective.unit`."""
+        unit = OBJECTIVES[self.objective].unit
+        return self.rows if unit == "row" else unit
 
     @property
     def batch_coupled(self) -> bool:
@@ -73,13 +116,13 @@ OptionsT = TypeVar("OptionsT", bound=MethodOptions, contravariant=True)
 
 
 class Compose(Protocol[OptionsT]):
-    """Turns options into terms for two shapes.
+    """Turns options into terms for a student, a teacher and a task.
 
     Raises:
         RecipeError: if these shapes cannot be distilled this way, saying what to change.
     """
 
-    def __call__(self, options: OptionsT, student: Shape, teacher: Shape) -> list[Term]:
+    def __call__(self, options: OptionsT, pairing: Pairing) -> list[Term]:
         """Make the terms."""
         ...
 
@@ -94,6 +137,8 @@ class Method(Generic[OptionsT]):
         options: The pydantic model of its options.
         compose: Makes the terms.
         citation: Its source, if it has one.
+        tasks: The tasks it can be composed for, the most usual first.
+        stages: The stages that make it up, each a method's name and options, where it is more than one.
     """
 
     name: str
@@ -101,3 +146,5 @@ class Method(Generic[OptionsT]):
     options: type[MethodOptions]
     compose: Compose[OptionsT]
     citation: Citation | None = None
+    tasks: tuple[Task, ...] = ("text", *LABELLED_TASKS)
+    stages: tuple[Mapping[str, Any], ...] = ()

@@ -8,7 +8,9 @@ from typing import Literal
 from pydantic import Field
 
 from limbeck.errors import RecipeError, suggestion
-from limbeck.methods.composition import Citation, Method, MethodOptions, Term
+from limbeck.methods.citations import MINILMV2 as PAPER
+from limbeck.methods.citations import cite
+from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
 from limbeck.methods.layer_choice import LayerChoice, resolve_layer, stream_width
 from limbeck.models.families import Shape
 from limbeck.models.family_table import families
@@ -51,8 +53,9 @@ def relation_heads_for(teacher: Shape, widths: Collection[int]) -> int:
     return next(heads for heads in range(wanted, 0, -1) if all(width % heads == 0 for width in widths))
 
 
-def compose(options: MiniLMv2Options, student: Shape, teacher: Shape) -> list[Term]:
+def compose(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
     """Make one relation term for every weighted pair (eq. 5-8)."""
+    student, teacher = pairing.student, pairing.teacher
     for pair, weight in options.relations.items():
         if pair not in PAIRS:
             raise RecipeError(f"Unknown relation '{pair}'.{suggestion(pair, PAIRS)}")
@@ -93,17 +96,5 @@ MINILMV2: Method[MiniLMv2Options] = Method(
     summary="Relations between queries, keys and values of one teacher layer; any number of student heads.",
     options=MiniLMv2Options,
     compose=compose,
-    citation=Citation(
-        title="MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers",
-        authors="Wenhui Wang, Hangbo Bao, Shaohan Huang, Li Dong, Furu Wei",
-        year=2021,
-        url="https://arxiv.org/abs/2012.15828",
-        place="section 3, equations 5 to 8",
-        bibtex="""@inproceedings{wang2021minilmv2,
-  title={MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers},
-  author={Wang, Wenhui and Bao, Hangbo and Huang, Shaohan and Dong, Li and Wei, Furu},
-  booktitle={Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021},
-  year={2021}
-}""",
-    ),
+    citation=cite(PAPER, "section 3, equations 5 to 8"),
 )

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import LearnedMap, Method, MethodOptions, Term
+from limbeck.methods.composition import LearnedMap, Method, MethodOptions, Pairing, Term
 from limbeck.methods.layer_choice import resolve_layer
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
@@ -35,12 +35,13 @@ class SentenceEmbeddingOptions(MethodOptions):
     pooling: Literal["mean", "cls"] = Field(default="mean", description="How a sentence vector is made of tokens.")
 
 
-def compose(options: SentenceEmbeddingOptions, student: Shape, teacher: Shape) -> list[Term]:
+def compose(options: SentenceEmbeddingOptions, pairing: Pairing) -> list[Term]:
     """Make the terms on the last hidden states and the vectors pooled from them.
 
     Widths that differ get a learned map: one shared by the pooled vectors and the tokens would tie two objectives
     that need not agree, so each term has its own.
     """
+    student, teacher = pairing.student, pairing.teacher
     widths = LearnedMap(student.hidden, teacher.hidden) if student.hidden != teacher.hidden else None
     pooled = StreamKey("pooled", student.layers), StreamKey("pooled", teacher.layers)
     hidden = StreamKey("hidden", student.layers), StreamKey("hidden", teacher.layers)

@@ -11,6 +11,7 @@ from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 from limbeck.errors import ModelError
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape, family_of, shape_of
+from limbeck.models.heads import Head, head_class
 from limbeck.models.loading import model_class, pooler_option, quiet
 
 # Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
@@ -133,12 +134,13 @@ def _electra_config(blueprint: StudentBlueprint, teacher: PreTrainedConfig) -> E
     )
 
 
-def build_student(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
+def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = None) -> PreTrainedModel:
     """Build a student with random weights in float32, in eval mode, without a pooler where the class allows.
 
     Args:
         config: Its configuration, see `student_config`; not changed.
         seed: Decides every weight; the global random state is left as it was.
+        head: The task whose head it gets, or None.
 
     Raises:
         ModelError: for an unknown family, or heads that do not divide the hidden width.
@@ -146,7 +148,7 @@ def build_student(config: PreTrainedConfig, *, seed: int) -> PreTrainedModel:
     shape = shape_of(config)
     if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:
         raise ModelError(f"{shape.heads} heads do not divide the hidden width {shape.hidden} of the student.")
-    loader = model_class(config)
+    loader = model_class(config) if head is None else head_class(config, head)
     # Only the CPU generator is forked and seeded: the model is made on the CPU, and CUDA is left alone.
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

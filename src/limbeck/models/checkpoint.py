@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError
 from limbeck.models.families import base_model, shape_of
+from limbeck.models.heads import HEADS, copy_head, has_head, head_class
 from limbeck.models.loading import load_config, load_model
 
 
@@ -16,7 +17,8 @@ from limbeck.models.loading import load_config, load_model
 def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revision: str | None = None) -> list[str]:
     """Set the student's weights from a saved model of the same shape, in place.
 
-    A task head is left alone. The shapes are compared before any weight is read.
+    A task head is set too where the checkpoint has the same, else it stays as it is. The shapes are compared before any
+    weight is read.
 
     Args:
         student: With or without a head.
@@ -37,7 +39,8 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
             f"{ours.positions}: give the student that shape, or start it from the checkpoint's layers with "
             "it as the teacher."
         )
-    given = base_model(load_model(name_or_path, revision=revision)).state_dict()
+    source = _load_alike(student, name_or_path, revision)
+    given = base_model(source).state_dict()
     target = base_model(student).state_dict()
     lacking = [name for name in target if name not in given or given[name].shape != target[name].shape]
     if lacking:
@@ -47,4 +50,13 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
         )
     for name, tensor in target.items():
         tensor.copy_(given[name])
-    return list(target)
+    copied = copy_head(student, source) if base_model(source) is not source else []
+    return [*target, *copied]
+
+
+def _load_alike(student: PreTrainedModel, name_or_path: str | Path, revision: str | None) -> PreTrainedModel:
+    """Load the checkpoint with the student's head where it was saved with one, else the Transformer alone."""
+    config = load_config(name_or_path, revision)
+    saved_alike = type(student).__name__ in (config.architectures or [])
+    kinds = (head for head in HEADS if has_head(config, head) and type(student) is head_class(config, head))
+    return load_model(name_or_path, revision=revision, head=next(kinds, None) if saved_alike else None)

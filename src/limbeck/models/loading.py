@@ -8,20 +8,20 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled
-from transformers import MODEL_MAPPING, AutoConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.families import family_of
 from limbeck.models.family_table import families
+from limbeck.models.heads import Head, head_class
 from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model
 
-Head = Literal["masked_lm"]
 _DTYPES = {
     "float32": torch.float32,
     "float16": torch.float16,
@@ -92,7 +92,8 @@ def load_model(
         dtype: What to hold the weights in, for example `"bfloat16"`; None is float32 whatever the file holds.
         revision: A branch, tag or commit on the Hub.
         head: None for the Transformer alone (without its pooler, where the class can leave it out),
-            `"masked_lm"` for the model with its masked-language-model head.
+            or the task whose head is loaded too: `"masked_lm"`, `"classification"`, `"regression"` or
+            `"question_answering"`.
         pooler: Keep the pooler of a model without a head; one that the checkpoint lacks is at random values.
 
     Returns:
@@ -108,8 +109,8 @@ def load_model(
     if is_local(resolved):
         check_weights(resolved)
     options: dict[str, Any] = {"dtype": wanted, "config": config, "revision": revision or "main"}
-    if head == "masked_lm":
-        loader = AutoModelForMaskedLM
+    if head is not None:
+        loader = head_class(config, head)
     else:
         loader = model_class(config)
         options |= {} if pooler else pooler_option(loader)
@@ -188,8 +189,6 @@ def _config_error(name: str | Path, resolved: str, error: Exception) -> ModelErr
 
 def _weights_error(name: str | Path, resolved: str, head: str | None, error: Exception) -> ModelError:
     text = str(error)
-    if "Unrecognized configuration class" in text:
-        return ModelError(f"'{name}' belongs to a family that has no {head} head; load it without one.")
     if is_local(resolved):
         return ModelError(f"The model in '{name}' cannot be built or read: {one_line(error)}")
     if "safetensors" in text:

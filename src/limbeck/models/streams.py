@@ -9,8 +9,9 @@ Layers are numbered as in `hidden_states`: 0 is the embedding output, 1..N are t
 | hidden | 1..N | a block's output; at N what the model returns as its last hidden state |
 | query, key, value | 1..N | the projections as attention sees them (after rotary embedding where there is one) |
 | context | 1..N | the multi-head attention output, before its output projection |
+| cls | 0..N | the first real token's vector `[B, width]`, of the embedding output or a block's |
 | pooled | N | one vector a row `[B, width]`: the pooled last hidden state |
-| logits | N | the output head's scores `[B, L, V]` or `[B, classes]` |
+| logits | N | the head's scores `[B, L, V]` or `[B, classes]`; `[B, 2, L]` for an answer's start and end |
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-STREAM_KINDS = ("embedding", "hidden", "query", "key", "value", "context", "pooled", "logits")
+STREAM_KINDS = ("embedding", "hidden", "query", "key", "value", "context", "cls", "pooled", "logits")
 ATTENTION_KINDS = ("query", "key", "value", "context")
 
 

@@ -52,7 +52,7 @@ class StreamTap:
         self.pooling = pooling
         for key in self.keys:
             _check_key(key, self.depth)
-        self.recorder = Recorder.plan(self.keys, self.depth)
+        self.recorder = Recorder.plan((_recorded(key) for key in self.keys), self.depth)
         family = family_of(model.config)
         self._shared = family.shared_blocks
         self._previous_attention: str | None = model.config._attn_implementation
@@ -84,20 +84,25 @@ class StreamTap:
             output = runner(input_ids=input_ids, attention_mask=attention_mask, **self._extras(runs_head), **inputs)
         finally:
             found = self.recorder.finish()
+        valid = attention_mask.bool()
         for key in self.keys:
             if key.kind == "logits":
-                found[key] = output.logits
+                found[key] = _logits(output, valid)
             elif key.kind == "hidden" and key.layer == self.depth:
-                # Families with a final norm apply it here, as `hidden_states[-1]` does.
-                found[key] = output.hidden_states[-1] if runs_head else output.last_hidden_state
+                found[key] = _last_hidden(output, runs_head)
             elif key.kind == "pooled":
-                last = output.hidden_states[-1] if runs_head else output.last_hidden_state
-                found[key] = pool(last, attention_mask.bool(), self.pooling)
-        return found
+                found[key] = pool(_last_hidden(output, runs_head), valid, self.pooling)
+            elif key.kind == "cls":
+                at_the_end = key.layer == self.depth
+                vectors = _last_hidden(output, runs_head) if at_the_end else found[_recorded(key)]
+                found[key] = pool(vectors, valid, "cls")
+        return {key: found[key] for key in self.keys}
 
     def _extras(self, runs_head: bool) -> dict[str, Any]:
         """Ask a model with a head for its last hidden state only if a stream is made of it."""
-        needs_hidden = any(key.kind == "pooled" or key == ("hidden", self.depth) for key in self.keys)
+        needs_hidden = any(
+            key.kind == "pooled" or (key.kind in ("hidden", "cls") and key.layer == self.depth) for key in self.keys
+        )
         return {"output_hidden_states": True} if runs_head and needs_hidden else {}
 
     def close(self) -> None:
@@ -152,12 +157,35 @@ class StreamTap:
             attention_tap.attach(block, self.recorder)
 
 
+def _recorded(key: StreamKey) -> StreamKey:
+    """The stream that hooks record for a key: a CLS vector is taken from its layer's output."""
+    if key.kind != "cls":
+        return key
+    return StreamKey("embedding" if key.layer == 0 else "hidden", key.layer)
+
+
+def _last_hidden(output: Any, runs_head: bool) -> Tensor:
+    """The last hidden state; families with a final norm apply it here, as `hidden_states[-1]` does."""
+    hidden: Tensor = output.hidden_states[-1] if runs_head else output.last_hidden_state
+    return hidden
+
+
+def _logits(output: Any, valid: Tensor) -> Tensor:
+    """The head's scores; for question answering start and end in one tensor, so that a padding is never an answer."""
+    if "start_logits" not in output:
+        logits: Tensor = output.logits
+        return logits
+    both = torch.stack([output.start_logits, output.end_logits], dim=1)
+    return both.masked_fill(~valid.unsqueeze(1), float("-inf"))
+
+
 def _check_key(key: StreamKey, layers: int) -> None:
     """Refuse a stream that a model of this depth does not have."""
     if key.kind not in STREAM_KINDS:
         raise ModelError(f"Unknown stream '{key.kind}'.{suggestion(key.kind, STREAM_KINDS)}")
     lowest, highest = {
         "embedding": (0, 0),
+        "cls": (0, layers),
         "pooled": (layers, layers),
         "logits": (layers, layers),
     }.get(key.kind, (1, layers))

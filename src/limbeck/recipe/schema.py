@@ -11,117 +11,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
 from limbeck.methods.registry import METHODS
+from limbeck.recipe.corpus_specs import AugmentSpec, CorpusSpec, TextSpec
+from limbeck.recipe.model_specs import StageTeacherSpec, StudentSpec, TeacherSpec
 from limbeck.strict import Strict
-
-LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
-
-
-class TeacherSpec(Strict):
-    """The pretrained model that is distilled."""
-
-    model: str = Field(description="A local folder, a Hub name, or package:NAME for a model inside a Python package.")
-    name: str | None = Field(
-        default=None, description="What the model card calls it, such as its Hub name; default: model."
-    )
-    revision: str | None = Field(default=None, description="Branch, tag or commit of a Hub model.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto",
-        description="Number format of the teacher's weights; auto: bfloat16 where training uses it.",
-    )
-
-
-class InitialiseSpec(Strict):
-    """What the student starts from."""
-
-    layers: LayerStrategy | list[int] = Field(
-        default="random",
-        description="random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6].",
-    )
-    embeddings: Literal["auto", "copied", "projected", "random"] = Field(
-        default="auto",
-        description="The teacher's embeddings: copied, or projected onto their principal directions when narrower.",
-    )
-    checkpoint: str | None = Field(default=None, description="An earlier student of the same shape to start from.")
-
-
-class ShapeSpec(Strict):
-    """A student's shape, every field by name."""
-
-    layers: int = Field(ge=1, le=1000, description="Number of Transformer blocks.")
-    hidden: int = Field(ge=1, le=65536, description="Width of the hidden states.")
-    heads: int | None = Field(
-        default=None, ge=1, description="Attention heads; default: 12 where it divides, else hidden/64."
-    )
-    ffn: int | None = Field(default=None, ge=1, description="Width of the feed-forward layer; default: 4 x hidden.")
-    embedding: int | None = Field(default=None, ge=1, description="Width of factorised embeddings; default: as hidden.")
-
-
-class StudentSpec(Strict):
-    """The model that is made."""
-
-    shape: str | ShapeSpec = Field(description='"layers x hidden" such as "6x384", a preset, or every field by name.')
-    initialise: InitialiseSpec = Field(default_factory=InitialiseSpec, description="What the student starts from.")
-    dropout: float | None = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="Dropout while distilling; default: the teacher's. The saved student always has the teacher's.",
-    )
-    untrained: Literal["random", "teacher"] = Field(
-        default="random",
-        description="What parameters that no stage trains hold in the saved student: their random start, or the "
-        "teacher's values where shapes allow.",
-    )
-
-
-class TextSpec(Strict):
-    """How text is cut; a stage may set these anew."""
-
-    unit: Literal["document", "paragraph", "sentence"] | None = Field(
-        default=None, description="What is never joined with its neighbour; default: document."
-    )
-    length: int | None = Field(
-        default=None,
-        ge=4,
-        le=1_000_000,
-        description="Longest block in tokens, special tokens included; default: 128.",
-    )
-    join: bool | None = Field(
-        default=None, description="Join units into blocks of exactly `length` tokens; default: no."
-    )
-    minimum_tokens: int | None = Field(
-        default=None, ge=1, description="Drop blocks with fewer content tokens; default: 4."
-    )
-
-
-class AugmentSpec(Strict):
-    """How a stage changes the text that teacher and student read."""
-
-    replace_tokens: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="Share of tokens replaced by random words of the vocabulary; helps where the text is narrow.",
-    )
-
-
-class CorpusSpec(TextSpec):
-    """The text that is distilled on."""
-
-    sources: list[str] = Field(
-        min_length=1,
-        description="Files, folders, globs, hub:NAME data sets, or installed-docs (docstrings of installed packages).",
-    )
-    text_column: str = Field(default="text", description="The column of text in jsonl, parquet and Hub data.")
-    held_out: float = Field(
-        default=0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
-    )
-    max_documents: int | None = Field(default=None, ge=1, description="Use no more documents than this.")
-
-    @field_validator("sources", mode="before")
-    @classmethod
-    def _one_source_is_a_list(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
 
 class StageSpec(Strict):
@@ -133,6 +25,13 @@ class StageSpec(Strict):
         description="Name in logs and folders, of letters, digits, - and _; default: the method's.",
     )
     method: dict[str, Any] = Field(description="The method's name, and its options beside it.")
+    teacher: StageTeacherSpec | None = Field(default=None, description="The stage's teacher; default: the recipe's.")
+    student: StudentSpec | None = Field(
+        default=None,
+        description="A student of this stage alone, such as a teacher assistant, which later stages may name as their "
+        "teacher; default: the recipe's student, trained on.",
+    )
+    corpus: CorpusSpec | None = Field(default=None, description="The stage's corpus; default: the recipe's.")
     text: TextSpec = Field(default_factory=TextSpec, description="How this stage cuts the corpus.")
     augment: AugmentSpec = Field(default_factory=AugmentSpec, description="How this stage changes its text.")
     freeze: list[Literal["embeddings"]] = Field(
@@ -203,10 +102,21 @@ class Recipe(Strict):
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
 
     @model_validator(mode="after")
-    def _stages_need_text(self) -> Recipe:
-        if self.stages and self.corpus is None:
+    def _stages_fit_together(self) -> Recipe:
+        if self.corpus is None and any(stage.corpus is None for stage in self.stages):
             raise ValueError("corpus is missing: stages need text, for example {sources: [installed-docs]}")
         titles = [stage.title for stage in self.stages]
+        own = [stage.title for stage in self.stages if stage.student is not None]
+        if own and len(own) == len(self.stages):
+            raise ValueError(f"no stage trains the recipe's student: stages {own} all have a student of their own")
+        for index, stage in enumerate(self.stages):
+            named = stage.teacher.stage if stage.teacher is not None else None
+            earlier = [title for title in titles[:index] if title in own]
+            if named is not None and named not in earlier:
+                raise ValueError(
+                    f"stages.{index}.teacher.stage '{named}' is no earlier stage with a student of its own; "
+                    f"there is {', '.join(earlier) or 'none'}"
+                )
         if len(set(titles)) < len(titles):
             raise ValueError(f"two stages have the same name in {titles}; give each stage a name of its own")
         return self

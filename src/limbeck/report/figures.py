@@ -113,9 +113,25 @@ def comparison_rows(comparison: Mapping[str, Any]) -> list[Row]:
             interval=_interval(interval),
         )
     )
+    rows += _task_rows(_at(comparison, "task"))
     rows.append(both("Retrieval MRR@10", "share", "retrieval", "mrr_at_10"))
     rows.append(both("Retrieval recall@1", "share", "retrieval", "recall_at_1"))
     return [row for row in rows if row.teacher is not None or row.student is not None]
+
+
+_METRICS = {"accuracy": "Accuracy", "spearman": "Spearman with the labels", "exact_span": "Exact answer windows"}
+
+
+def _task_rows(task: Any) -> list[Row]:
+    """The rows of a task-specific student: its score, and how often it says what the teacher says."""
+    metric = _at(task, "metric")
+    if not isinstance(metric, str):
+        return []
+    label = _METRICS.get(metric, metric)
+    return [
+        Row(f"{label} (held out)", _number(task, "teacher"), _number(task, "student"), "share"),
+        Row("  with the teacher's answers as labels", None, _number(task, "agreement"), "agreement"),
+    ]
 
 
 def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
@@ -132,11 +148,16 @@ def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
     if isinstance(agreement, Mapping):
         pairs = agreement.get("pairs")
         notes.append(f"Agreement: with the teacher's similarities of {pairs} pairs of held-out sentences.")
+    rows = _number(comparison, "task", "rows")
+    if rows is not None:
+        notes.append(f"Task: {rows:.0f} held-out rows of the corpus.")
     pool = _number(comparison, "student", "retrieval", "pool")
     if pool is not None:
         notes.append(f"Retrieval: a held-out summary finds its body among {pool:.0f}.")
     in_memory = [role for role in ("teacher", "student") if _at(comparison, role, "megabytes_of") == "tensors"]
     notes.extend(f"Weights: the {role}'s as in memory, not on disk." for role in in_memory)
+    if isinstance(reason := _at(comparison, "task", "unavailable"), str):
+        notes.append(f"No task scores: {reason}")
     unavailable = _at(comparison, "unavailable")
     if isinstance(unavailable, Mapping):
         notes.extend(f"No {name}: {reason}" for name, reason in unavailable.items())

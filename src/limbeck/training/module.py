@@ -7,14 +7,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from limbeck.methods.composition import LearnedMap, Term
+from limbeck.methods.composition import Term
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.training.gather import gather_rows
+from limbeck.training.learned_maps import HeadMaps, make_learned_map
+from limbeck.training.units import IGNORED_LABEL
 
 
 class DistillationModule(nn.Module):
@@ -42,19 +45,22 @@ class DistillationModule(nn.Module):
         self.student = student
         self.terms = tuple(terms)
         self.maps = nn.ModuleDict(
-            {term.name: _make_map(term.learned_map) for term in terms if term.learned_map is not None}
+            {term.name: make_learned_map(term.learned_map) for term in terms if term.learned_map is not None}
         )
         teacher.eval().requires_grad_(False)
         self.__dict__["teacher"] = teacher
         self._student_tap = StreamTap(student, _keys(term.student for term in terms), pooling=pooling)
         self._teacher_tap = StreamTap(teacher, _keys(term.teacher for term in terms), drop_above=True, pooling=pooling)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, **inputs: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
+    ) -> dict[str, tuple[Tensor, Tensor]]:
         """Compute every term on a batch.
 
         Args:
             input_ids: `[B, L]`.
             attention_mask: `[B, L]`, nonzero where a token is real.
+            labels: Masked tokens `[B, L]`, classes or values `[B]`, or answers `[B, 2]`, where a term needs them.
             **inputs: Further inputs of both models.
 
         Returns:
@@ -65,7 +71,9 @@ class DistillationModule(nn.Module):
         valid = attention_mask.bool()
         # Objectives choose their own number format; autocast must not lower their matrix products.
         with torch.autocast(device_type=input_ids.device.type, enabled=False):
-            losses = {term.name: self._loss(term, student_streams, teacher_streams, valid) for term in self.terms}
+            losses = {
+                term.name: self._loss(term, student_streams, teacher_streams, valid, labels) for term in self.terms
+            }
         return {name: (loss.total, loss.count) for name, loss in losses.items()}
 
     @torch.no_grad()
@@ -76,19 +84,32 @@ class DistillationModule(nn.Module):
 
     # The kernels are compiled code already; tracing them anew for every term only costs.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _loss(self, term: Term, student: Streams, teacher: Streams, valid: Tensor) -> LossTerm:
+    def _loss(self, term: Term, student: Streams, teacher: Streams, valid: Tensor, labels: Tensor | None) -> LossTerm:
         objective = OBJECTIVES[term.objective]
         student_tensors = [student[key] for key in term.student]
         teacher_tensors = [teacher[key] for key in term.teacher]
+        if term.teacher_heads is not None:
+            teacher_tensors = [term.teacher_heads.merge(tensor) for tensor in teacher_tensors]
+        options: dict[str, Any] = dict(term.options)
+        if objective.takes_valid:
+            options["valid"] = _counted_rows(term, valid, labels) if objective.unit == "row" else valid
+        if term.name in self.maps:
+            learned = self.maps[term.name]
+            if isinstance(learned, HeadMaps):
+                options["projections"] = learned.weight
+            elif objective.takes_projection:
+                options["projection"] = learned
+            else:
+                student_tensors = [learned(tensor.float()) for tensor in student_tensors]
+        if term.normalise:
+            student_tensors = [F.normalize(tensor.float(), dim=-1) for tensor in student_tensors]
+            teacher_tensors = [F.normalize(tensor.float(), dim=-1) for tensor in teacher_tensors]
+        extra = [labels] if objective.takes_labels and labels is not None else []
         if objective.batch_coupled:
             student_tensors = [gather_rows(tensor) for tensor in student_tensors]
             teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
-        options: dict[str, Any] = dict(term.options)
-        if objective.takes_valid:
-            options["valid"] = valid
-        if term.name in self.maps:
-            options["projection"] = self.maps[term.name]
-        return objective.function(*student_tensors, *teacher_tensors, **options)
+            extra = [gather_rows(tensor) for tensor in extra]
+        return objective.function(*student_tensors, *teacher_tensors, *extra, **options)
 
     def move_teacher(self, device: torch.device | str) -> None:
         """Place the teacher; `.to()` on this module does not reach it."""
@@ -105,6 +126,8 @@ def _keys(groups: Iterable[tuple[StreamKey, ...]]) -> set[StreamKey]:
     return {key for group in groups for key in group}
 
 
-def _make_map(spec: LearnedMap) -> nn.Linear:
-    """Make a learned map without bias, so that zero stays zero, as the papers' W."""
-    return nn.Linear(spec.inputs, spec.outputs, bias=False)
+def _counted_rows(term: Term, valid: Tensor, labels: Tensor | None) -> Tensor | None:
+    """Which rows of logits count: every real token, the labelled ones, or all."""
+    if term.rows == "sample":
+        return None
+    return valid if term.rows == "token" or labels is None else labels != IGNORED_LABEL

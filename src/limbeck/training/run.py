@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.corpus import Corpus, build_corpus
+from limbeck.corpus import Corpus, LabelledCorpus
 from limbeck.errors import OutputError
 from limbeck.methods.registry import METHODS
-from limbeck.models.building import build_student
-from limbeck.models.checkpoint import load_checkpoint
-from limbeck.models.families import family_of
-from limbeck.models.initialise import initialise_student
+from limbeck.models.heads import Head
 from limbeck.models.loading import load_model
 from limbeck.models.locating import check_weights, is_local, resolve_model
 from limbeck.models.sentence_folder import SentencePooling
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
-from limbeck.recipe.plan import RunPlan, StageChoice
+from limbeck.recipe.model_plan import StudentChoice, TeacherChoice
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StageChoice
 from limbeck.recipe.training_arguments import bf16_is_fast
-from limbeck.training.corpus_progress import CorpusProgress
-from limbeck.training.record import RunRecord
+from limbeck.training.layer_cosines import measure_layer_cosines
+from limbeck.training.record import RunRecord, write_atomically
+from limbeck.training.run_corpora import build_corpora, describe_corpora, label_kind
 from limbeck.training.stage import StagePlan, load_finished, run_stage
-from limbeck.training.student_folder import add_pooler, fill_from_teacher, never_trained, save_student
+from limbeck.training.student_folder import save_student
+from limbeck.training.students import dropouts, finish_student, make_student
 
 STUDENT = "student"
 STAGES = "stages"
@@ -48,7 +51,7 @@ class Run:
         self.folder = folder
         self.record = record
         self.console = console
-        self.corpora: list[Corpus] = []
+        self.corpora: list[Corpus | LabelledCorpus] = []
         self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(
             plan.recipe.teacher.model, revision=plan.recipe.teacher.revision
         )
@@ -68,124 +71,81 @@ class Run:
         Returns:
             The trained student, in float32, without taps.
         """
+        plan = self.plan
         with self._timed("corpus"):
-            self.corpora = self._build_corpora()
+            self.corpora = build_corpora(plan, self.tokenizer, self.console)
         self._check_same_text()
         with self._timed("models"):
-            student, initialisation = self._make_student()
+            student, initialisation = self._make_student(plan.student_choice, plan.head, plan.own_stages)
         self.record.set(
             "running",
-            teacher={
-                "name_or_path": self.plan.recipe.teacher.name or self.plan.recipe.teacher.model,
-                "shape": str(self.plan.teacher),
-            },
+            teacher={"name_or_path": plan.teacher_choice.title, "shape": str(plan.teacher)},
             student={
-                "shape": str(self.plan.student),
+                "shape": str(plan.student),
                 "parameters": sum(parameter.numel() for parameter in student.parameters()),
                 "initialisation": initialisation,
             },
-            corpus=self._describe_corpora(),
+            corpus=describe_corpora(plan, self.corpora),
         )
-        stages = []
-        for index, choice in enumerate(self.plan.stages):
+        stages: list[dict[str, Any]] = []
+        for index, choice in enumerate(plan.stages):
             with self._timed("training"):
                 stages.append(self._run_stage(index, choice, student))
             self.record.set("running", stages=stages)
-        student, untrained = self._finish_untrained(student, stages)
-        save_student(
-            self.student_folder,
-            student,
-            self.tokenizer,
-            dropouts={
-                name: getattr(self.plan.student_config, name)
-                for name in family_of(self.plan.student_config).fields.dropouts
-            },
-            sentence=self.sentence_pooling(),
-        )
-        self.record.set("running", untrained=untrained)
-        return student
+        trained = [record for record, choice in zip(stages, plan.stages, strict=True) if choice.student is None]
+        return self._save(plan.student_choice, student, trained, plan.own_stages, self.student_folder)
 
-    def load_teacher(self, dtype: str | None = None) -> PreTrainedModel:
-        """Load the whole teacher; every stage takes its own, since it may cut it."""
-        return load_model(self.plan.recipe.teacher.model, dtype=dtype, revision=self.plan.recipe.teacher.revision)
+    def load_teacher(self, choice: TeacherChoice | None = None, **options: Any) -> PreTrainedModel:
+        """Load a whole teacher; every stage takes its own, since it may cut it.
+
+        Args:
+            choice: Which; the recipe's by default.
+            **options: As in `load_model`.
+        """
+        choice = choice or self.plan.teacher_choice
+        if choice.stage is not None:
+            return load_model(self._stage_folder(choice.stage) / STUDENT, **options)
+        return load_model(choice.spec.model, revision=choice.spec.revision, **options)
 
     def sentence_pooling(self) -> SentencePooling | None:
         """How the student makes sentence vectors: as the teacher, or as a stage trained it to; else not at all."""
         if self.plan.sentence is not None:
             return self.plan.sentence
-        pooled = [c for c in self.plan.stages if any(k.kind == "pooled" for t in c.terms for k in t.student)]
+        pooled = [c for c in self.plan.own_stages if any(k.kind == "pooled" for t in c.terms for k in t.student)]
         return SentencePooling(pooled[-1].pooling, normalize=True, max_length=None) if pooled else None
-
-    def _build_corpora(self) -> list[Corpus]:
-        with CorpusProgress(self.console) as progress:
-            corpora = [build_corpus(choice.corpus, self.tokenizer, progress=progress) for choice in self.plan.stages]
-        if corpora:
-            first = corpora[0].manifest
-            self.console.print(
-                f"Corpus: {first['documents']:,} documents, {corpora[0].tokens:,} tokens to train on, "
-                f"{first['held_out_documents']:,} documents held out",
-                highlight=False,
-                soft_wrap=True,
-            )
-            if not first["held_out_documents"]:
-                self.console.print("  no document is held out, so there are no held-out figures", style="yellow")
-            for line in corpora[0].report.lines():
-                self.console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
-        return corpora
 
     def _check_same_text(self) -> None:
         """Refuse to go on with a run on other text than it began with."""
         before = (self.record.fields.get("corpus") or {}).get("views")
-        now = (self._describe_corpora() or {}).get("views")
+        now = (describe_corpora(self.plan, self.corpora) or {}).get("views")
         if (self.folder / STAGES).is_dir() and before and before != now:
             raise OutputError(
                 f"The text of the run in '{self.folder}' has changed since it was begun, so it cannot be resumed to "
                 "the same result; put the text back, or start again with --overwrite."
             )
 
-    def _describe_corpora(self) -> dict[str, Any] | None:
-        if not self.corpora or self.plan.recipe.corpus is None:
-            return None
-        first = self.corpora[0].manifest
-        return {
-            "sources": self.plan.recipe.corpus.sources,
-            "documents": first["documents"],
-            "held_out_documents": first["held_out_documents"],
-            "tokens": self.corpora[0].tokens,
-            "report": first["report"],
-            "views": [
-                {
-                    "stage": choice.spec.title,
-                    "unit": choice.corpus.unit,
-                    "length": choice.corpus.length,
-                    "blocks": len(corpus.train),
-                    "tokens": corpus.tokens,
-                    "fingerprint": corpus.path.name,
-                }
-                for choice, corpus in zip(self.plan.stages, self.corpora, strict=True)
-            ],
-        }
+    def _make_student(
+        self, choice: StudentChoice, head: Head | None, stages: list[StageChoice]
+    ) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """Build a student; its head starts from its teacher's where a stage reads that."""
+        source = self._source(choice, stages)
+        from_teacher = head if head in {stage.teacher_head for stage in stages if stage.teacher is source} else None
+        return make_student(choice, head, from_teacher, partial(self.load_teacher, source), self.plan.recipe.seed)
 
-    def _make_student(self) -> tuple[PreTrainedModel, dict[str, Any]]:
-        recipe = self.plan.recipe
-        config = type(self.plan.student_config)(**self.plan.student_config.to_dict())
-        if recipe.student.dropout is not None:
-            for name in family_of(config).fields.dropouts:
-                setattr(config, name, recipe.student.dropout)
-        student = build_student(config, seed=recipe.seed)
-        start = recipe.student.initialise
-        if start.checkpoint is not None:
-            load_checkpoint(student, start.checkpoint)
-            return student, {"checkpoint": start.checkpoint}
-        report = initialise_student(
-            student, self.load_teacher(), layers=start.layers, embeddings=start.embeddings, seed=recipe.seed
-        )
-        return student, {"summary": report.summary(), **report.as_record()}
+    def _source(self, choice: StudentChoice, stages: list[StageChoice]) -> TeacherChoice:
+        """The teacher that a student starts from: the recipe's, or that of its only stage."""
+        return self.plan.teacher_choice if choice is self.plan.student_choice else stages[0].teacher
 
     def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> dict[str, Any]:
-        folder = self.folder / STAGES / f"{index + 1}-{choice.spec.title}"
+        """Run a stage, or take up a finished one; a stage with a student of its own leaves it in its folder."""
+        folder = self._stage_folder(choice.spec.title)
+        initialisation: dict[str, Any] | None = None
+        if choice.student is not None:
+            student, initialisation = self._make_student(choice.student, choice.student_head, [choice])
         finished = load_finished(folder, student)
         if finished is None:
+            if choice.measures_layers:
+                choice = self._measure_layers(choice, index, folder)
             plan = StagePlan(
                 title=choice.spec.title,
                 method=choice.spec.method["name"],
@@ -193,12 +153,20 @@ class Run:
                 training=choice.spec.training,
                 freeze_embeddings="embeddings" in choice.spec.freeze,
                 replace_tokens=choice.spec.augment.replace_tokens,
+                mask_tokens=choice.mask_tokens,
+                labels=label_kind(choice),
                 pooling=choice.pooling,
                 seed=self.plan.recipe.seed + index,
                 folder=folder,
             )
-            teacher = self.load_teacher(self._teacher_dtype(choice))
+            teacher = self.load_teacher(choice.teacher, dtype=self._teacher_dtype(choice), head=choice.teacher_head)
             finished = run_stage(plan, student, teacher, self.tokenizer, self.corpora[index], self.console)
+        if choice.student is not None:
+            finished["student"] = {"shape": str(choice.student.shape), "initialisation": initialisation}
+            if not (folder / STUDENT).is_dir():
+                self._save(choice.student, student, [finished], [choice], folder / STUDENT)
+        if choice.spec.teacher is not None:
+            finished["teacher"] = choice.teacher.title
         citation = METHODS[finished["method"]].citation
         if citation is not None:
             finished["citation"] = {
@@ -209,35 +177,56 @@ class Run:
             }
         return finished
 
+    def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
+        """Compose a stage for what its teacher's layers contribute; a resumed stage keeps what it measured."""
+        kept = folder / "layer_cosines.json"
+        if kept.is_file():
+            cosines = tuple(json.loads(kept.read_text(encoding="utf-8")))
+        else:
+            teacher = self.load_teacher(choice.teacher, dtype=self._teacher_dtype(choice))
+            cosines = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, json.dumps(cosines))
+        found = choice.with_layer_cosines(cosines)
+        layers = sorted({key.layer for term in found.terms for key in term.teacher if key.layer > 0})
+        self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)
+        return found
+
+    def _save(
+        self,
+        choice: StudentChoice,
+        student: PreTrainedModel,
+        records: list[dict[str, Any]],
+        stages: list[StageChoice],
+        folder: Path,
+    ) -> PreTrainedModel:
+        """Settle a student's untrained parameters and write its folder."""
+        source = self._source(choice, stages)
+        whole, untrained = finish_student(
+            choice,
+            student,
+            records,
+            [term for stage in stages for term in stage.terms],
+            partial(self.load_teacher, source),
+            teacher_width=source.shape.hidden,
+            seed=self.plan.recipe.seed,
+        )
+        sentence = self.sentence_pooling() if choice is self.plan.student_choice else None
+        save_student(folder, whole, self.tokenizer, dropouts=dropouts(choice), sentence=sentence)
+        if choice is self.plan.student_choice:
+            self.record.set("running", untrained=untrained)
+        return whole
+
+    def _stage_folder(self, title: str) -> Path:
+        index = next(i for i, choice in enumerate(self.plan.stages) if choice.spec.title == title)
+        return self.folder / STAGES / f"{index + 1}-{title}"
+
     def _teacher_dtype(self, choice: StageChoice) -> str:
-        asked = self.plan.recipe.teacher.dtype
+        asked = choice.teacher.spec.dtype
         if asked != "auto":
             return asked
         training = choice.spec.training
         return "bfloat16" if training.get("bf16", bf16_is_fast() and not training.get("fp16")) else "float32"
-
-    def _finish_untrained(
-        self, student: PreTrainedModel, stages: list[dict[str, Any]]
-    ) -> tuple[PreTrainedModel, dict[str, Any]]:
-        """Settle what parameters hold that no stage trained, and say so."""
-        spec = self.plan.recipe.student
-        names, frozen = never_trained(stages)
-        filled: list[str] = []
-        if names and spec.untrained == "teacher":
-            terms = [term for choice in self.plan.stages for term in choice.terms]
-            filled = fill_from_teacher(student, self.load_teacher(), names, terms)
-        copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
-        teacher = None
-        if copies_pooler and self.plan.student.hidden == self.plan.teacher.hidden:
-            source = self.plan.recipe.teacher
-            teacher = load_model(source.model, revision=source.revision, pooler=True)
-        whole, pooler = add_pooler(student, teacher, self.plan.recipe.seed)
-        return whole, {
-            "policy": spec.untrained,
-            "names": [*names, *pooler],
-            "from_teacher": [*filled, *(pooler if teacher is not None else [])],
-            "frozen": frozen,
-        }
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -57,17 +57,32 @@ class LengthGroupedSampler(Sampler[int]):
             yield from batch.tolist()
 
 
-class EpochSetter(TrainerCallback):
-    """Tells the sampler which epoch begins; the loop itself does not reach a sampler that is sharded over ranks."""
+class HasEpochs(Protocol):
+    """Changes its order or its content from epoch to epoch."""
 
-    def __init__(self, sampler: LengthGroupedSampler) -> None:
-        self._sampler = sampler
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch."""
+        ...
+
+
+class EpochSetter(TrainerCallback):
+    """Tells the sampler, and rows that are masked anew every epoch, which epoch begins.
+
+    The loop itself does not reach a sampler that is sharded over ranks.
+
+    Args:
+        parts: Whatever has `set_epoch`.
+    """
+
+    def __init__(self, *parts: HasEpochs) -> None:
+        self._parts = parts
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Set the epoch; a run resumed in the middle of one has a fraction here."""
-        self._sampler.set_epoch(int((state.epoch or 0.0) + 1e-6))
+        for part in self._parts:
+            part.set_epoch(int((state.epoch or 0.0) + 1e-6))
 
 
 def grouped_padding_share(lengths: Sequence[int], batch_size: int, seed: int = 0) -> float:

@@ -13,7 +13,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_model
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
 
-from limbeck.corpus import Corpus, PadCollator, ReplacedTokens, word_ids
+from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
 from limbeck.errors import Interrupted, TrainingError
 from limbeck.methods.composition import Term
 from limbeck.models.families import base_model, family_of
@@ -22,12 +22,12 @@ from limbeck.training.checkpoints import is_last, newest_checkpoint, remove_chec
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule
 from limbeck.training.progress import ProgressReporter
+from limbeck.training.rows import held_out_rows, training_rows
 from limbeck.training.sampling import grouped_padding_share
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 from limbeck.training.untrained import freeze_unreached, untrained_names
 
 DONE = "stage.json"
-_HELD_OUT_ROWS = 512
 _PROBE_ROWS = 2
 
 
@@ -42,6 +42,8 @@ class StagePlan:
         training: Its training arguments, as the recipe gives them.
         freeze_embeddings: Keep the student's embeddings as they are.
         replace_tokens: Share of tokens replaced by random words.
+        mask_tokens: Share of tokens masked, anew every epoch.
+        labels: What the rows' labels are, as `PadCollator` names it; "token" for masked tokens.
         pooling: How `pooled` streams are made.
         seed: Seed of its data order and dropout.
         folder: Where its checkpoints and results go.
@@ -53,6 +55,8 @@ class StagePlan:
     training: dict[str, Any]
     freeze_embeddings: bool
     replace_tokens: float
+    mask_tokens: float
+    labels: LabelKind
     pooling: str
     seed: int
     folder: Path
@@ -63,7 +67,7 @@ def run_stage(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    corpus: Corpus,
+    corpus: Corpus | LabelledCorpus,
     console: Console,
 ) -> dict[str, Any]:
     """Train the student for one stage, continuing from the newest checkpoint in its folder if there is one.
@@ -83,7 +87,7 @@ def run_stage(
         Interrupted: after Ctrl-C, with the state saved.
         TrainingError: if a term is not finite.
     """
-    held_out = corpus.held_out.select(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
+    held_out = held_out_rows(corpus, tokenizer, mask_tokens=plan.mask_tokens, seed=plan.seed)
     arguments = build_arguments(plan.training, output=str(plan.folder), seed=plan.seed, evaluates=len(held_out) > 0)
     set_seed(plan.seed)
     student.requires_grad_(True)
@@ -92,14 +96,17 @@ def run_stage(
             base_model(student).get_submodule(path).requires_grad_(False)
     frozen = untrained_names(student)
     module = DistillationModule(student, teacher, plan.terms, pooling=plan.pooling)
-    collator = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
-    probe = collator([corpus.train[index] for index in range(min(_PROBE_ROWS, len(corpus.train)))])
+    rows = training_rows(
+        corpus, tokenizer, replace_tokens=plan.replace_tokens, mask_tokens=plan.mask_tokens, seed=plan.seed
+    )
+    collator = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=plan.labels)
+    probe = collator([rows[index] for index in range(min(_PROBE_ROWS, len(rows)))])
     untrained = [name for name in freeze_unreached(module, probe) if name not in frozen]
     progress, interrupt = ProgressReporter(plan.title, console), InterruptSaver()
     trainer = DistillationTrainer(
         module,
         args=arguments,
-        train_dataset=_training_rows(plan, corpus, tokenizer),
+        train_dataset=rows,
         eval_dataset=held_out if len(held_out) else None,
         data_collator=collator,
         callbacks=[progress, interrupt],
@@ -150,19 +157,6 @@ def run_stage(
     }
     _finish(plan.folder, module, trainer.state.log_history, record)
     return record
-
-
-def _training_rows(plan: StagePlan, corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Any:
-    """The blocks to train on, changed as the plan says; held-out blocks never are."""
-    if plan.replace_tokens == 0:
-        return corpus.train
-    return ReplacedTokens(
-        corpus.train,
-        plan.replace_tokens,
-        words=word_ids(tokenizer),
-        special=tokenizer.all_special_ids,
-        seed=plan.seed,
-    )
 
 
 def _finish(folder: Path, module: DistillationModule, history: list[dict[str, Any]], record: dict[str, Any]) -> None:

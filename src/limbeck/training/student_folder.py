@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
-from limbeck.models.families import family_of
+from limbeck.models.families import base_model, family_of
 from limbeck.models.loading import pooler_option, quiet
 from limbeck.models.sentence_folder import SentencePooling
 
@@ -59,15 +59,17 @@ def fill_from_teacher(
         if key.layer > 0
     }
     blocks = re.escape(family_of(student.config).blocks)
-    own, theirs = dict(student.named_parameters()), dict(teacher.named_parameters())
+    own, theirs = dict(student.named_parameters()), dict(base_model(teacher).named_parameters())
+    prefix = student.base_model_prefix + "."
     filled = []
     for name in names:
-        match = re.match(rf"^({blocks}\.)(\d+)(\..+)$", name)
+        in_base = name.removeprefix(prefix)  # A student with a head has its Transformer one level down.
+        match = re.match(rf"^({blocks}\.)(\d+)(\..+)$", in_base)
         if match is not None:
             layer = teacher_layer.get(int(match.group(2)) + 1)
             source = None if layer is None else f"{match.group(1)}{layer - 1}{match.group(3)}"
         else:
-            source = name
+            source = in_base
         if source in theirs and theirs[source].shape == own[name].shape:
             with torch.no_grad():
                 own[name].copy_(theirs[source])

@@ -59,7 +59,8 @@ class DistillationTrainer(Trainer):
         dataset = self.train_dataset if train_dataset is None else train_dataset
         rows = self.args.train_batch_size * self.args.world_size
         sampler = LengthGroupedSampler(dataset["length"][:], rows, self.args.seed)
-        self.add_callback(EpochSetter(sampler))
+        changing = [dataset] if hasattr(dataset, "set_epoch") else []
+        self.add_callback(EpochSetter(sampler, *changing))
         return sampler
 
     def get_batch_samples(
@@ -101,7 +102,7 @@ class DistillationTrainer(Trainer):
             total, count = outputs[term.name]
             objective = OBJECTIVES[term.objective]
             # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
-            unit = UNITS.index(objective.unit)
+            unit = UNITS.index(term.unit)
             share = total / count.clamp(min=1)
             if not objective.batch_coupled:
                 share = share * (units[unit] / window[unit].clamp(min=1)).to(share.dtype)

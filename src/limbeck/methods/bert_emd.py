@@ -1,0 +1,78 @@
+"""BERT-EMD: every student layer learns from every teacher layer, as much as the earth mover's distance moves."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from limbeck.methods.citations import BERT_EMD as PAPER
+from limbeck.methods.citations import cite
+from limbeck.methods.composition import LABELLED_TASKS, Method, MethodOptions, Pairing, Term
+from limbeck.methods.layer_terms import embedding_term, equal_heads, kept, learned_map
+from limbeck.methods.prediction import hard_label_term, soft_label_term
+from limbeck.models.families import Shape
+from limbeck.models.streams import StreamKey
+
+
+class BertEmdOptions(MethodOptions):
+    """Options of BERT-EMD (arXiv 2010.06133, section 3)."""
+
+    embedding_weight: float = Field(default=1.0, ge=0, description="Weight of the embedding outputs.")
+    hidden_weight: float = Field(default=1.0, ge=0, description="Weight of the distance between hidden states.")
+    attention_weight: float = Field(
+        default=1.0, ge=0, description="Weight of the distance between attention scores; needs equal heads."
+    )
+    soft_label_weight: float = Field(default=1.0, ge=0, description="Weight of the soft labels.")
+    hard_label_weight: float = Field(default=0.0, ge=0, description="Weight of the hard labels.")
+    temperature: float = Field(default=1.0, gt=0, description="T of the soft labels.")
+    cost_attention: float | None = Field(
+        default=1.0,
+        gt=0,
+        description="Temperature of the cost attention, which shifts weight to layers of low cost; "
+        "null keeps all layers equal.",
+    )
+
+
+def compose(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
+    """Make the two distances over all layers, the embedding term and the prediction terms."""
+    terms = [
+        embedding_term(pairing, options.embedding_weight),
+        Term(
+            name="hidden",
+            objective="layer_emd",
+            student=_layers(pairing.student, "hidden"),
+            teacher=_layers(pairing.teacher, "hidden"),
+            weight=options.hidden_weight,
+            learned_map=learned_map(pairing),
+            cost_attention=options.cost_attention,
+        ),
+    ]
+    if options.attention_weight > 0:
+        heads = equal_heads(pairing, "bert_emd", "set attention_weight: 0")
+        terms.append(
+            Term(
+                name="attention",
+                objective="attention_layer_emd",
+                student=_layers(pairing.student, "query", "key"),
+                teacher=_layers(pairing.teacher, "query", "key"),
+                weight=options.attention_weight,
+                options={"heads": heads},
+                cost_attention=options.cost_attention,
+            )
+        )
+    terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))
+    terms.append(hard_label_term(pairing, options.hard_label_weight))
+    return kept(terms, "bert_emd")
+
+
+def _layers(shape: Shape, *kinds: str) -> tuple[StreamKey, ...]:
+    return tuple(StreamKey(kind, layer) for layer in range(1, shape.layers + 1) for kind in kinds)
+
+
+BERT_EMD: Method[BertEmdOptions] = Method(
+    name="bert_emd",
+    summary="All layers with all layers by the earth mover's distance; as many heads as the teacher.",
+    options=BertEmdOptions,
+    compose=compose,
+    citation=cite(PAPER, "section 3"),
+    tasks=(*LABELLED_TASKS, "text"),
+)

@@ -1,0 +1,64 @@
+"""DirectMiniLM: queries, keys and values themselves, head by head through learned maps."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from limbeck.errors import RecipeError
+from limbeck.methods.citations import COMPARATIVE_STUDY, cite
+from limbeck.methods.composition import LearnedMap, Method, MethodOptions, Pairing, Term
+from limbeck.methods.layer_choice import LayerChoice, resolve_layer, stream_width
+from limbeck.models.streams import StreamKey
+
+_PARTS = ("query", "key", "value")
+
+
+class DirectMiniLMOptions(MethodOptions):
+    """Options of DirectMiniLM (arXiv 2310.08797, section 3)."""
+
+    relation_heads: int | Literal["auto"] = Field(
+        default="auto", description="Heads with a map each; auto: the teacher's attention heads (appendix B)."
+    )
+    teacher_layer: LayerChoice = Field(
+        default=-2,
+        description="Layer read in the teacher; -2 is the last but one, best in three of four rows of table 5.",
+    )
+    student_layer: LayerChoice = Field(default="last", description="Layer taught in the student.")
+
+
+def compose(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
+    """Make one `direct_mse` each for queries, keys and values (eq. 10)."""
+    student, teacher = pairing.student, pairing.teacher
+    heads = teacher.heads if options.relation_heads == "auto" else options.relation_heads
+    for owner, shape in (("student", student), ("teacher", teacher)):
+        for part in _PARTS:
+            width = stream_width(shape, part)
+            if heads < 1 or width % heads:
+                raise RecipeError(
+                    f"relation_heads {heads} does not divide the width {width} of the {owner}'s {part}; set "
+                    "relation_heads to a divisor of both models' widths."
+                )
+    taught = resolve_layer(options.student_layer, student, "student")
+    read = resolve_layer(options.teacher_layer, teacher, "teacher")
+    return [
+        Term(
+            name=part,
+            objective="direct_mse",
+            student=(StreamKey(part, taught),),
+            teacher=(StreamKey(part, read),),
+            options={"heads": heads},
+            learned_map=LearnedMap(stream_width(student, part), stream_width(teacher, part), heads),
+        )
+        for part in _PARTS
+    ]
+
+
+DIRECT_MINILM: Method[DirectMiniLMOptions] = Method(
+    name="direct_minilm",
+    summary="Queries, keys and values of one teacher layer, each head through a learned map.",
+    options=DirectMiniLMOptions,
+    compose=compose,
+    citation=cite(COMPARATIVE_STUDY, "section 3, equation 10"),
+)

@@ -1,0 +1,52 @@
+"""ELM: TinyBERT's layer terms under a searched mapping, in which layers may learn from none."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from limbeck.methods.citations import ELM as PAPER
+from limbeck.methods.citations import cite
+from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_terms import attention_score_terms, hidden_terms, kept
+
+FOUND = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}
+"""Depths of student and teacher to the mapping that the paper's search found (its table 2)."""
+
+
+class ElmOptions(MethodOptions):
+    """Options of ELM (arXiv 2012.06153, sections 3.3 and 4)."""
+
+    mapping: MappingChoice = Field(
+        default="searched",
+        description="Student layers to teacher layers, such as [0, 0, 5, 10]; searched: what the paper found for 4 and "
+        "6 layers under 12 (table 2), else uniform.",
+    )
+    hidden_weight: float = Field(default=1.0, ge=0, description="Weight of the hidden states (second part of eq. 7).")
+    attention_weight: float = Field(
+        default=1.0, ge=0, description="Weight of the attention scores (first part of eq. 7); needs equal heads."
+    )
+
+
+def compose(options: ElmOptions, pairing: Pairing) -> list[Term]:
+    """Make the two parts of eq. 7 for every mapped layer (eq. 6).
+
+    Eq. 7 prints squared norms; TinyBERT, whose terms these are, takes means, and so does this: a norm would grow with
+    the length of the text.
+    """
+    depths = pairing.student.layers, pairing.teacher.layers
+    choice = FOUND.get(depths, "uniform") if options.mapping == "searched" else options.mapping
+    mapping = resolve_mapping(choice, pairing)
+    terms = hidden_terms(pairing, mapping, options.hidden_weight)
+    if options.attention_weight > 0:
+        terms += attention_score_terms(pairing, mapping, options.attention_weight, "elm")
+    return kept(terms, "elm")
+
+
+ELM: Method[ElmOptions] = Method(
+    name="elm",
+    summary="Hidden states and attention scores under a searched layer mapping; as many heads as the teacher.",
+    options=ElmOptions,
+    compose=compose,
+    citation=cite(PAPER, "sections 3.3 and 4, equations 6 and 7"),
+)

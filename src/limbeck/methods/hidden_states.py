@@ -1,0 +1,34 @@
+"""Hidden state transfer: hidden states of mapped layers, through learned maps."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from limbeck.methods.citations import COMPARATIVE_STUDY, cite
+from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_terms import hidden_terms
+
+
+class HiddenStatesOptions(MethodOptions):
+    """Options of hidden state transfer (arXiv 2310.08797, sections 3 and 4)."""
+
+    mapping: MappingChoice = Field(
+        default="uniform_last",
+        description="Student layers to teacher layers: single, last, uniform, uniform_consecutive, uniform_last (best "
+        "or within 0.2 of it in most columns of table 3), contribution, a list or layers by number.",
+    )
+
+
+def compose(options: HiddenStatesOptions, pairing: Pairing) -> list[Term]:
+    """Make one `hidden_mse` with a map of its own for each pair of layers (eq. 6)."""
+    return hidden_terms(pairing, resolve_mapping(options.mapping, pairing), 1.0)
+
+
+HIDDEN_STATES: Method[HiddenStatesOptions] = Method(
+    name="hidden_states",
+    summary="Hidden states of mapped layers, each pair through a learned map; any heads, any widths.",
+    options=HiddenStatesOptions,
+    compose=compose,
+    citation=cite(COMPARATIVE_STUDY, "section 3, equation 6"),
+)

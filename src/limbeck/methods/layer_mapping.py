@@ -1,0 +1,151 @@
+"""Layer mappings: which layers of the teacher each layer of the student learns from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from limbeck.errors import RecipeError, suggestion
+from limbeck.methods.composition import Pairing
+
+LayerMapping: TypeAlias = dict[int, tuple[int, ...]]
+MappingChoice: TypeAlias = str | list[int] | dict[int, int | list[int]]
+
+HOW = (
+    "a strategy by name (single, last, uniform, uniform_consecutive, uniform_last, contribution), a teacher layer for "
+    "each student layer such as [0, 0, 5, 10] where 0 is none, or student layer to teacher layers such as {3: 5, 4: "
+    "[9, 10]}"
+)
+
+
+def single(student: int, teacher: int) -> LayerMapping:
+    """Map the last layer to the last: {S: T}. Source: comparative study (arXiv 2310.08797) section 4."""
+    return {student: (teacher,)}
+
+
+def last(student: int, teacher: int) -> LayerMapping:
+    """Map onto the last S teacher layers: i to T - S + i. Source: comparative study section 4."""
+    return {layer: (teacher - student + layer,) for layer in range(1, student + 1)}
+
+
+def uniform(student: int, teacher: int) -> LayerMapping:
+    """Map onto every k-th teacher layer, k = ceil(T / S): i to min(k i, T).
+
+    Source: comparative study section 4; the bound is ours, for depths that k does not divide.
+    """
+    step = math.ceil(teacher / student)
+    return {layer: (min(step * layer, teacher),) for layer in range(1, student + 1)}
+
+
+def uniform_consecutive(student: int, teacher: int) -> LayerMapping:
+    """Map onto neighbouring teacher layers: i to [k (i - 1), k i] within [1, T], both ends included.
+
+    Source: comparative study section 4. Neighbouring student layers share the layer between them, as printed.
+    """
+    step = math.ceil(teacher / student)
+    ranges = {
+        layer: range(max(1, step * (layer - 1)), min(step * layer, teacher) + 1) for layer in range(1, student + 1)
+    }
+    return {layer: tuple(layers) for layer, layers in ranges.items() if layers}
+
+
+def uniform_last(student: int, teacher: int) -> LayerMapping:
+    """Join `uniform` and `last`: up to two teacher layers for each. Source: comparative study section 4."""
+    first, second = uniform(student, teacher), last(student, teacher)
+    return {layer: tuple(sorted({*first[layer], *second[layer]})) for layer in first}
+
+
+def contribution(student: int, cosines: Sequence[float]) -> LayerMapping:
+    """Map onto the S teacher layers that change their input most, in order.
+
+    Args:
+        student: The student's depth S.
+        cosines: For each teacher layer the mean cosine between its input and its output.
+
+    Source:
+        ELM (Jiao et al. 2021) section 5.3.1, after Sajjad et al. 2020: the lower the cosine, the more important.
+    """
+    lowest = sorted(range(len(cosines)), key=lambda index: (cosines[index], index))[:student]
+    return {layer: (index + 1,) for layer, index in enumerate(sorted(lowest), start=1)}
+
+
+STRATEGIES: dict[str, Callable[[int, int], LayerMapping]] = {
+    "single": single,
+    "last": last,
+    "uniform": uniform,
+    "uniform_consecutive": uniform_consecutive,
+    "uniform_last": uniform_last,
+}
+NAMES = (*STRATEGIES, "contribution")
+_ONE_LAYER_EACH = ("last", "uniform_last", "contribution")
+
+
+def resolve_mapping(choice: MappingChoice, pairing: Pairing, place: str = "mapping") -> LayerMapping:
+    """Turn what a recipe says into a layer mapping.
+
+    `contribution` is known only once the teacher has been measured; before that it stands for `last`, so that
+    everything else can be checked.
+
+    Args:
+        choice: A strategy's name, a list with a teacher layer (0: none) for each student layer, or student layer to
+            teacher layer or layers.
+        pairing: The two models.
+        place: The option's name, for the message.
+
+    Returns:
+        Student layer to teacher layers, both counted from 1; student layers that learn from none are left out.
+
+    Raises:
+        RecipeError: for an unknown strategy, a layer that does not exist, a list of another length than the student's
+            depth, or a mapping of nothing.
+    """
+    student, teacher = pairing.student.layers, pairing.teacher.layers
+    if isinstance(choice, str):
+        return _by_name(choice, pairing, place)
+    if isinstance(choice, list):
+        if len(choice) != student:
+            raise RecipeError(
+                f"{place} {choice} has {len(choice)} entries, but the student has {student} layers; give each a "
+                "teacher layer, or 0 for none."
+            )
+        pairs: LayerMapping = {layer: (target,) for layer, target in enumerate(choice, start=1) if target != 0}
+    else:
+        pairs = {layer: tuple(t) if isinstance(t, list) else (t,) for layer, t in choice.items()}
+    for layer, targets in pairs.items():
+        _check_layer(layer, student, "student", choice, place)
+        for target in targets:
+            _check_layer(target, teacher, "teacher", choice, place)
+        if len(set(targets)) < len(targets):
+            raise RecipeError(f"{place} {choice} names a teacher layer twice for student layer {layer}; name it once.")
+    mapping = {layer: targets for layer, targets in sorted(pairs.items()) if targets}
+    if not mapping:
+        raise RecipeError(f"{place} {choice} maps no layer; give {HOW}.")
+    return mapping
+
+
+def _by_name(name: str, pairing: Pairing, place: str) -> LayerMapping:
+    student, teacher = pairing.student.layers, pairing.teacher.layers
+    if name not in NAMES:
+        raise RecipeError(f"Unknown {place} '{name}'.{suggestion(name, NAMES)} Or give a list or layers by number.")
+    if name in _ONE_LAYER_EACH and student > teacher:
+        raise RecipeError(
+            f"{place} '{name}' gives every student layer a teacher layer of its own, but the student has {student} "
+            f"layers and the teacher {teacher}; use 'uniform' or a shallower student."
+        )
+    if name == "contribution":
+        cosines = pairing.layer_cosines
+        return last(student, teacher) if cosines is None else contribution(student, cosines)
+    return STRATEGIES[name](student, teacher)
+
+
+def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice, place: str) -> None:
+    if not 1 <= layer <= depth:
+        raise RecipeError(
+            f"{place} {choice} names {owner} layer {layer}, but the {owner} has layers 1 to {depth}; change it."
+        )
+
+
+def without_last(mapping: LayerMapping, student: int) -> LayerMapping:
+    """Leave out the student's last layer, for methods that teach it by the prediction (BERT-PKD)."""
+    return {layer: targets for layer, targets in mapping.items() if layer != student}

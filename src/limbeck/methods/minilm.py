@@ -1,0 +1,63 @@
+"""MiniLM: the attention distributions and value relations of the teacher's last layer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from limbeck.methods.citations import MINILM as PAPER
+from limbeck.methods.citations import cite
+from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_terms import equal_heads, kept, learned_map
+from limbeck.models.family_table import families
+from limbeck.models.streams import StreamKey
+
+
+class MiniLMOptions(MethodOptions):
+    """Options of MiniLM (arXiv 2002.10957, section 3)."""
+
+    attention_weight: float = Field(default=1.0, ge=0, description="Weight of the attention distributions (eq. 6).")
+    value_weight: float = Field(default=1.0, ge=0, description="Weight of the value relation (eq. 9); 0 is table 5.")
+    value_transfer: Literal["relation", "vectors"] = Field(
+        default="relation",
+        description="What of the values is taught: their relation, or the vectors through a learned map (table 6).",
+    )
+    mapping: MappingChoice = Field(
+        default="single",
+        description="Student layers to teacher layers; single: last to last (section 3.1), uniform: table 7.",
+    )
+
+
+def compose(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
+    """Make the two terms for every pair of layers (section 3.1 and 3.2)."""
+    heads = equal_heads(pairing, "minilm")
+    relation = {"heads": heads, "causal": families[pairing.teacher.model_type].causal}
+    terms = []
+    for layer, targets in resolve_mapping(options.mapping, pairing).items():
+        for target in targets:
+            suffix = "" if options.mapping == "single" else f"_{layer}_{target}"
+            attention = _keys(("query", "key"), layer), _keys(("query", "key"), target)
+            terms.append(Term("attention" + suffix, "relation_kl", *attention, options.attention_weight, relation))
+            if options.value_transfer == "relation":
+                values = _keys(("value", "value"), layer), _keys(("value", "value"), target)
+                terms.append(Term("value_relation" + suffix, "relation_kl", *values, options.value_weight, relation))
+            else:
+                vectors = _keys(("value",), layer), _keys(("value",), target)
+                mapped = learned_map(pairing, "value")
+                terms.append(Term("value" + suffix, "hidden_mse", *vectors, options.value_weight, learned_map=mapped))
+    return kept(terms, "minilm")
+
+
+def _keys(kinds: tuple[str, ...], layer: int) -> tuple[StreamKey, ...]:
+    return tuple(StreamKey(kind, layer) for kind in kinds)
+
+
+MINILM: Method[MiniLMOptions] = Method(
+    name="minilm",
+    summary="Attention distributions and value relations of the last layer; as many heads as the teacher.",
+    options=MiniLMOptions,
+    compose=compose,
+    citation=cite(PAPER, "section 3"),
+)

@@ -1,0 +1,142 @@
+"""MLKD-BERT: token relations and features first, then relations between samples and soft labels."""
+
+from __future__ import annotations
+
+import random
+from typing import Literal
+
+from pydantic import Field
+
+from limbeck.errors import RecipeError
+from limbeck.methods.citations import MLKD_BERT as PAPER
+from limbeck.methods.citations import cite
+from limbeck.methods.composition import LABELLED_TASKS, LearnedMap, Method, MethodOptions, Pairing, Term
+from limbeck.methods.head_groups import HeadGroups
+from limbeck.methods.layer_choice import stream_width
+from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_terms import hidden_terms, kept
+from limbeck.methods.prediction import soft_label_term
+from limbeck.models.streams import StreamKey
+
+
+class MlkdBertOptions(MethodOptions):
+    """Options of MLKD-BERT (arXiv 2407.02775, section 3)."""
+
+    stage: Literal[1, 2] = Field(default=1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
+    mapping: MappingChoice = Field(default="uniform", description="Stage 1: student layers to teacher layers.")
+    mha_splits: int | Literal["auto"] = Field(
+        default="auto",
+        description="Stage 1: groups that the attention output is split into; auto: the student's heads.",
+    )
+    mha_mapping: Literal["concat-split", "average", "random"] = Field(
+        default="concat-split", description="Stage 1: how several teacher heads serve one split (section 4.5, table 5)."
+    )
+    mha_seed: int = Field(default=0, ge=0, description="Stage 1: seed of the heads that random mapping picks.")
+    embedding_weight: float = Field(default=1.0, ge=0, description="Stage 1: weight of eq. 1.")
+    attention_weight: float = Field(default=1.0, ge=0, description="Stage 1: weight of eq. 8.")
+    hidden_weight: float = Field(default=1.0, ge=0, description="Stage 1: weight of eq. 11.")
+    sample_relation_weight: float | None = Field(
+        default=None, ge=0, description="Stage 2: weight of eq. 13; default: 1, and 0 where tokens are predicted."
+    )
+    sample_contrastive_weight: float | None = Field(
+        default=None, ge=0, description="Stage 2: weight of eq. 16; default: 1 for classification, else 0."
+    )
+    contrastive_temperature: float = Field(default=0.07, gt=0, description="Stage 2: rho (table 9).")
+    soft_label_weight: float = Field(default=1.0, ge=0, description="Stage 2: weight of eq. 18.")
+    temperature: float = Field(default=1.0, gt=0, description="Stage 2: tau of the soft labels (table 9).")
+
+
+def compose(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
+    """Make the terms of one of the two stages."""
+    return kept(_layers(options, pairing) if options.stage == 1 else _prediction(options, pairing), "mlkd_bert")
+
+
+def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
+    """Stage 1: relations of the embeddings (one head), of the attention outputs, and features (eq. 1 to 12)."""
+    mapping = resolve_mapping(options.mapping, pairing)
+    embedding = (StreamKey("embedding", 0),) * 2
+    terms = [Term("embedding", "relation_kl", embedding, embedding, options.embedding_weight, {"heads": 1})]
+    if options.attention_weight > 0:
+        splits = pairing.student.heads if options.mha_splits == "auto" else options.mha_splits
+        groups = _head_groups(options, pairing, splits)
+        terms += [
+            Term(
+                name=f"attention_{layer}_{target}",
+                objective="relation_kl",
+                student=(StreamKey("context", layer),) * 2,
+                teacher=(StreamKey("context", target),) * 2,
+                weight=options.attention_weight,
+                options={"heads": splits},
+                teacher_heads=groups,
+            )
+            for layer, targets in mapping.items()
+            for target in targets
+        ]
+    return terms + hidden_terms(pairing, mapping, options.hidden_weight)
+
+
+def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int) -> HeadGroups | None:
+    """Check the number of splits, and merge the teacher's heads where the mapping is not concat-split."""
+    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher)):
+        width = stream_width(shape, "context")
+        if splits < 1 or width % splits:
+            raise RecipeError(
+                f"mha_splits {splits} does not divide the {owner}'s attention output of width {width}; use a divisor "
+                "of both widths, such as the student's number of heads."
+            )
+    if options.mha_mapping == "concat-split":
+        return None
+    heads = pairing.teacher.heads
+    if heads % splits:
+        raise RecipeError(
+            f"mha_mapping '{options.mha_mapping}' gives every split the same number of the teacher's {heads} heads, "
+            f"and mha_splits {splits} does not divide that; change mha_splits or use concat-split."
+        )
+    if options.mha_mapping == "average":
+        return HeadGroups(heads, splits)
+    draw = random.Random(options.mha_seed)
+    return HeadGroups(heads, splits, tuple(draw.randrange(heads // splits) for _ in range(splits)))
+
+
+def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
+    """Stage 2: relations between samples, contrast between classes, soft labels (eq. 13 to 19).
+
+    Rows of the contrastive term get unit length first, which rho = 0.07 presumes and the paper does not print.
+    """
+    tokens = pairing.task in ("text", "question_answering")
+    relation, contrast = options.sample_relation_weight, options.sample_contrastive_weight
+    if tokens and (relation or contrast):
+        raise RecipeError(
+            f"The sample terms of mlkd_bert relate one vector a sample, but {pairing.task} predicts tokens (section "
+            "4.1 leaves them out there too); set sample_relation_weight and sample_contrastive_weight to 0."
+        )
+    if pairing.task == "regression" and contrast:
+        raise RecipeError("sample_contrastive_weight needs classes, and regression has none; set it to 0.")
+    student, teacher = pairing.student, pairing.teacher
+    cls = (StreamKey("cls", student.layers),), (StreamKey("cls", teacher.layers),)
+    relation = (0.0 if tokens else 1.0) if relation is None else relation
+    contrast = float(pairing.task == "classification") if contrast is None else contrast
+    return [
+        Term("sample_relation", "sample_relation_kl", *cls, relation),
+        Term(
+            "sample_contrastive",
+            "sample_contrastive",
+            *cls,
+            contrast,
+            {"temperature": options.contrastive_temperature},
+            LearnedMap(student.hidden, teacher.hidden),
+            normalise=True,
+        ),
+        soft_label_term(pairing, options.soft_label_weight, options.temperature),
+    ]
+
+
+MLKD_BERT: Method[MlkdBertOptions] = Method(
+    name="mlkd_bert",
+    summary="Two stages: token relations and features of mapped layers, then sample relations and soft labels.",
+    options=MlkdBertOptions,
+    compose=compose,
+    citation=cite(PAPER, "section 3"),
+    stages=({"name": "mlkd_bert", "stage": 1}, {"name": "mlkd_bert", "stage": 2}),
+    tasks=(*LABELLED_TASKS, "text"),
+)

@@ -1,0 +1,26 @@
+"""Masked language modelling alone: what a student learns without a teacher."""
+
+from __future__ import annotations
+
+from limbeck.methods.citations import BERT, cite
+from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.prediction import hard_label_term
+
+
+class MlmOptions(MethodOptions):
+    """Masked language modelling has no options; `augment.mask_tokens` of the stage is the share of masked tokens."""
+
+
+def compose(options: MlmOptions, pairing: Pairing) -> list[Term]:
+    """Make the one term."""
+    return [hard_label_term(pairing, 1.0)]
+
+
+MLM: Method[MlmOptions] = Method(
+    name="mlm",
+    summary="Masked language modelling only: the baseline without distillation.",
+    options=MlmOptions,
+    compose=compose,
+    citation=cite(BERT, "section 3.1"),
+    tasks=("text",),
+)

@@ -1,0 +1,34 @@
+"""Output distribution transfer: the teacher's scores as soft labels."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from limbeck.methods.citations import COMPARATIVE_STUDY, cite
+from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.prediction import Positions, soft_label_term
+
+
+class OutputDistributionOptions(MethodOptions):
+    """Options of output distribution transfer (arXiv 2310.08797, section 3)."""
+
+    temperature: float = Field(default=1.0, gt=0, description="T, which softens both distributions (appendix B).")
+    positions: Positions = Field(
+        default="masked",
+        description="On text: teach at the masked positions, as MiniLM's MLM-KD baseline does, or at all of them.",
+    )
+
+
+def compose(options: OutputDistributionOptions, pairing: Pairing) -> list[Term]:
+    """Make the one term on output scores (eq. 5)."""
+    return [soft_label_term(pairing, 1.0, options.temperature, options.positions)]
+
+
+OUTPUT_DISTRIBUTION: Method[OutputDistributionOptions] = Method(
+    name="output_distribution",
+    summary="The teacher's output scores as soft labels; best after a hidden_states stage.",
+    options=OutputDistributionOptions,
+    compose=compose,
+    citation=cite(COMPARATIVE_STUDY, "section 3, equation 5"),
+    stages=({"name": "hidden_states"}, {"name": "output_distribution"}),
+)

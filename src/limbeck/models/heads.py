@@ -1,0 +1,109 @@
+"""Task heads: which class carries one, what a checkpoint has, and how a student starts with one."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import torch
+from transformers import (
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+from limbeck.errors import ModelError
+from limbeck.models.families import base_model
+
+Head: TypeAlias = Literal["masked_lm", "classification", "regression", "question_answering"]
+
+HEADS: tuple[Head, ...] = ("masked_lm", "classification", "regression", "question_answering")
+_MAPPINGS = {
+    "masked_lm": MODEL_FOR_MASKED_LM_MAPPING,
+    "classification": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    "regression": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    "question_answering": MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+}
+# How the class that saved a checkpoint ends, for each head.
+_SAVED_BY = {
+    "masked_lm": ("ForMaskedLM", "ForPreTraining", "WithLMHead"),
+    "classification": ("ForSequenceClassification",),
+    "regression": ("ForSequenceClassification",),
+    "question_answering": ("ForQuestionAnswering",),
+}
+
+
+def has_head(config: PreTrainedConfig, head: Head) -> bool:
+    """Whether a family has such a head."""
+    return type(config) in _MAPPINGS[head]
+
+
+def head_class(config: PreTrainedConfig, head: Head) -> type[PreTrainedModel]:
+    """Return the class of a family with a head.
+
+    Raises:
+        ModelError: if the family has no such head.
+    """
+    mapping = _MAPPINGS[head]
+    if not has_head(config, head):
+        raise ModelError(f"The family {config.model_type} has no {_words(head)} head; choose a method that needs none.")
+    found = mapping[type(config)]
+    return found[0] if isinstance(found, (tuple, list)) else found
+
+
+def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
+    """Refuse a checkpoint whose configuration says that it was saved without a head; no weight is read.
+
+    Args:
+        name: What the user calls the model.
+        config: Its configuration.
+        head: What is needed.
+
+    Raises:
+        ModelError: if the family has no such head, the checkpoint was saved without it, or the number of its outputs
+            does not fit the task.
+    """
+    head_class(config, head)
+    saved_by = list(getattr(config, "architectures", None) or [])
+    if saved_by and not any(cls.endswith(_SAVED_BY[head]) for cls in saved_by):
+        remedy = (
+            "give a checkpoint of the pretrained model with its head, or use a method on hidden states or relations"
+            if head == "masked_lm"
+            else "fine-tune it on the task first"
+        )
+        raise ModelError(f"'{name}' has no {_words(head)} head (it is a {saved_by[0]}); {remedy}.")
+    if head == "classification" and config.num_labels < 2:
+        raise ModelError(
+            f"'{name}' has {config.num_labels} output, but classification needs 2 or more; use regression."
+        )
+    if head == "regression" and config.num_labels != 1:
+        raise ModelError(f"'{name}' has {config.num_labels} outputs, but regression needs 1; use classification.")
+
+
+@torch.no_grad()
+def copy_head(student: PreTrainedModel, teacher: PreTrainedModel) -> list[str]:
+    """Start the student's head, and a pooler below it, from the teacher's, where shapes are equal.
+
+    Args:
+        student: With a head; changed in place. Parameters tied to its embeddings are left alone.
+        teacher: With the same head.
+
+    Returns:
+        The names that were copied.
+    """
+    own_base, prefix = base_model(student), student.base_model_prefix + "."
+    in_base = {id(parameter) for name, parameter in own_base.named_parameters() if not name.startswith("pooler.")}
+    theirs = dict(teacher.named_parameters())
+    copied = []
+    for name, parameter in student.named_parameters():
+        source = theirs.get(name)
+        if id(parameter) in in_base or source is None or source.shape != parameter.shape:
+            continue
+        parameter.copy_(source)
+        copied.append(name.removeprefix(prefix))
+    return copied
+
+
+def _words(head: str) -> str:
+    return {"masked_lm": "masked language model"}.get(head, head.replace("_", " "))

@@ -1,0 +1,93 @@
+"""What a recipe says of its text: the sources, how they are cut or labelled, and how a stage changes them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from limbeck.strict import Strict
+
+
+class TextSpec(Strict):
+    """How text is cut; a stage may set these anew."""
+
+    unit: Literal["document", "paragraph", "sentence"] | None = Field(
+        default=None, description="What is never joined with its neighbour; default: document."
+    )
+    length: int | None = Field(
+        default=None,
+        ge=4,
+        le=1_000_000,
+        description="Longest block in tokens, special tokens included; default: 128.",
+    )
+    join: bool | None = Field(
+        default=None, description="Join units into blocks of exactly `length` tokens; default: no."
+    )
+    minimum_tokens: int | None = Field(
+        default=None, ge=1, description="Drop blocks with fewer content tokens; default: 4."
+    )
+
+
+class AugmentSpec(Strict):
+    """How a stage changes the text that teacher and student read."""
+
+    replace_tokens: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of tokens replaced by random words of the vocabulary; helps where the text is narrow.",
+    )
+    mask_tokens: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of tokens masked for masked language modelling, anew every epoch; default: 0.15 where a "
+        "term of the method reads masked positions, else 0.",
+    )
+
+
+class TaskSpec(Strict):
+    """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task."""
+
+    kind: Literal["classification", "regression", "question_answering"] = Field(description="What is predicted.")
+    pair_column: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
+    label_column: str = Field(default="label", description="Column of the class (by name or number) or the value.")
+    question_column: str = Field(default="question", description="Question answering: column of the question.")
+    context_column: str = Field(default="context", description="Question answering: column of the passage.")
+    answers_column: str = Field(default="answers", description="Question answering: column of the answers, as SQuAD's.")
+    stride: int = Field(
+        default=64, ge=0, description="Question answering: tokens that neighbouring windows of a passage share."
+    )
+
+
+class CorpusSpec(TextSpec):
+    """The text that is distilled on."""
+
+    sources: list[str] = Field(
+        min_length=1,
+        description="Files, folders, globs, hub:NAME data sets, or installed-docs (docstrings of installed packages).",
+    )
+    text_column: str = Field(default="text", description="The column of text in jsonl, parquet and Hub data.")
+    held_out: float = Field(
+        default=0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
+    )
+    max_documents: int | None = Field(default=None, ge=1, description="Use no more documents (or rows) than this.")
+    task: TaskSpec | None = Field(
+        default=None, description="What the rows are labelled with; default: text without labels."
+    )
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _labelled_rows_are_not_cut(self) -> CorpusSpec:
+        if self.task is not None:
+            for name in ("unit", "join", "minimum_tokens"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name} is for text without labels; with task every row stays whole: leave it out"
+                    )
+        return self

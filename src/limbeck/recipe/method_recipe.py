@@ -1,0 +1,88 @@
+"""A recipe for a method: its stages with every option written out, to edit and run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from transformers import BertConfig
+
+from limbeck.errors import RecipeError
+from limbeck.methods.composition import Method, Pairing, Term
+from limbeck.methods.registry import METHODS
+from limbeck.models.blueprint import parse_blueprint
+from limbeck.models.building import student_config
+from limbeck.models.families import shape_of
+
+_SHAPES = ("6x384", "6x768")
+_TRAINING = {
+    "max_steps": 10000,
+    "per_device_train_batch_size": 32,
+    "learning_rate": 5e-4,
+    "warmup_steps": 0.05,
+}
+
+
+def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:
+    """Compose a method for BERT-base and a student of a usual shape.
+
+    Args:
+        name: The method.
+
+    Returns:
+        The student's shape, and for each of the method's stages its method and terms.
+    """
+    method = METHODS[name]
+    teacher = BertConfig()
+    for shape in _SHAPES:
+        student = shape_of(student_config(parse_blueprint(shape), teacher))
+        pairing = Pairing(student, shape_of(teacher), method.tasks[0])
+        try:
+            return shape, [(stage["name"], _compose(stage, pairing)) for stage in stages_of(method)]
+        except RecipeError:
+            if shape == _SHAPES[-1]:
+                raise
+    raise AssertionError("the last shape returns or raises")
+
+
+def stages_of(method: Method[Any]) -> list[dict[str, Any]]:
+    """Return the stages that make a method up, each a method's name and options."""
+    return [dict(stage) for stage in method.stages] or [{"name": method.name}]
+
+
+def method_recipe(name: str) -> str:
+    """Write a recipe that trains with a method, as YAML.
+
+    Args:
+        name: The method.
+
+    Returns:
+        A whole recipe; teacher, sources and steps are for the user to change.
+    """
+    method = METHODS[name]
+    shape, _ = method_terms(name)
+    labelled = method.tasks[0] != "text"
+    corpus: dict[str, Any] = {"sources": ["train.tsv" if labelled else "installed-docs"], "length": 128}
+    if labelled:
+        corpus |= {"text_column": "sentence1", "task": {"kind": method.tasks[0], "pair_column": "sentence2"}}
+    stages = []
+    for number, stage in enumerate(stages_of(method), start=1):
+        options = METHODS[stage["name"]].options(**{key: value for key, value in stage.items() if key != "name"})
+        written = {"name": stage["name"], **options.model_dump(mode="json", exclude_none=True)}
+        title = {} if len(method.stages) < 2 else {"name": f"stage-{number}"}
+        stages.append({**title, "method": written, "training": dict(_TRAINING)})
+    recipe = {
+        "name": name.replace("_", "-"),
+        "output": f"runs/{name.replace('_', '-')}",
+        "teacher": {"model": "runs/fine-tuned-teacher" if labelled else "google-bert/bert-base-uncased"},
+        "student": {"shape": shape},
+        "corpus": corpus,
+        "stages": stages,
+    }
+    return yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _compose(stage: dict[str, Any], pairing: Pairing) -> list[Term]:
+    method = METHODS[stage["name"]]
+    options = method.options(**{key: value for key, value in stage.items() if key != "name"})
+    return method.compose(options, pairing)

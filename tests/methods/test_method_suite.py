@@ -1,0 +1,161 @@
+"""Every registered method trains, leaves a student, goes on where it stopped, and may be accumulated."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.utils.data import SequentialSampler
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    TrainerCallback,
+)
+
+import limbeck
+from limbeck.errors import Interrupted, LimbeckError
+from limbeck.methods import METHODS
+from limbeck.training import stage as stage_module
+from tests.methods.suite import EQUAL_WIDTHS, tiny_run, write_rows
+from tests.models.tiny import make_teacher, save_folder, tiny_model
+
+FAMILIES = ("bert", "roberta", "modernbert")
+LABELLED = {"classification": 3, "regression": 1, "question_answering": 2}
+CLASSES = {
+    "text": AutoModelForMaskedLM,
+    "classification": AutoModelForSequenceClassification,
+    "regression": AutoModelForSequenceClassification,
+    "question_answering": AutoModelForQuestionAnswering,
+}
+on_text = [name for name, method in METHODS.items() if "text" in method.tasks]
+on_rows = [(name, task) for name, method in METHODS.items() for task in LABELLED if task in method.tasks]
+
+
+@pytest.fixture(scope="module")
+def teachers(tmp_path_factory):
+    """Tiny teachers with a masked language model head, and one with each head of a task."""
+    folder = tmp_path_factory.mktemp("teachers")
+    found = {family: make_teacher(folder, family, head="masked_lm") for family in FAMILIES}
+    for task, outputs in LABELLED.items():
+        names = {"num_labels": outputs} if task != "question_answering" else {}
+        model = tiny_model("bert", head=task, **names)
+        if task == "regression":
+            model.classifier.weight.data *= 8  # Values that a student does not start from.
+        found[task] = save_folder(model, folder / task, "bert")
+    return found
+
+
+@pytest.fixture(scope="module")
+def text(text_folder):
+    return {"sources": [str(text_folder)], "length": 24, "held_out": 0.1}
+
+
+def losses(result, stage):
+    folder = next((result.student.parent / "stages").glob(f"{stage + 1}-*"))
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    return [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
+
+
+def assert_learned(result, steps):
+    for index, stage in enumerate(result.record["stages"]):
+        assert stage["steps"] == steps
+        found = losses(result, index)
+        assert sum(found[-4:]) < sum(found[:4]), stage["name"]
+
+
+def trained_with_a_head(name, task):
+    method = METHODS[name]
+    reads = [stage["name"] for stage in method.stages] or [name]
+    return (
+        task
+        if any(n in ("output_distribution", "distilbert", "bert_pkd", "bert_emd", "mlm") for n in reads)
+        or (name == "mlkd_bert")
+        else None
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", on_text)
+def test_a_method_trains_and_leaves_a_student(name, family, teachers, text, tmp_path):
+    result = limbeck.distill(tiny_run(name, teachers[family], text, tmp_path / "run", max_steps=16))
+    assert_learned(result, 16)
+    head = trained_with_a_head(name, "text")
+    student, info = (CLASSES[head] if head else AutoModel).from_pretrained(result.student, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    weights = load_file(result.student / "model.safetensors")
+    assert not [key for key in weights if "teacher" in key or "maps" in key]
+    assert (student.config.num_hidden_layers, student.config.model_type) == (2, family)
+
+
+@pytest.mark.parametrize(("name", "task"), on_rows)
+def test_a_method_trains_on_labelled_rows(name, task, teachers, tmp_path):
+    corpus = write_rows(tmp_path / "rows", task)
+    options = {"max_steps": 12, "per_device_train_batch_size": 64}  # Every step sees all rows.
+    result = limbeck.distill(tiny_run(name, teachers[task], corpus, tmp_path / "run", **options))
+    assert_learned(result, 12)
+    head = trained_with_a_head(name, task)
+    student, info = (CLASSES[head] if head else AutoModel).from_pretrained(result.student, output_loading_info=True)
+    assert not info["missing_keys"]
+    if head:
+        assert student.config.num_labels == LABELLED[task]
+
+
+class Stop(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", on_text)
+def test_a_method_goes_on_where_it_stopped(name, teachers, text, tmp_path, monkeypatch):
+    """Bit for bit, learned maps and layer weights included; in the second epoch, with new masks."""
+    options = {"max_steps": 10, "save_strategy": "steps", "save_steps": 1, "per_device_train_batch_size": 16}
+    whole = limbeck.distill(tiny_run(name, teachers["bert"], text, tmp_path / "whole", **options))
+    recipe = tiny_run(name, teachers["bert"], text, tmp_path / "stopped", **options)
+    original = stage_module.DistillationTrainer.__init__
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            stage_module.DistillationTrainer,
+            "__init__",
+            lambda self, model, **arguments: (original(self, model, **arguments), self.add_callback(Stop()))[0],
+        )
+        with pytest.raises(Interrupted):
+            limbeck.distill(recipe)
+    resumed = limbeck.distill(recipe, resume=True)
+    first, second = (load_file(result.student / "model.safetensors") for result in (whole, resumed))
+    assert first.keys() == second.keys()
+    for key, tensor in first.items():
+        assert torch.equal(tensor, second[key]), key
+
+
+@pytest.mark.parametrize("name", on_text)
+def test_accumulation_gives_the_same_trajectory(name, teachers, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(  # The same rows in the same order, whatever the batch size.
+        stage_module.DistillationTrainer, "_get_train_sampler", lambda self, rows=None: SequentialSampler(rows)
+    )
+    runs = []
+    for batch, accumulation in ((8, 1), (4, 2)):
+        options = {
+            "max_steps": 4,
+            "per_device_train_batch_size": batch,
+            "gradient_accumulation_steps": accumulation,
+            "optim": "sgd",
+            "learning_rate": 1e-3,
+        }
+        recipe = tiny_run(name, teachers["bert"], {**text, "length": 16}, tmp_path / str(batch), **options)
+        if any(term.batch_coupled for stage in limbeck.validate(recipe).stages for term in stage.terms):
+            pytest.skip("its terms couple the samples of a batch, so it refuses accumulation")
+        runs.append(load_file(limbeck.distill(recipe).student / "model.safetensors"))
+    for key, tensor in runs[0].items():
+        torch.testing.assert_close(runs[1][key], tensor, rtol=2e-5, atol=2e-6)
+
+
+def test_equal_widths_are_asked_for_where_no_map_is(teachers, text, tmp_path):
+    for name in EQUAL_WIDTHS:
+        recipe = tiny_run(name, teachers["bert"], text, tmp_path / name)
+        recipe["student"]["shape"]["hidden"] = 24
+        with pytest.raises(LimbeckError, match="48 wide"):
+            limbeck.validate(recipe)
