@@ -10,6 +10,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import pytest
 import torch
 
+# Triton reads it once, when it is first imported: without a GPU its kernels run in its interpreter.
+os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
+
 from tests.models.tiny import make_teacher
 
 

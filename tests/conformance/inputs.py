@@ -26,7 +26,10 @@ class Case:
     def call(self, name: str) -> LossTerm:
         labels = [] if self.labels is None else [self.labels]
         masks = {"valid": self.valid} if OBJECTIVES[name].takes_valid else {}
-        return OBJECTIVES[name].function(*self.student, *self.teacher, *labels, **masks, **self.options)
+        objective, streams = OBJECTIVES[name], [*self.student, *self.teacher]
+        if objective.takes_layers:
+            streams = [objective.by_layer(side) for side in (self.student, self.teacher)]
+        return objective.function(*streams, *labels, **masks, **self.options)
 
     def gradients(self, name: str, upstream: float = 1.0) -> tuple[LossTerm, list[Tensor]]:
         student = [x.detach().clone().requires_grad_() for x in self.student]
@@ -121,6 +124,9 @@ MAKERS = {
     "soft_label_mse": lambda m: Case([m.samples(1)], [m.samples(1)]),
     "sample_relation_kl": lambda m: Case([m.samples(STUDENT)], [m.samples(TEACHER)]),
     "sample_contrastive": _contrastive,
+    # As many layers as the teacher has, so that they can be equal.
+    "layer_emd": lambda m: m.token_pair(3, STUDENT, TEACHER, projection=m.normal(STUDENT, TEACHER)),
+    "attention_layer_emd": lambda m: m.token_pair(6, STUDENT, TEACHER, heads=HEADS),
     "patient_mse": lambda m: Case([m.samples(TEACHER)], [m.samples(TEACHER)]),
     "pooled_cosine": lambda m: Case(
         [m.samples(STUDENT)], [m.samples(TEACHER)], options={"projection": m.normal(STUDENT, TEACHER)}

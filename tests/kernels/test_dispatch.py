@@ -1,12 +1,14 @@
 """The choice of a backend: an explicit one is met or refused, `auto` says what it chose, once."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from limbeck.errors import KernelError
-from limbeck.kernels import RELATION_BACKENDS, choose_relation_backend, dispatch
+from limbeck.kernels import RELATION_BACKENDS, choose_relation_backend, dispatch, relation_triton
 from limbeck.objectives import attention_score_mse, relation_kl
 
 
@@ -18,16 +20,71 @@ def test_auto_says_so_once(caplog):
 
 
 def test_explicit_choice_is_met_or_refused():
-    assert [choose_relation_backend(name, "cpu") for name in RELATION_BACKENDS[1:]] == list(RELATION_BACKENDS[1:])
-    with pytest.raises(KernelError, match="'triton' is not available in this build; choose one of auto"):
-        choose_relation_backend("triton", "cpu")
+    for name in ("reference", "blocked"):
+        assert choose_relation_backend(name, "cpu") == name
+    assert choose_relation_backend("reference", "cuda", torch.float64) == "reference"
     with pytest.raises(KernelError, match="Did you mean 'blocked'"):
         choose_relation_backend("bloked", "cpu")
 
 
+@pytest.fixture
+def with_triton(monkeypatch):
+    """As on a GPU machine: Triton is there and its interpreter is off."""
+    monkeypatch.setattr(relation_triton, "INSTALLED", True)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    dispatch._announced.clear()
+
+
+def test_auto_is_triton_on_a_gpu(with_triton, caplog):
+    with caplog.at_level(logging.INFO, logger="limbeck.kernels.dispatch"):
+        assert [choose_relation_backend("auto", "cuda") for _ in range(2)] == ["triton"] * 2
+        assert choose_relation_backend("auto", "cuda", torch.float64) == "blocked"
+        assert choose_relation_backend("auto", "mps") == "blocked"
+    assert [record.message for record in caplog.records] == [
+        "relation_kl on cuda: backend 'auto' is 'triton'",
+        "relation_kl on cuda: backend 'auto' is 'blocked', since backend 'triton' has no float64",
+        "relation_kl on mps: backend 'auto' is 'blocked'",
+    ]
+
+
+def test_triton_says_what_is_missing(with_triton, monkeypatch):
+    assert choose_relation_backend("triton", "cuda") == "triton"
+    with pytest.raises(KernelError, match="needs a CUDA device and the tensors are on cpu; choose backend 'auto'"):
+        choose_relation_backend("triton", "cpu")
+    with pytest.raises(KernelError, match="'triton' has no float64; give float32 or less, or choose"):
+        choose_relation_backend("triton", "cuda", torch.float64)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert choose_relation_backend("triton", "cpu") == "triton"
+    assert choose_relation_backend("auto", "cuda") == "blocked"
+    monkeypatch.setattr(relation_triton, "INSTALLED", False)
+    with pytest.raises(KernelError, match="needs the package triton, which is not installed; install it or choose"):
+        choose_relation_backend("triton", "cuda")
+
+
+WITHOUT_TRITON = """
+import sys
+sys.modules["triton"] = None
+import torch
+from limbeck.errors import KernelError
+from limbeck.objectives import relation_kl
+x = torch.randn(1, 4, 6)
+assert relation_kl(x, x, x, x, heads=2).total == 0
+try:
+    relation_kl(x, x, x, x, heads=2, backend="triton")
+except KernelError as error:
+    print(error)
+"""
+
+
+def test_works_where_triton_is_not_installed():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], capture_output=True, text=True, timeout=60)
+    assert "needs the package triton" in done.stdout, done.stderr
+
+
 def test_the_chosen_backend_computes(monkeypatch):
     x = torch.randn(1, 4, 6)
-    for name in ("reference", "blocked"):
+    monkeypatch.setattr(dispatch, "choose_relation_backend", lambda backend, *_: backend)
+    for name in RELATION_BACKENDS[1:]:
         with monkeypatch.context() as patch:
             patch.setattr(dispatch, f"relation_kl_{name}", lambda *_: torch.tensor(7.0))
             assert relation_kl(x, x, x, x, heads=2, backend=name).total == 7

@@ -9,6 +9,7 @@ from limbeck.methods.layer_choice import resolve_layer, stream_width
 from limbeck.methods.minilmv2 import PAIRS
 from limbeck.models.families import shape_of
 from limbeck.objectives.registry import OBJECTIVES
+from limbeck.training.learned_maps import HeadMaps, make_learned_map
 from tests.models.tiny import tiny_config
 
 
@@ -103,3 +104,9 @@ def test_sentence_embedding_learns_a_map_for_each_term_where_widths_differ():
         compose("sentence_embedding", STUDENT, TEACHER, pooled_weight=0, hidden_weight=0)
     with pytest.raises(LimbeckError, match="4 layers"):
         compose("sentence_embedding", STUDENT, TEACHER, layer_mapping={1: 9})
+
+
+def test_direct_minilm_with_one_head_has_a_map_of_heads_too():
+    for term in compose("direct_minilm", STUDENT, TEACHER, relation_heads=1):
+        assert isinstance(make_learned_map(term.learned_map), HeadMaps)
+        assert make_learned_map(term.learned_map).weight.shape == (1, 24, 48)

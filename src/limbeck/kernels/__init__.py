@@ -4,6 +4,7 @@ from limbeck.kernels.dispatch import RELATION_BACKENDS, choose_relation_backend,
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.relation_blocked import relation_kl_blocked
 from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.kernels.relation_triton import relation_kl_triton
 from limbeck.kernels.score_gram import score_distance
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "relation_kl_blocked",
     "relation_kl_reference",
     "relation_kl_total",
+    "relation_kl_triton",
     "score_distance",
 ]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 
+import torch
 from torch import Tensor
 
 from limbeck.errors import KernelError, suggestion
+from limbeck.kernels.precision import compute_dtype
 from limbeck.kernels.relation_blocked import relation_kl_blocked
 from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.kernels.relation_triton import relation_kl_triton, triton_obstacle
+from limbeck.kernels.relation_triton_launch import interpreting
 
-RELATION_BACKENDS = ("auto", "reference", "blocked")
-# Part of the design, not of this build: named so that asking for it is told from a typing mistake.
-RESERVED_BACKENDS = ("triton",)
+RELATION_BACKENDS = ("auto", "reference", "blocked", "triton")
 
 _logger = logging.getLogger(__name__)
-# Device types for which it is known what `auto` chose.
+# What was said of the choices of `auto`.
 _announced: set[str] = set()
 
 
@@ -48,27 +50,47 @@ def relation_kl_total(
         A scalar in nats, float64 where an input is float64 and float32 otherwise.
 
     Raises:
-        KernelError: if `backend` is unknown or not part of this build; an explicit choice is never replaced.
+        KernelError: if `backend` is unknown or cannot compute this here; an explicit choice is never replaced.
     """
-    chosen = choose_relation_backend(backend, student_a.device.type)
-    compute = relation_kl_reference if chosen == "reference" else relation_kl_blocked
-    return compute(student_a, student_b, teacher_a, teacher_b, heads, valid, causal)
+    dtype = compute_dtype(student_a, student_b, teacher_a, teacher_b)
+    chosen = choose_relation_backend(backend, student_a.device.type, dtype)
+    arguments = student_a, student_b, teacher_a, teacher_b, heads, valid, causal
+    if chosen == "triton":
+        return relation_kl_triton(*arguments)
+    return relation_kl_reference(*arguments) if chosen == "reference" else relation_kl_blocked(*arguments)
 
 
-def choose_relation_backend(backend: str, device: str) -> str:
-    """Return the backend that computes `relation_kl` on a device type such as `"cpu"`.
+def choose_relation_backend(backend: str, device: str, dtype: torch.dtype = torch.float32) -> str:
+    """Return the backend that computes `relation_kl`; `auto` is Triton on a GPU if it can, and blocked otherwise.
+
+    Args:
+        backend: One of `RELATION_BACKENDS`.
+        device: Type of the device, such as `"cpu"`.
+        dtype: The dtype that the loss is computed in.
 
     Raises:
-        KernelError: if `backend` is unknown or not part of this build.
+        KernelError: if `backend` is unknown, or is Triton where it cannot compute.
     """
-    if backend in RESERVED_BACKENDS:
-        choices = ", ".join(RELATION_BACKENDS)
-        raise KernelError(f"backend '{backend}' is not available in this build; choose one of {choices}.")
     if backend not in RELATION_BACKENDS:
         raise KernelError(f"Unknown backend '{backend}' for relation_kl.{suggestion(backend, RELATION_BACKENDS)}")
-    if backend != "auto":
-        return backend
-    if device not in _announced:
-        _announced.add(device)
-        _logger.info("relation_kl on %s: backend 'auto' is 'blocked'", device)
-    return "blocked"
+    if backend == "auto":
+        return _choose(device, dtype)
+    obstacle = triton_obstacle(device, dtype) if backend == "triton" else None
+    if obstacle is not None:
+        raise KernelError(obstacle)
+    return backend
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _choose(device: str, dtype: torch.dtype) -> str:
+    """What `auto` is; it is said once, with the reason where a GPU has to do without Triton."""
+    # Triton's interpreter is for tests alone.
+    obstacle = "Triton is interpreted" if interpreting() else triton_obstacle(device, dtype)
+    chosen = "blocked" if device != "cuda" or obstacle is not None else "triton"
+    words = f"relation_kl on {device}: backend 'auto' is '{chosen}'"
+    if device == "cuda" and obstacle is not None:
+        words += f", since {obstacle.partition(';')[0]}"
+    if words not in _announced:
+        _announced.add(words)
+        _logger.info(words)
+    return chosen

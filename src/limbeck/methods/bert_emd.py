@@ -25,7 +25,7 @@ class BertEmdOptions(MethodOptions):
     hard_label_weight: float = Field(default=0.0, ge=0, description="Weight of the hard labels.")
     temperature: float = Field(default=1.0, gt=0, description="T of the soft labels.")
     cost_attention: float | None = Field(
-        default=1.0,
+        default=10.0,
         gt=0,
         description="Temperature of the cost attention, which shifts weight to layers of low cost; "
         "null keeps all layers equal.",

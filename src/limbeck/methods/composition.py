@@ -40,13 +40,13 @@ class LearnedMap:
     Args:
         inputs: Width of the student's stream.
         outputs: Width of the teacher's stream.
-        heads: Number of relation heads with a map each, from `inputs / heads` to `outputs / heads`; 1 is one map for
-            the whole width.
+        heads: Number of relation heads with a map each, from `inputs / heads` to `outputs / heads`; None is one map
+            for the whole width.
     """
 
     inputs: int
     outputs: int
-    heads: int = 1
+    heads: int | None = None
 
 
 Rows: TypeAlias = Literal["token", "label", "sample"]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from limbeck.methods.bert_emd import BERT_EMD
 from limbeck.methods.bert_pkd import BERT_PKD
 from limbeck.methods.composition import Method
 from limbeck.methods.direct_minilm import DIRECT_MINILM
@@ -29,6 +30,7 @@ for _method in (
     ELM,
     MLKD_BERT,
     BERT_PKD,
+    BERT_EMD,
     SENTENCE_EMBEDDING,
     MLM,
 ):

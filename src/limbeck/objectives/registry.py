@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from torch import Tensor
 
 from limbeck.errors import KernelError
 from limbeck.objectives.attention import attention_score_mse
@@ -12,6 +14,13 @@ from limbeck.objectives.direct import direct_mse
 from limbeck.objectives.hard_labels import hard_label_ce, hard_label_mse, soft_label_mse
 from limbeck.objectives.hidden import hidden_cosine, hidden_mse
 from limbeck.objectives.labels import masked_lm_ce, soft_label_kl
+from limbeck.objectives.layer_emd import (
+    EmdParts,
+    attention_layer_emd,
+    attention_layer_emd_parts,
+    layer_emd,
+    layer_emd_parts,
+)
 from limbeck.objectives.loss_term import LossTerm
 from limbeck.objectives.pooled import patient_mse, pooled_cosine
 from limbeck.objectives.relation import relation_kl
@@ -28,7 +37,7 @@ class Objective:
     Args:
         name: As recipes and methods write it.
         function: Student streams, then as many teacher streams, then keywords, to `LossTerm`.
-        student_streams: How many tensors of the student it takes.
+        student_streams: How many tensors of the student it takes; of each layer, where it takes layers.
         unit: What its count is proportional to, with a constant that does not depend on the batch: "token" is a
             valid token, "pair" two valid tokens of one sample, in order, "row" a row of logits that counts (a token
             or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100. The units
@@ -42,6 +51,7 @@ class Objective:
         takes_labels: Takes the labels of the batch after the streams.
         takes_teacher: Takes streams of the teacher.
         takes_layers: Takes any number of layers of each model, as two lists, instead of a fixed number of streams.
+        parts: The same with its costs and flow, where it takes layers.
     """
 
     name: str
@@ -56,6 +66,12 @@ class Objective:
     takes_labels: bool = False
     takes_teacher: bool = True
     takes_layers: bool = False
+    parts: Callable[..., EmdParts] | None = None
+
+    def by_layer(self, streams: Sequence[Tensor]) -> list[Any]:
+        """Group streams, layer by layer, as functions over layers take them: a tensor or a tuple for each."""
+        size = self.student_streams
+        return list(streams) if size == 1 else [tuple(streams[i : i + size]) for i in range(0, len(streams), size)]
 
 
 OBJECTIVES: Registry[Objective] = Registry("objective", KernelError)
@@ -81,6 +97,28 @@ for _objective in (
         batch_coupled=True,
         is_divergence=False,
         takes_labels=True,
+    ),
+    Objective(
+        "layer_emd",
+        layer_emd,
+        1,
+        "token",
+        batch_coupled=True,
+        takes_valid=True,
+        takes_projection=True,
+        takes_layers=True,
+        parts=layer_emd_parts,
+    ),
+    Objective(
+        "attention_layer_emd",
+        attention_layer_emd,
+        2,
+        "pair",
+        batch_coupled=True,
+        takes_valid=True,
+        takes_heads=True,
+        takes_layers=True,
+        parts=attention_layer_emd_parts,
     ),
     Objective("patient_mse", patient_mse, 1, "sample"),
     Objective("pooled_cosine", pooled_cosine, 1, "sample", takes_projection=True),

@@ -41,7 +41,8 @@ def relation_kl(
         heads: Relation heads A_r, 1 or more; divides both widths.
         valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
         causal: Row t sees the columns up to t only, for decoders.
-        backend: "auto", "reference" (plain, the specification) or "blocked" (no L×L matrix of all heads).
+        backend: "auto", "reference" (plain, the specification), "blocked" (no L×L matrix of all heads) or "triton"
+            (GPU).
 
     Returns:
         The summed divergence; the count is heads × valid rows.

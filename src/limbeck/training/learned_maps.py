@@ -28,6 +28,6 @@ class HeadMaps(nn.Module):
 
 def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
     """Make the module of a learned map, at random values from the global generator."""
-    if spec.heads > 1:
+    if spec.heads is not None:
         return HeadMaps(spec.heads, spec.inputs // spec.heads, spec.outputs // spec.heads)
     return nn.Linear(spec.inputs, spec.outputs, bias=False)

@@ -14,8 +14,10 @@ from limbeck.methods.composition import Term
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
-from limbeck.objectives.registry import OBJECTIVES
+from limbeck.objectives.layer_emd import EmdParts
+from limbeck.objectives.registry import OBJECTIVES, Objective
 from limbeck.training.gather import gather_rows
+from limbeck.training.layer_weights import make_layer_weights
 from limbeck.training.learned_maps import HeadMaps, make_learned_map
 from limbeck.training.units import IGNORED_LABEL
 
@@ -47,6 +49,8 @@ class DistillationModule(nn.Module):
         self.maps = nn.ModuleDict(
             {term.name: make_learned_map(term.learned_map) for term in terms if term.learned_map is not None}
         )
+        self.layer_weights = make_layer_weights(terms)
+        self._distances: list[EmdParts] = []
         teacher.eval().requires_grad_(False)
         self.__dict__["teacher"] = teacher
         self._student_tap = StreamTap(student, _keys(term.student for term in terms), pooling=pooling)
@@ -74,6 +78,9 @@ class DistillationModule(nn.Module):
             losses = {
                 term.name: self._loss(term, student_streams, teacher_streams, valid, labels) for term in self.terms
             }
+        if self.layer_weights is not None and self.training:
+            self.layer_weights.update(self._distances)
+        self._distances = []
         return {name: (loss.total, loss.count) for name, loss in losses.items()}
 
     @torch.no_grad()
@@ -104,12 +111,25 @@ class DistillationModule(nn.Module):
         if term.normalise:
             student_tensors = [F.normalize(tensor.float(), dim=-1) for tensor in student_tensors]
             teacher_tensors = [F.normalize(tensor.float(), dim=-1) for tensor in teacher_tensors]
+        if objective.parts is not None:
+            return self._distance(objective, student_tensors, teacher_tensors, options)
         extra = [labels] if objective.takes_labels and labels is not None else []
         if objective.batch_coupled:
             student_tensors = [gather_rows(tensor) for tensor in student_tensors]
             teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
             extra = [gather_rows(tensor) for tensor in extra]
         return objective.function(*student_tensors, *teacher_tensors, *extra, **options)
+
+    def _distance(
+        self, objective: Objective, student: list[Tensor], teacher: list[Tensor], options: dict[str, Any]
+    ) -> LossTerm:
+        """A term over all layers, under the weights that they have now."""
+        assert objective.parts is not None
+        assert self.layer_weights is not None
+        weights = {"student_weights": self.layer_weights.student, "teacher_weights": self.layer_weights.teacher}
+        parts = objective.parts(objective.by_layer(student), objective.by_layer(teacher), **weights, **options)
+        self._distances.append(parts)
+        return parts.term
 
     def move_teacher(self, device: torch.device | str) -> None:
         """Place the teacher; `.to()` on this module does not reach it."""

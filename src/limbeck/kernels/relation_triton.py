@@ -1,0 +1,218 @@
+"""`relation_kl` in Triton, for GPUs: the L×L matrices exist only as tiles on the chip, in the backward pass too.
+
+The forward pass keeps two log-sum-exps per row and head; the backward pass makes the tiles again. Nothing is read
+back to the host, and nothing is added up in an order that could change: every number is written once, by one
+program. The operations are registered with `torch.library`, so `torch.compile` keeps them in its graph. Triton's
+interpreter (`TRITON_INTERPRET=1`, set before anything imports Triton) runs the same kernels on a CPU, slowly: that
+is how they are tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from limbeck.errors import KernelError
+from limbeck.kernels.precision import compute_dtype, refuse_second_derivative
+from limbeck.kernels.relation_triton_launch import Launch, allocate, gradient_precision, interpreting, on_device_of
+
+# Looking for it does not import it.
+INSTALLED = importlib.util.find_spec("triton") is not None
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def relation_kl_triton(
+    student_a: Tensor,
+    student_b: Tensor,
+    teacher_a: Tensor,
+    teacher_b: Tensor,
+    heads: int,
+    valid: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """Same value and gradient as `relation_kl_reference`, in tiles on a GPU.
+
+    Memory is O(B · L · width): four numbers for each row and head are kept for the backward pass. Where b is a for
+    both models, logits are symmetric and one pass makes the whole gradient. Products, exponentials and sums are in
+    float32 whatever the inputs are, and gradients are rounded to the inputs' format once.
+
+    Args:
+        student_a: Left vectors of the student, `[B, L, width_S]`; carries gradient.
+        student_b: Right vectors of the student, `[B, L, width_S]`; carries gradient; may be `student_a` itself.
+        teacher_a: Left vectors of the teacher, `[B, L, width_T]`; constant.
+        teacher_b: Right vectors of the teacher, `[B, L, width_T]`; constant.
+        heads: Relation heads; divides both widths.
+        valid: Real tokens, bool `[B, L]`; None means all.
+        causal: Row t sees the columns up to t only.
+
+    Returns:
+        A float32 scalar in nats; it has a first derivative only.
+
+    Raises:
+        KernelError: if Triton, a GPU or a dtype that it computes in is missing.
+    """
+    obstacle = triton_obstacle(student_a.device.type, compute_dtype(student_a, student_b, teacher_a, teacher_b))
+    if obstacle is not None:
+        raise KernelError(obstacle)
+    symmetric = student_b is student_a and teacher_b is teacher_a
+    student, teacher = _prepare(student_a, student_b), _prepare(teacher_a.detach(), teacher_b.detach())
+    total, _, _ = torch.ops.limbeck.relation_kl_forward(
+        student[0],
+        None if symmetric else student[1],
+        teacher[0],
+        None if symmetric else teacher[1],
+        valid,
+        heads,
+        causal,
+    )
+    return total
+
+
+def triton_obstacle(device: str, dtype: torch.dtype) -> str | None:
+    """Return why Triton cannot compute `relation_kl` in `dtype` on a type of device, with the way out; None if it can.
+
+    Args:
+        device: Such as `"cuda"`.
+        dtype: The dtype that the loss is computed in.
+    """
+    way_out = "choose backend 'auto', 'blocked' or 'reference'."
+    if not INSTALLED:
+        return f"backend 'triton' needs the package triton, which is not installed; install it or {way_out}"
+    if dtype == torch.float64:
+        return f"backend 'triton' has no float64; give float32 or less, or {way_out}"
+    if device != "cuda" and not interpreting():
+        return f"backend 'triton' needs a CUDA device and the tensors are on {device}; {way_out}"
+    return None
+
+
+def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """A pair in one dtype that the kernels read."""
+    if a.dtype == b.dtype and a.dtype in DTYPES:
+        return a, b
+    return a.float(), b.float()
+
+
+@torch.library.custom_op(
+    "limbeck::relation_kl_forward",
+    mutates_args=(),
+    schema="(Tensor student_a, Tensor? student_b, Tensor teacher_a, Tensor? teacher_b, Tensor? valid, int heads, "
+    "bool causal) -> (Tensor, Tensor, Tensor)",
+)
+def _forward(
+    student_a: Tensor,
+    student_b: Tensor | None,
+    teacher_a: Tensor,
+    teacher_b: Tensor | None,
+    valid: Tensor | None,
+    heads: int,
+    causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Total in nats, and the terms of each row's log-sum-exps, of the student and of the teacher; None: b is a."""
+    from limbeck.kernels.relation_triton_kernels import relation_forward_kernel
+
+    batch, length, _ = student_a.shape
+    divergence = allocate(student_a, (batch, heads, length), torch.float32)
+    terms = [allocate(student_a, (batch, heads, 2, length), torch.float32) for _ in range(2)]
+    if divergence.numel():
+        launch = Launch((student_a, student_b), (teacher_a, teacher_b), valid, heads)
+        tokens = launch.tiles.tokens
+        with on_device_of(student_a):
+            relation_forward_kernel[(launch.programs,)](
+                *launch.vectors, *launch.mask, divergence, *terms, length, heads, *launch.scales, *launch.strides,
+                CAUSAL=causal, ROWS=tokens, COLUMNS=tokens, **launch.constants,
+            )  # fmt: skip
+    return divergence.sum(dtype=torch.float64).float(), terms[0], terms[1]
+
+
+@_forward.register_fake
+def _(
+    student_a: Tensor,
+    student_b: Tensor | None,
+    teacher_a: Tensor,
+    teacher_b: Tensor | None,
+    valid: Tensor | None,
+    heads: int,
+    causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    batch, length, _ = student_a.shape
+    shape = (batch, heads, 2, length)
+    student_terms, teacher_terms = (student_a.new_empty(shape, dtype=torch.float32) for _ in range(2))
+    return student_a.new_empty((), dtype=torch.float32), student_terms, teacher_terms
+
+
+@torch.library.custom_op(
+    "limbeck::relation_kl_gradient",
+    mutates_args=(),
+    schema="(Tensor upstream, Tensor student_own, Tensor? student_other, Tensor teacher_own, Tensor? teacher_other, "
+    "Tensor? valid, Tensor student_terms, Tensor teacher_terms, bool as_rows, bool as_columns, bool causal) -> Tensor",
+)
+def _gradient(
+    upstream: Tensor,
+    student_own: Tensor,
+    student_other: Tensor | None,
+    teacher_own: Tensor,
+    teacher_other: Tensor | None,
+    valid: Tensor | None,
+    student_terms: Tensor,
+    teacher_terms: Tensor,
+    as_rows: bool,
+    as_columns: bool,
+    causal: bool,
+) -> Tensor:
+    """Gradient of `student_own`, which has met `student_other` as rows, as columns or, being both, as either."""
+    from limbeck.kernels.relation_triton_kernels import relation_gradient_kernel
+
+    batch, length, width = student_own.shape
+    heads = student_terms.shape[1]
+    # The interpreter cuts numbers off for bfloat16, where a GPU rounds them.
+    dtype = torch.float32 if interpreting() else student_own.dtype
+    gradient = allocate(student_own, (batch, length, width), dtype)
+    if gradient.numel():
+        launch = Launch((student_own, student_other), (teacher_own, teacher_other), valid, heads)
+        tokens, size = launch.tiles.tokens, launch.sizes[0]
+        programs = launch.programs * math.ceil(size / launch.tiles.student)
+        with on_device_of(student_own):
+            relation_gradient_kernel[(programs,)](
+                *launch.vectors, *launch.mask, student_terms, teacher_terms, upstream, gradient,
+                length, heads, *launch.scales, 1 / math.sqrt(size), *launch.strides,
+                AS_ROWS=as_rows, AS_COLUMNS=as_columns, CAUSAL=causal, PRECISION=gradient_precision(student_own),
+                OWN=tokens, OTHERS=tokens, **launch.constants,
+            )  # fmt: skip
+    return gradient.to(student_own.dtype)
+
+
+@_gradient.register_fake
+def _(upstream: Tensor, student_own: Tensor, *_rest: Any) -> Tensor:
+    return student_own.new_empty(student_own.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    """Save what the backward pass makes the tiles from."""
+    *vectors, valid, _, causal = inputs
+    ctx.save_for_backward(*vectors, valid, *output[1:])
+    ctx.causal = causal
+
+
+def _backward(ctx: Any, upstream: Tensor, *_unused: Tensor) -> tuple[Tensor | None, ...]:
+    refuse_second_derivative("relation_kl with backend 'triton'", "choose backend 'reference'")
+    student_a, student_b, teacher_a, teacher_b, valid, *log_sums = ctx.saved_tensors
+    make = torch.ops.limbeck.relation_kl_gradient
+    wants_a, wants_b = ctx.needs_input_grad[:2]
+    grad_a = grad_b = None
+    if student_b is None:
+        grad_a = make(upstream, student_a, None, teacher_a, None, valid, *log_sums, True, True, ctx.causal)
+    else:
+        pairs = student_a, student_b, teacher_a, teacher_b
+        if wants_a:
+            grad_a = make(upstream, *pairs, valid, *log_sums, True, False, ctx.causal)
+        if wants_b:
+            swapped = student_b, student_a, teacher_b, teacher_a
+            grad_b = make(upstream, *swapped, valid, *log_sums, False, True, ctx.causal)
+    return grad_a, grad_b, None, None, None, None, None
+
+
+_forward.register_autograd(_backward, setup_context=_keep)

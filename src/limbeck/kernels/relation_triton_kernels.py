@@ -1,0 +1,308 @@
+"""The Triton kernels of `relation_kl`; importing this file needs Triton, so only `relation_triton` does, when it runs.
+
+A program has a tile of rows of one unit (a head of a sample) and goes over the columns tile by tile, as flash
+attention does. Logits are in base 2. With m the greatest logit of a row so far, s = Σ exp2(z − m) and
+w = Σ exp2(z_T − m_T) · ((z_T − m_T) − (z_S − m_S)) over the columns so far:
+
+    KL = ln 2 · (w / s_T + log2(s_S / s_T))
+    G = ∂KL/∂(student logits, natural) = exp2(z_S − m_S − log2 s_S) − exp2(z_T − m_T − log2 s_T)
+    ∂KL/∂student_a = G · student_b / √d
+    ∂KL/∂student_b = Gᵀ · student_a / √d
+
+Differences are taken after each model's greatest is off, as in `relation_block`. A log-sum-exp is kept as its two
+terms, m and log2 s: their sum would be rounded at the size of m, which can double the gradient's error in float32.
+Vectors are read where they lie, `[B, L, heads · d]`, each token with its stride; coordinates past d count as 0.
+"""
+
+# Numbers that a kernel is compiled for are in capitals, as Triton's own kernels have them.
+# ruff: noqa: N803
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, import-untyped, import-not-found"
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Finite, so that differences of masked logits are finite too; its exp2 is exactly 0.
+MASKED_LOGIT = tl.constexpr(-1e30)
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _load(vectors, tokens, kept, stride, start, SIZE: tl.constexpr, CHUNK: tl.constexpr, WIDEN: tl.constexpr):
+    """Coordinates `start` and on of some tokens, `[tokens, CHUNK]`; 0 past the head's `SIZE` and where not kept."""
+    coordinates = start + tl.arange(0, CHUNK)
+    places = tokens.to(tl.int64)[:, None] * stride + coordinates[None, :]
+    values = tl.load(vectors + places, mask=kept[:, None] & (coordinates < SIZE)[None, :], other=0.0)
+    return values.to(tl.float32) if WIDEN else values
+
+
+@triton.jit
+def _logits(
+    left,
+    left_head,
+    left_tokens,
+    left_kept,
+    left_stride,
+    right,
+    right_head,
+    right_tokens,
+    right_kept,
+    right_stride,
+    scale,
+    SIZE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    WIDEN: tl.constexpr,
+):
+    """Base-2 logits `[left tokens, right tokens]`; `left` and `right` are the first chunks, loaded already."""
+    products = tl.dot(left, tl.trans(right), input_precision="ieee")
+    for start in range(CHUNK, SIZE, CHUNK):
+        more_left = _load(left_head, left_tokens, left_kept, left_stride, start, SIZE, CHUNK, WIDEN)
+        more_right = _load(right_head, right_tokens, right_kept, right_stride, start, SIZE, CHUNK, WIDEN)
+        products = tl.dot(more_left, tl.trans(more_right), products, input_precision="ieee")
+    return products * scale
+
+
+@triton.jit
+def _kept(valid, tokens, length, MASKED: tl.constexpr):
+    """Which tokens of a sample exist and are valid."""
+    kept = tokens < length
+    if MASKED:
+        kept &= tl.load(valid + tokens, mask=kept, other=0) != 0
+    return kept
+
+
+@triton.jit
+def relation_forward_kernel(
+    student_a,
+    student_b,
+    teacher_a,
+    teacher_b,
+    valid,
+    ends,
+    divergence,
+    student_terms,
+    teacher_terms,
+    length,
+    heads,
+    student_scale,
+    teacher_scale,
+    student_a_batch,
+    student_a_token,
+    student_b_batch,
+    student_b_token,
+    teacher_a_batch,
+    teacher_a_token,
+    teacher_b_batch,
+    teacher_b_token,
+    MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    STUDENT_SIZE: tl.constexpr,
+    TEACHER_SIZE: tl.constexpr,
+    STUDENT_CHUNK: tl.constexpr,
+    TEACHER_CHUNK: tl.constexpr,
+    WIDEN: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Write of `ROWS` rows the divergence in nats, `[B, heads, L]`, and the terms of the models' log-sum-exps.
+
+    Terms are in base 2, `[B, heads, 2, L]`: each row's greatest logit, and the logarithm of its sum. Rows that are
+    not valid get 0 everywhere. `WIDEN` multiplies in float32, for an interpreter that cannot in bfloat16.
+    """
+    tiles = tl.cdiv(length, ROWS)
+    unit, first = tl.program_id(0) // tiles, (tl.program_id(0) % tiles) * ROWS
+    sample, head = (unit // heads).to(tl.int64), unit % heads
+    student_a += sample * student_a_batch + head * STUDENT_SIZE
+    student_b += sample * student_b_batch + head * STUDENT_SIZE
+    teacher_a += sample * teacher_a_batch + head * TEACHER_SIZE
+    teacher_b += sample * teacher_b_batch + head * TEACHER_SIZE
+    rows = first + tl.arange(0, ROWS)
+    stop = length
+    if MASKED:
+        valid += sample * length
+        # Nothing valid lies from there on: no columns to see, and no work for rows.
+        stop = tl.load(ends + sample)
+        stop = tl.where(first < stop, stop, 0)
+    if CAUSAL:
+        stop = tl.minimum(stop, first + ROWS)
+    counted = _kept(valid, rows, length, MASKED)
+    student_rows = _load(student_a, rows, counted, student_a_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
+    teacher_rows = _load(teacher_a, rows, counted, teacher_a_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
+    student_most = tl.full([ROWS], MASKED_LOGIT, tl.float32)
+    teacher_most = tl.full([ROWS], MASKED_LOGIT, tl.float32)
+    student_sum = tl.zeros([ROWS], tl.float32)
+    teacher_sum = tl.zeros([ROWS], tl.float32)
+    weighted = tl.zeros([ROWS], tl.float32)
+    for start in range(0, stop, COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        seen = _kept(valid, columns, length, MASKED)
+        allowed = counted[:, None] & seen[None, :]
+        if CAUSAL:
+            allowed &= columns[None, :] <= rows[:, None]
+        student_columns = _load(student_b, columns, seen, student_b_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
+        teacher_columns = _load(teacher_b, columns, seen, teacher_b_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
+        student = _logits(
+            student_rows, student_a, rows, counted, student_a_token,
+            student_columns, student_b, columns, seen, student_b_token,
+            student_scale, STUDENT_SIZE, STUDENT_CHUNK, WIDEN,
+        )  # fmt: skip
+        teacher = _logits(
+            teacher_rows, teacher_a, rows, counted, teacher_a_token,
+            teacher_columns, teacher_b, columns, seen, teacher_b_token,
+            teacher_scale, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
+        )  # fmt: skip
+        student = tl.where(allowed, student, MASKED_LOGIT)
+        teacher = tl.where(allowed, teacher, MASKED_LOGIT)
+        student_new = tl.maximum(student_most, tl.max(student, 1))
+        teacher_new = tl.maximum(teacher_most, tl.max(teacher, 1))
+        student -= student_new[:, None]
+        teacher -= teacher_new[:, None]
+        # A row that has seen nothing yet has its greatest at MASKED_LOGIT, where exp2 of the difference is 1.
+        student_exp = tl.where(allowed, tl.exp2(student), 0.0)
+        teacher_exp = tl.where(allowed, tl.exp2(teacher), 0.0)
+        shift = (teacher_most - teacher_new) - (student_most - student_new)
+        rescale = tl.exp2(teacher_most - teacher_new)
+        weighted = rescale * (weighted + teacher_sum * shift) + tl.sum(teacher_exp * (teacher - student), 1)
+        teacher_sum = rescale * teacher_sum + tl.sum(teacher_exp, 1)
+        student_sum = tl.exp2(student_most - student_new) * student_sum + tl.sum(student_exp, 1)
+        student_most, teacher_most = student_new, teacher_new
+    student_sum = tl.where(counted, student_sum, 1.0)
+    teacher_sum = tl.where(counted, teacher_sum, 1.0)
+    bits = weighted / teacher_sum + tl.log2(student_sum / teacher_sum)
+    first_row = unit.to(tl.int64) * length
+    inside = rows < length
+    tl.store(divergence + first_row + rows, tl.where(counted, bits * LN_2, 0.0), mask=inside)
+    _store_terms(student_terms + 2 * first_row, rows, counted, inside, length, student_most, student_sum)
+    _store_terms(teacher_terms + 2 * first_row, rows, counted, inside, length, teacher_most, teacher_sum)
+
+
+@triton.jit
+def _store_terms(terms, rows, counted, inside, length, most, total):
+    """Write the two terms of some rows' log-sum-exp."""
+    tl.store(terms + rows, tl.where(counted, most, 0.0), mask=inside)
+    tl.store(terms + length + rows, tl.where(counted, tl.log2(total), 0.0), mask=inside)
+
+
+@triton.jit
+def _load_terms(terms, tokens, kept, length):
+    """The two terms of some rows' log-sum-exp."""
+    most = tl.load(terms + tokens, mask=kept, other=0.0)
+    return most, tl.load(terms + length + tokens, mask=kept, other=0.0)
+
+
+@triton.jit
+def _probabilities(logits, most, log_sum, allowed):
+    """Probabilities from base-2 logits and terms that broadcast to them; 0 where not allowed."""
+    return tl.exp2(tl.where(allowed, (logits - most) - log_sum, MASKED_LOGIT))
+
+
+@triton.jit
+def relation_gradient_kernel(
+    student_own,
+    student_other,
+    teacher_own,
+    teacher_other,
+    valid,
+    ends,
+    student_terms,
+    teacher_terms,
+    upstream,
+    gradient,
+    length,
+    heads,
+    student_scale,
+    teacher_scale,
+    factor,
+    student_own_batch,
+    student_own_token,
+    student_other_batch,
+    student_other_token,
+    teacher_own_batch,
+    teacher_own_token,
+    teacher_other_batch,
+    teacher_other_token,
+    AS_ROWS: tl.constexpr,
+    AS_COLUMNS: tl.constexpr,
+    MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    STUDENT_SIZE: tl.constexpr,
+    TEACHER_SIZE: tl.constexpr,
+    STUDENT_CHUNK: tl.constexpr,
+    TEACHER_CHUNK: tl.constexpr,
+    WIDEN: tl.constexpr,
+    PRECISION: tl.constexpr,
+    OWN: tl.constexpr,
+    OTHERS: tl.constexpr,
+):
+    """Write the gradient of `OWN` tokens of the student, `STUDENT_CHUNK` coordinates of it, `[B, L, heads · d]`.
+
+    `own` are the vectors whose gradient is made and `other` those they meet. With `AS_ROWS` own is a (G · other),
+    with `AS_COLUMNS` it is b (Gᵀ · other); with both it is a symmetric relation, whose logits serve both.
+    """
+    parts = tl.cdiv(STUDENT_SIZE, STUDENT_CHUNK)
+    part, tile = (tl.program_id(0) % parts) * STUDENT_CHUNK, tl.program_id(0) // parts
+    tiles = tl.cdiv(length, OWN)
+    unit, first = tile // tiles, (tile % tiles) * OWN
+    sample, head = (unit // heads).to(tl.int64), unit % heads
+    student_own += sample * student_own_batch + head * STUDENT_SIZE
+    student_other += sample * student_other_batch + head * STUDENT_SIZE
+    teacher_own += sample * teacher_own_batch + head * TEACHER_SIZE
+    teacher_other += sample * teacher_other_batch + head * TEACHER_SIZE
+    student_terms += 2 * unit.to(tl.int64) * length
+    teacher_terms += 2 * unit.to(tl.int64) * length
+    own = first + tl.arange(0, OWN)
+    begin, stop = 0, length
+    if MASKED:
+        valid += sample * length
+        stop = tl.load(ends + sample)
+        stop = tl.where(first < stop, stop, 0)
+    if CAUSAL and not AS_COLUMNS:
+        stop = tl.minimum(stop, first + OWN)
+    if CAUSAL and not AS_ROWS:
+        begin = first
+    counted = _kept(valid, own, length, MASKED)
+    student_left = _load(student_own, own, counted, student_own_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
+    teacher_left = _load(teacher_own, own, counted, teacher_own_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
+    if AS_ROWS:
+        student_most, student_log = _load_terms(student_terms, own, counted, length)
+        teacher_most, teacher_log = _load_terms(teacher_terms, own, counted, length)
+    collected = tl.zeros([OWN, STUDENT_CHUNK], tl.float32)
+    for start in range(begin, stop, OTHERS):
+        others = start + tl.arange(0, OTHERS)
+        seen = _kept(valid, others, length, MASKED)
+        student_right = _load(student_other, others, seen, student_other_token, 0, STUDENT_SIZE, STUDENT_CHUNK, WIDEN)
+        teacher_right = _load(teacher_other, others, seen, teacher_other_token, 0, TEACHER_SIZE, TEACHER_CHUNK, WIDEN)
+        student = _logits(
+            student_left, student_own, own, counted, student_own_token,
+            student_right, student_other, others, seen, student_other_token,
+            student_scale, STUDENT_SIZE, STUDENT_CHUNK, WIDEN,
+        )  # fmt: skip
+        teacher = _logits(
+            teacher_left, teacher_own, own, counted, teacher_own_token,
+            teacher_right, teacher_other, others, seen, teacher_other_token,
+            teacher_scale, TEACHER_SIZE, TEACHER_CHUNK, WIDEN,
+        )  # fmt: skip
+        both = counted[:, None] & seen[None, :]
+        change = tl.zeros([OWN, OTHERS], tl.float32)
+        if AS_ROWS:
+            allowed = both & (others[None, :] <= own[:, None]) if CAUSAL else both
+            change += _probabilities(student, student_most[:, None], student_log[:, None], allowed)
+            change -= _probabilities(teacher, teacher_most[:, None], teacher_log[:, None], allowed)
+        if AS_COLUMNS:
+            allowed = both & (own[:, None] <= others[None, :]) if CAUSAL else both
+            student_top, student_rest = _load_terms(student_terms, others, seen, length)
+            teacher_top, teacher_rest = _load_terms(teacher_terms, others, seen, length)
+            change += _probabilities(student, student_top[None, :], student_rest[None, :], allowed)
+            change -= _probabilities(teacher, teacher_top[None, :], teacher_rest[None, :], allowed)
+        if STUDENT_CHUNK < STUDENT_SIZE:
+            student_right = _load(
+                student_other, others, seen, student_other_token, part, STUDENT_SIZE, STUDENT_CHUNK, WIDEN
+            )
+        # The change keeps float32: rounded to the inputs' format it would cost more than the result's rounding.
+        collected = tl.dot(change, student_right.to(tl.float32), collected, input_precision=PRECISION)
+    collected *= tl.load(upstream) * factor
+    coordinates = part + tl.arange(0, STUDENT_CHUNK)
+    places = (sample * length + own)[:, None] * (heads * STUDENT_SIZE) + (head * STUDENT_SIZE + coordinates)[None, :]
+    # Exactly 0 at padding, even where the upstream gradient is not finite.
+    collected = tl.where(counted[:, None], collected, 0.0).to(gradient.dtype.element_ty)
+    tl.store(gradient + places, collected, mask=(own < length)[:, None] & (coordinates < STUDENT_SIZE)[None, :])

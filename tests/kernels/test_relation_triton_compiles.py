@@ -1,0 +1,65 @@
+"""The Triton kernels compile for real GPUs, which needs none: the interpreter would run what a compiler refuses."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton", minversion="3.3")
+
+# Every launch is compiled from its own arguments, for the target named on the command line, instead of being run.
+PROGRAM = """
+import sys, torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from limbeck.kernels import relation_triton, relation_triton_kernels
+
+capability, dtype, symmetric = int(sys.argv[1]), getattr(torch, sys.argv[2]), sys.argv[3] == "symmetric"
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.uint8: "*u8", torch.int32: "*i32"}
+TYPES |= {int: "i32", float: "fp32"}
+OPTIONS = ("num_warps", "enable_fp_fusion")
+
+class Compiled:
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __getitem__(self, grid):
+        return self.launch
+
+    def launch(self, *arguments, **named):
+        options = {name: named.pop(name) for name in OPTIONS}
+        names = self.kernel.arg_names[: len(arguments)]
+        assert {*names, *named} == {*self.kernel.arg_names}
+        signature = {n: TYPES[x.dtype if isinstance(x, torch.Tensor) else type(x)] for n, x in zip(names, arguments)}
+        signature = {n: signature.get(n, "constexpr") for n in self.kernel.arg_names}
+        made = triton.compile(ASTSource(self.kernel, signature, named), GPUTarget("cuda", capability, 32), options)
+        assert made.metadata.shared <= 64 * 1024, made.metadata.shared
+        print(self.kernel.__name__)
+
+for name in ("relation_forward_kernel", "relation_gradient_kernel"):
+    setattr(relation_triton_kernels, name, Compiled(getattr(relation_triton_kernels, name)))
+relation_triton.gradient_precision = lambda vectors: "ieee" if vectors.dtype == torch.float32 else "tf32x3"
+a, b = (torch.zeros(2, 128, 48, dtype=dtype) for _ in range(2))
+c, d = (torch.zeros(2, 128, 96, dtype=dtype) for _ in range(2))
+valid = torch.ones(2, 128, dtype=torch.bool) if symmetric else None
+vectors = (a, None, c, None) if symmetric else (a, b, c, d)
+terms = torch.ops.limbeck.relation_kl_forward(*vectors, valid, 6, not symmetric)[1:]
+for sides in ((True, True),) if symmetric else ((True, False), (False, True)):
+    torch.ops.limbeck.relation_kl_gradient(torch.ones(()), *vectors, valid, *terms, *sides, not symmetric)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kernels"),
+    [
+        (("90", "bfloat16", "symmetric"), ["relation_forward_kernel", "relation_gradient_kernel"]),
+        (("80", "float32", "pair"), ["relation_forward_kernel"] + ["relation_gradient_kernel"] * 2),
+    ],
+)
+def test_kernels_compile(arguments, kernels, tmp_path):
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.stdout.split() == kernels, done.stderr

@@ -1,0 +1,197 @@
+"""Method cards say what the code does: sections, options and defaults, recipes that compose, mappings, links."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+from transformers import BertConfig
+
+from limbeck.errors import RecipeError
+from limbeck.methods import METHODS, Pairing
+from limbeck.methods.cards import read_card
+from limbeck.methods.layer_mapping import NAMES, resolve_mapping
+from limbeck.models.blueprint import parse_blueprint
+from limbeck.models.building import student_config
+from limbeck.models.families import shape_of
+from limbeck.models.layer_selection import selected_layers
+from limbeck.recipe import Recipe, load_recipe
+from limbeck.recipe.load import parse_yaml
+from tests.models.tiny import tiny_config
+
+FOLDER = Path(__file__).parents[2] / "docs" / "methods"
+SECTIONS = ["Idea", "Formula", "Defaults", "Needs", "Cost", "Pitfalls", "Choose it when", "Recipe"]
+#: Recipes that need no method of their own; their options are keys of a recipe.
+RECIPES = ("truncated_teacher", "teacher_assistant")
+CARDS = [*METHODS, *RECIPES]
+BASE = {"teacher": {"model": "teacher"}, "student": {"shape": "6x384"}, "corpus": {"sources": ["texts"]}}
+#: Stands in a table where a default would be `None`, which is also what an empty cell parses to.
+NULL = "null"
+
+
+def section(card, title):
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", card, re.DOTALL | re.MULTILINE).group(1)
+
+
+def rows(text):
+    """The cells of a section's first table, without its header."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def code(cell):
+    """What a cell holds between backticks, as YAML."""
+    found = re.fullmatch(r"`(.+)`", cell)
+    assert found, f"no code in '{cell}'"
+    value = parse_yaml(found.group(1), cell)
+    assert value is not None or found.group(1) == NULL
+    return value
+
+
+def field_of(model, path):
+    """The field of a pydantic model at a dotted path, through lists and optional models."""
+    first, *rest = path.split(".")
+    field = model.model_fields[first]
+    if not rest:
+        return field
+    return field_of(next(kind for kind in inner_types(field.annotation) if is_model(kind)), ".".join(rest))
+
+
+def inner_types(annotation):
+    return [annotation, *(inner for part in get_args(annotation) for inner in inner_types(part))]
+
+
+def is_model(kind):
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def defaults(name):
+    """Option to default, as the code has them."""
+    if name in METHODS:
+        fields = METHODS[name].options.model_fields
+    else:
+        fields = {path: field_of(Recipe, path) for path, *_ in table(name)}
+    return {path: field.get_default(call_default_factory=True) for path, field in fields.items()}
+
+
+def table(name):
+    return [
+        [code(option), code(default), *rest] for option, default, *rest in rows(section(read_card(name), "Defaults"))
+    ]
+
+
+def recipe(name):
+    found = re.findall(r"```yaml\n(.*?)```", section(read_card(name), "Recipe"), re.DOTALL)
+    assert len(found) == 1
+    return load_recipe({**BASE, **parse_yaml(found[0], name)})
+
+
+def bert_shape(spec, teacher):
+    given = spec.shape if isinstance(spec.shape, str) else spec.shape.model_dump(exclude_none=True)
+    return shape_of(student_config(parse_blueprint(given), teacher))
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_has_its_sections_in_order(name):
+    card = read_card(name)
+    assert card == (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    assert card.startswith(f"# {name}\n\n")
+    assert re.findall(r"^## (.+)$", card, re.MULTILINE) == SECTIONS
+    for title in SECTIONS:
+        assert section(card, title).strip(), title
+    assert "```text\n" in section(card, "Formula")
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_defaults_are_those_of_the_code(name):
+    written = {option: default for option, default, *_ in table(name)}
+    assert len(written) == len(table(name))
+    assert written == defaults(name)
+    for _, _, *source in table(name):
+        assert len(source) == 1
+        assert source[0], name
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_the_recipe_loads_and_composes_for_bert_base(name):
+    checked, bert = recipe(name), BertConfig()
+    used = {stage.method["name"] for stage in checked.stages}
+    assert name in used or name in RECIPES
+    shapes = {None: shape_of(bert)}
+    for stage in checked.stages:
+        own = stage.student or checked.student
+        student = bert_shape(own, bert)
+        teacher = shapes[stage.teacher.stage if stage.teacher is not None else None]
+        corpus = stage.corpus or checked.corpus
+        task = corpus.task.kind if corpus.task is not None else "text"
+        method = METHODS[stage.method["name"]]
+        assert task in method.tasks
+        options = method.options(**{key: value for key, value in stage.method.items() if key != "name"})
+        assert method.compose(options, Pairing(student, teacher, task))
+        shapes[stage.title] = student
+
+
+def test_recipes_without_a_method_are_what_their_cards_say():
+    truncated = recipe("truncated_teacher")
+    assert (truncated.stages, truncated.student.initialise.layers) == ([], "first")
+    assert selected_layers("first", 6, 12) == [1, 2, 3, 4, 5, 6]
+    first, *_, second = recipe("teacher_assistant").stages
+    assert first.student is not None
+    assert second.teacher.stage == first.name
+
+
+def test_the_index_has_a_row_for_every_method():
+    index = (FOLDER / "README.md").read_text(encoding="utf-8")
+    found = {cells[0]: cells[1:] for cells in rows(section(index, "Which one"))}
+    for name, method in METHODS.items():
+        taught, _, _, tasks, cost, when = found[f"[{name}]({name}.md)"]
+        assert taught and cost and when
+        everything = {"text", "classification", "regression", "question_answering"}
+        assert (everything if tasks == "all" else set(tasks.split(", "))) == set(method.tasks), name
+    for name in RECIPES:
+        assert f"({name}.md)" in index
+    known = {path.stem for path in FOLDER.glob("*.md")}
+    assert set(METHODS) <= known
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_index_says_whether_heads_and_widths_are_free(name):
+    index = (FOLDER / "README.md").read_text(encoding="utf-8")
+    heads, widths = next(cells[2:4] for cells in rows(section(index, "Which one")) if cells[0].startswith(f"[{name}]"))
+    teacher = shape_of(tiny_config("bert"))
+    method, task = METHODS[name], METHODS[name].tasks[0]
+
+    def composes(hidden, count):
+        student = shape_of(tiny_config("bert", layers=2, hidden=hidden, heads=count, ffn=48))
+        try:
+            return bool(method.compose(method.options(), Pairing(student, teacher, task)))
+        except RecipeError:
+            return False
+
+    assert composes(teacher.hidden, teacher.heads)
+    assert composes(teacher.hidden, teacher.heads // 2) == (heads == "free")
+    assert composes(teacher.hidden // 2, teacher.heads) == (widths == "free")
+
+
+def test_the_index_shows_the_mappings_of_the_code():
+    text = section((FOLDER / "README.md").read_text(encoding="utf-8"), "Layer mappings")
+    written = {code(strategy): example for strategy, _, example in rows(text)}
+    assert list(written) == list(NAMES)
+    student, teacher = (shape_of(tiny_config("bert", layers=layers)) for layers in (4, 12))
+    pairing = Pairing(student, teacher)
+    for strategy, example in written.items():
+        if strategy != "contribution":
+            assert resolve_mapping(code(example), pairing) == resolve_mapping(strategy, pairing), strategy
+    having = {name for name, method in METHODS.items() if "mapping" in method.options.model_fields}
+    named = re.search(r"The option `mapping` of (.*?) takes", text, re.DOTALL).group(1)
+    assert having == set(re.split(r",\s+|\s+and\s+", named))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.md")), ids=lambda path: path.stem)
+def test_links_lead_somewhere(path):
+    for target, anchor in re.findall(r"\]\((?!https?://)([^)#]+)(?:#([^)]+))?\)", path.read_text(encoding="utf-8")):
+        other = path.parent / target
+        assert other.exists(), target
+        headings = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.MULTILINE)
+        assert not anchor or anchor in {heading.lower().replace(" ", "-") for heading in headings}
