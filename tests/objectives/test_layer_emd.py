@@ -224,8 +224,8 @@ def test_gradients_are_those_of_all_pairs():
 
 @pytest.mark.parametrize("name", ["none", "gaps"])
 def test_gradients_of_attention_scores(name):
-    student, teacher = draw_pairs(2, 3)
-    valid = make_mask(name, LENGTH)
+    student, teacher = ([tuple(x[:2, :4] for x in pair) for pair in layers] for layers in draw_pairs(2, 3))
+    valid = None if name == "none" else make_mask(name, LENGTH)[:2, :4]
 
     def total(*layers):
         return attention_layer_emd(

@@ -21,7 +21,7 @@ CPU_CHUNK = 1 << 20
 CHUNK = 1 << 24
 # Tokens for each number of a student's and a teacher's head from which scores are not worth computing: the pairs are
 # then compared one by one, in time linear in the length (measured on a CPU).
-SHORT = 12
+SHORT = 9
 
 
 @torch.no_grad()
