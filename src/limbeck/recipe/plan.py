@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformers import PreTrainedConfig
 
@@ -96,14 +96,33 @@ def plan_run(recipe: Recipe) -> RunPlan:
     stages: list[StageChoice] = []
     for index in range(len(recipe.stages)):
         stages.append(plan_stage(index, recipe, teacher, student, stages))
-    plan = RunPlan(recipe, teacher, student, sentence_pooling(recipe.teacher.model), stages)
-    heads = {stage.student_head: stage.spec.title for stage in plan.own_stages if stage.student_head is not None}
-    if len(heads) > 1:
+    student = _with_labels(student, [stage for stage in stages if stage.student is None and stage.student_head])
+    return RunPlan(recipe, teacher, student, sentence_pooling(recipe.teacher.model), stages)
+
+
+def _with_labels(student: StudentChoice, stages: list[StageChoice]) -> StudentChoice:
+    """Give the student the outputs of the task that its stages teach: those of the teacher who teaches it.
+
+    Args:
+        student: The recipe's student.
+        stages: The stages that train its head.
+    """
+    kinds = {
+        (stage.student_head, stage.teacher.config.num_labels if stage.pairing.task != "text" else 0) for stage in stages
+    }
+    if len(kinds) > 1:
         raise RecipeError(
-            f"The stages {list(heads.values())} train heads for different tasks ({', '.join(map(str, heads))}), and a "
-            "student has one; make two recipes, the second starting from the first's student (initialise.checkpoint)."
+            f"The stages {[stage.spec.title for stage in stages]} train heads for different tasks "
+            f"({', '.join(sorted(str(head) for head, _ in kinds))}), and a student has one; make two recipes, the "
+            "second starting from the first's student (initialise.checkpoint)."
         )
-    return plan
+    if not stages or stages[0].pairing.task == "text":
+        return student
+    taught_by = stages[0].teacher.config
+    config = type(student.config)(**student.config.to_dict())
+    for name in ("id2label", "label2id", "problem_type"):
+        setattr(config, name, getattr(taught_by, name, None))
+    return replace(student, config=config)
 
 
 def summarise(plan: RunPlan) -> Mapping[str, str]:

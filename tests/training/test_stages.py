@@ -1,0 +1,215 @@
+"""Stages with teachers, students and corpora of their own, heads, and mappings that are measured."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+import limbeck
+from limbeck.errors import LimbeckError
+from limbeck.models.loading import load_model
+from tests.methods.suite import TRAINING, write_rows
+from tests.models.tiny import make_teacher
+
+
+@pytest.fixture(scope="module")
+def lm_teacher(tmp_path_factory):
+    return make_teacher(tmp_path_factory.mktemp("lm"), "bert", head="masked_lm")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return make_teacher(tmp_path_factory.mktemp("classifier"), "bert", head="classification", num_labels=3)
+
+
+@pytest.fixture
+def recipe(tiny_recipe):
+    """One stage of a few steps; tests add to it."""
+    tiny_recipe["stages"][0]["training"] = {**TRAINING, "max_steps": 3}
+    return tiny_recipe
+
+
+def stage(name, method, steps=3, **more):
+    return {"name": name, "method": method, "training": {**TRAINING, "max_steps": steps}, **more}
+
+
+SMALL = {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}
+
+
+def test_a_teacher_assistant_teaches_the_student(recipe):
+    recipe["student"] = {"shape": SMALL}
+    recipe["stages"] = [
+        stage("assistant", "minilm", student={"shape": {**SMALL, "layers": 4}}),
+        stage("student", "minilm", teacher={"stage": "assistant"}),
+    ]
+    result = limbeck.distill(recipe)
+    folder = result.student.parent / "stages" / "1-assistant" / "student"
+    assistant = AutoModel.from_pretrained(folder)
+    assert (assistant.config.num_hidden_layers, assistant.config.hidden_size) == (4, 24)
+    student = AutoModel.from_pretrained(result.student)
+    assert (student.config.num_hidden_layers, student.config.hidden_size) == (2, 24)
+    first, second = result.record["stages"]
+    assert first["student"]["shape"].startswith("bert 4x24")
+    assert second["teacher"] == "the student of stage 'assistant'"
+
+
+def test_an_assistant_is_kept_when_the_run_is_resumed(recipe, monkeypatch):
+    from limbeck.training import run as run_module
+
+    recipe["student"] = {"shape": SMALL}
+    recipe["stages"] = [
+        stage("assistant", "minilm", student={"shape": {**SMALL, "layers": 4}}),
+        stage("student", "minilm", teacher={"stage": "assistant"}),
+    ]
+    whole = limbeck.distill({**recipe, "output": recipe["output"] + "-whole"})
+    original = run_module.run_stage
+
+    def stop_at_the_second(plan, *arguments):
+        if plan.title == "student":
+            raise KeyboardInterrupt
+        return original(plan, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "run_stage", stop_at_the_second)
+        with pytest.raises(LimbeckError):
+            limbeck.distill(recipe)
+    resumed = limbeck.distill(recipe, resume=True)
+    first, second = (load_file(result.student / "model.safetensors") for result in (whole, resumed))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_hidden_states_then_output_distribution_on_one_student(recipe, lm_teacher):
+    recipe["teacher"]["model"] = str(lm_teacher)
+    recipe["student"] = {"shape": SMALL}
+    recipe["stages"] = [stage("layers", "hidden_states"), stage("scores", "output_distribution")]
+    result = limbeck.distill(recipe)
+    student = AutoModelForMaskedLM.from_pretrained(result.student)
+    assert student.config.hidden_size == 24
+    first, second = result.record["stages"]
+    assert any(name.startswith("cls.") for name in first["untrained"])
+    assert not second["untrained"]
+    assert result.record["untrained"]["names"] == []
+
+
+def test_a_head_of_equal_width_starts_from_the_teachers(recipe, lm_teacher):
+    recipe["teacher"]["model"] = str(lm_teacher)
+    recipe["student"] = {"shape": {**SMALL, "hidden": 48}, "initialise": {"layers": "uniform"}}
+    recipe["stages"] = [
+        stage("scores", "output_distribution", training={**TRAINING, "max_steps": 1, "learning_rate": 1e-9})
+    ]
+    result = limbeck.distill(recipe)
+    student, teacher = (load_model(str(f), head="masked_lm") for f in (result.student, lm_teacher))
+    own, theirs = dict(student.named_parameters()), dict(teacher.named_parameters())
+    name = "cls.predictions.transform.dense.weight"
+    torch.testing.assert_close(own[name], theirs[name], atol=1e-6, rtol=0)
+    assert name in result.record["student"]["initialisation"]["head"]["copied"]
+
+
+def test_contribution_is_measured_and_kept(recipe):
+    recipe["stages"] = [stage("layers", {"name": "hidden_states", "mapping": "contribution"})]
+    result = limbeck.distill(recipe)
+    cosines = json.loads((result.student.parent / "stages" / "1-layers" / "layer_cosines.json").read_text())
+    assert len(cosines) == 4
+    lowest = sorted(sorted(range(4), key=lambda i: cosines[i])[:2])
+    assert sorted(result.record["stages"][0]["final_terms"]) == [
+        f"hidden_{i}_{layer + 1}" for i, layer in enumerate(lowest, start=1)
+    ]
+
+
+def test_layer_cosines_are_those_of_the_hidden_states(bert_folder, text_folder):
+    from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
+    from limbeck.models.vocabulary import load_tokenizer
+    from limbeck.training.layer_cosines import measure_layer_cosines
+
+    tokenizer = load_tokenizer(str(bert_folder))
+    corpus = build_corpus(CorpusSettings(sources=(str(text_folder),), length=32), tokenizer)
+    teacher = load_model(str(bert_folder))
+    found = measure_layer_cosines(teacher, corpus, tokenizer)
+    batch = PadCollator(tokenizer.pad_token_id)([corpus.train[i] for i in range(len(corpus.train))])
+    with torch.no_grad():
+        states = teacher(**batch, output_hidden_states=True).hidden_states
+    valid = batch["attention_mask"].bool()
+    for layer, cosine in enumerate(found):
+        pair = states[layer][valid], states[layer + 1][valid]
+        assert cosine == pytest.approx(float(torch.cosine_similarity(*pair, dim=-1).mean()), abs=1e-5)
+
+
+def test_a_truncated_teacher_needs_no_stage(recipe):
+    recipe |= {
+        "stages": [],
+        "student": {"shape": {**SMALL, "hidden": 48, "ffn": 96}, "initialise": {"layers": "first"}},
+    }
+    result = limbeck.distill(recipe)
+    student, teacher = load_model(str(result.student)), load_model(recipe["teacher"]["model"])
+    theirs = dict(teacher.named_parameters())
+    for name, parameter in student.named_parameters():
+        if "pooler" not in name:
+            assert torch.equal(parameter, theirs[name]), name
+
+
+def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
+    """General distillation, then task-specific, each on its corpus with its teacher."""
+    rows = write_rows(tmp_path / "rows", "classification")
+    recipe["student"] = {"shape": SMALL}
+    recipe["stages"] = [
+        stage("general", "minilm"),
+        stage("task", "output_distribution", corpus=rows, teacher={"model": str(classifier)}),
+    ]
+    recipe["evaluation"] = {"enabled": True, "quality": False, "speed": False}
+    result = limbeck.distill(recipe)
+    student = AutoModelForSequenceClassification.from_pretrained(result.student)
+    assert student.config.num_labels == 3
+    task = result.metrics["task"]
+    assert task["metric"] == "accuracy"
+    assert 0 <= task["agreement"] <= 1
+    assert "Accuracy (held out)" in (result.student.parent / "evaluation.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stages": [stage("a", "output_distribution")]}, "has no masked language model head"),
+        ({"stages": [stage("a", "distilbert")]}, "48 wide"),
+        ({"stages": [stage("a", "tinybert")]}, "needs the teacher's 4 heads, not 2"),
+        ({"stages": [stage("a", {"name": "hidden_states", "mapping": [1, 9]})]}, "teacher layer 9"),
+        ({"stages": [stage("a", "minilmv2", teacher={"stage": "b"})]}, "'b' is no earlier stage"),
+        ({"stages": [stage("a", "minilmv2", teacher={})]}, "either model"),
+        ({"stages": [stage("a", "minilmv2", student={"shape": SMALL})]}, "no stage trains the recipe's student"),
+        ({"stages": [stage("a", "mlm", augment={"mask_tokens": 0})]}, "reads masked positions"),
+        ({"stages": [stage("a", "mlm", augment={"mask_tokens": 1.5})]}, "mask_tokens"),
+        ({"stages": [stage("a", {"name": "output_distribution", "temperature": 0})]}, "temperature"),
+        ({"stages": [stage("a", {"name": "tinybert", "hidden_weight": -1})]}, "hidden_weight"),
+    ],
+)
+def test_what_cannot_be_distilled_is_refused_before_training(recipe, change, message):
+    with pytest.raises(LimbeckError) as caught:
+        limbeck.validate({**recipe, **change})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_and_heads_that_do_not_fit_are_refused(recipe, classifier, lm_teacher, tmp_path):
+    recipe["student"] = {"shape": SMALL}
+    rows = write_rows(tmp_path / "rows", "classification")
+    recipe |= {"corpus": rows, "stages": [stage("a", "output_distribution")]}
+    with pytest.raises(LimbeckError, match="fine-tune it on the task first"):
+        limbeck.validate({**recipe, "teacher": {"model": str(lm_teacher)}})
+    recipe["teacher"] = {"model": str(classifier)}
+    limbeck.validate(recipe)
+    with pytest.raises(LimbeckError, match="mlm is made for text, not for classification"):
+        limbeck.validate({**recipe, "stages": [stage("a", "mlm")]})
+    with pytest.raises(LimbeckError, match="unit is for text without labels"):
+        limbeck.validate({**recipe, "corpus": {**rows, "unit": "sentence"}})
+    with pytest.raises(LimbeckError, match="has 3 outputs, but regression needs 1"):
+        limbeck.validate({**recipe, "corpus": {**rows, "task": {**rows["task"], "kind": "regression"}}})
+    with pytest.raises(LimbeckError, match="gradient_accumulation_steps to 1"):
+        coupled = stage("a", {"name": "mlkd_bert", "stage": 2})
+        coupled["training"]["gradient_accumulation_steps"] = 2
+        limbeck.validate({**recipe, "stages": [coupled]})
+    path = tmp_path / "wrong.tsv"
+    path.write_text("sentence1\tsentence2\tlabel\nthe text\tthe model\t7\nthe\tof\t1\n", encoding="utf-8")
+    with pytest.raises(LimbeckError, match="7") as caught:
+        limbeck.distill({**recipe, "corpus": {**rows, "sources": [str(path)]}})
+    assert "\n" not in str(caught.value)
