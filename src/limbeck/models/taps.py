@@ -57,6 +57,7 @@ class StreamTap:
         self._shared = family.shared_blocks
         self._previous_attention: str | None = model.config._attn_implementation
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        self._scored: Tensor | None = None
         if drop_above and not self._shared:
             # One block stays even for the embedding alone: its input is that stream.
             kept = max(1, self.recorder.last_layer)
@@ -66,17 +67,22 @@ class StreamTap:
         self._blocks = list(dict.fromkeys(blocks(model)))
         self._install()
 
-    def __call__(self, input_ids: Tensor, attention_mask: Tensor, **inputs: Tensor) -> Streams:
+    def __call__(
+        self, input_ids: Tensor, attention_mask: Tensor, *, scored: Tensor | None = None, **inputs: Tensor
+    ) -> Streams:
         """Run the model on a batch.
 
         Args:
             input_ids: `[B, L]`.
             attention_mask: `[B, L]`, nonzero where a token is real; any shape of mask.
+            scored: Bool `[B, L]`: score only these tokens over the vocabulary. `logits` is then `[tokens, V]`, in the
+                order of the batch; without it, and for heads of other tasks, it is as `streams.py` says.
             **inputs: Further inputs of the model, for example `token_type_ids`.
 
         Returns:
             One tensor for every key.
         """
+        self._scored = scored
         self.recorder.start()
         runs_head = any(key.kind == "logits" for key in self.keys)
         runner = self.model if runs_head else self.base
@@ -84,6 +90,7 @@ class StreamTap:
             output = runner(input_ids=input_ids, attention_mask=attention_mask, **self._extras(runs_head), **inputs)
         finally:
             found = self.recorder.finish()
+            self._scored = None
         valid = attention_mask.bool()
         for key in self.keys:
             if key.kind == "logits":
@@ -128,6 +135,9 @@ class StreamTap:
         recorder = self.recorder
         if any(key.kind in ATTENTION_KINDS for key in self.keys):
             self._tap_attention()
+        decoder = self.model.get_output_embeddings() if any(key.kind == "logits" for key in self.keys) else None
+        if decoder is not None:
+            self._handles.append(decoder.register_forward_pre_hook(self._select_scored))
         # Shared blocks run once per layer, so only a count of their calls tells the layer.
         for index, block in enumerate(self._blocks):
             layer = None if self._shared else index + 1
@@ -138,6 +148,12 @@ class StreamTap:
             if self._shared or above or layer == recorder.last_layer:
                 run = partial(_run_needed_part, block, recorder, family_of(self.model.config).tuple_blocks)
                 block.forward = run
+
+    def _select_scored(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        """Give the map onto the vocabulary, the costliest of a model, only the tokens that are scored."""
+        if self._scored is None:
+            return None
+        return (args[0][self._scored], *args[1:])
 
     def _tap_attention(self) -> None:
         """Tap through the AttentionInterface, or for families outside of it by hooks on their projections."""

@@ -49,6 +49,9 @@ class DistillationModule(nn.Module):
         self.maps = nn.ModuleDict(
             {term.name: make_learned_map(term.learned_map) for term in terms if term.learned_map is not None}
         )
+        over_vocabulary = [term for term in terms if any(key.kind == "logits" for key in term.student)]
+        # Where only masked tokens are taught, only they are scored: about a seventh of the work.
+        self._scores_labelled = bool(over_vocabulary) and all(_reads_masked(term) for term in over_vocabulary)
         self.layer_weights = make_layer_weights(terms)
         self._distances: list[EmdParts] = []
         teacher.eval().requires_grad_(False)
@@ -70,8 +73,9 @@ class DistillationModule(nn.Module):
         Returns:
             For each term its total and its count, undivided; see `LossTerm`.
         """
-        teacher_streams = self.read_teacher(input_ids, attention_mask, **inputs)
-        student_streams = self._student_tap(input_ids, attention_mask, **inputs)
+        scored = labels != IGNORED_LABEL if self._scores_labelled and labels is not None else None
+        teacher_streams = self.read_teacher(input_ids, attention_mask, scored=scored, **inputs)
+        student_streams = self._student_tap(input_ids, attention_mask, scored=scored, **inputs)
         valid = attention_mask.bool()
         # Objectives choose their own number format; autocast must not lower their matrix products.
         with torch.autocast(device_type=input_ids.device.type, enabled=False):
@@ -84,10 +88,19 @@ class DistillationModule(nn.Module):
         return {name: (loss.total, loss.count) for name, loss in losses.items()}
 
     @torch.no_grad()
-    def read_teacher(self, input_ids: Tensor, attention_mask: Tensor, **inputs: Tensor) -> Streams:
-        """Run the teacher as far as it is needed, in the number format of its own weights."""
+    def read_teacher(
+        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
+    ) -> Streams:
+        """Run the teacher as far as it is needed, in the number format of its own weights.
+
+        Args:
+            input_ids: `[B, L]`.
+            attention_mask: `[B, L]`.
+            scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
+            **inputs: Further inputs.
+        """
         with torch.autocast(device_type=input_ids.device.type, enabled=False):
-            return self._teacher_tap(input_ids, attention_mask, **inputs)
+            return self._teacher_tap(input_ids, attention_mask, scored=scored, **inputs)
 
     # The kernels are compiled code already; tracing them anew for every term only costs.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -99,7 +112,8 @@ class DistillationModule(nn.Module):
             teacher_tensors = [term.teacher_heads.merge(tensor) for tensor in teacher_tensors]
         options: dict[str, Any] = dict(term.options)
         if objective.takes_valid:
-            options["valid"] = _counted_rows(term, valid, labels) if objective.unit == "row" else valid
+            scored = self._scores_labelled or term.rows == "sample"
+            options["valid"] = _counted_rows(term, valid, labels, scored) if objective.unit == "row" else valid
         if term.name in self.maps:
             learned = self.maps[term.name]
             if isinstance(learned, HeadMaps):
@@ -114,6 +128,8 @@ class DistillationModule(nn.Module):
         if objective.parts is not None:
             return self._distance(objective, student_tensors, teacher_tensors, options)
         extra = [labels] if objective.takes_labels and labels is not None else []
+        if term.objective == "masked_lm_ce" and self._scores_labelled and labels is not None:
+            student_tensors, extra = [student_tensors[0][None]], [labels[labels != IGNORED_LABEL][None]]
         if objective.batch_coupled:
             student_tensors = [gather_rows(tensor) for tensor in student_tensors]
             teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
@@ -146,8 +162,13 @@ def _keys(groups: Iterable[tuple[StreamKey, ...]]) -> set[StreamKey]:
     return {key for group in groups for key in group}
 
 
-def _counted_rows(term: Term, valid: Tensor, labels: Tensor | None) -> Tensor | None:
-    """Which rows of logits count: every real token, the labelled ones, or all."""
-    if term.rows == "sample":
+def _reads_masked(term: Term) -> bool:
+    """Whether a term reads scores of masked tokens only."""
+    return term.objective == "masked_lm_ce" or (OBJECTIVES[term.objective].unit == "row" and term.rows == "label")
+
+
+def _counted_rows(term: Term, valid: Tensor, labels: Tensor | None, all_count: bool) -> Tensor | None:
+    """Which rows of logits count: every real token, the labelled ones, or all that are there."""
+    if all_count:
         return None
     return valid if term.rows == "token" or labels is None else labels != IGNORED_LABEL

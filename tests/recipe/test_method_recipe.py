@@ -1,0 +1,32 @@
+"""What `limbeck methods NAME --recipe` prints can be run as it is, once its names are one's own."""
+
+import pytest
+import yaml
+from transformers import BertConfig
+
+from limbeck.methods import METHODS
+from limbeck.recipe import load_recipe, plan_run
+from limbeck.recipe.method_recipe import method_recipe, method_terms, stages_of
+
+_SAVED_BY = {"text": "BertForMaskedLM", "classification": "BertForSequenceClassification"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_recipe_of_a_method_can_be_planned(name, tmp_path):
+    written = yaml.safe_load(method_recipe(name))
+    config = BertConfig(num_labels=3)
+    config.architectures = [_SAVED_BY[METHODS[name].tasks[0]]]
+    config.save_pretrained(tmp_path / "teacher")
+    (tmp_path / "train.tsv").write_text("sentence1\tsentence2\tlabel\n", encoding="utf-8")
+    written["teacher"]["model"] = str(tmp_path / "teacher")
+    if METHODS[name].tasks[0] != "text":
+        written["corpus"]["sources"] = [str(tmp_path / "train.tsv")]
+    plan = plan_run(load_recipe(written))
+    shape, composed = method_terms(name)
+    assert written["student"]["shape"] == shape
+    assert [[term.name for term in stage.terms] for stage in plan.stages] == [
+        [term.name for term in terms] for _, terms in composed
+    ]
+    for stage, spec in zip(stages_of(METHODS[name]), written["stages"], strict=True):
+        options = METHODS[stage["name"]].options.model_fields
+        assert set(spec["method"]) - {"name"} >= {key for key, field in options.items() if field.default is not None}
