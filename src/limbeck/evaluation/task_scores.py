@@ -34,7 +34,7 @@ class TaskScores:
         student: The student's score.
         agreement: The same metric with the teacher's predictions in place of the labels.
 
-    A correlation with values that are all equal is None.
+    What has no teacher is None, as is a correlation with values that are all equal.
     """
 
     task: str
@@ -46,7 +46,7 @@ class TaskScores:
 
 
 def measure_task(
-    teacher: PreTrainedModel,
+    teacher: PreTrainedModel | None,
     student: PreTrainedModel,
     rows: Any,
     collate: Callable[[Sequence[Mapping[str, Any]]], dict[str, Tensor]],
@@ -57,8 +57,8 @@ def measure_task(
     """Score teacher and student on labelled rows.
 
     Args:
-        teacher: With the head of the task.
-        student: With the same head.
+        teacher: With the head of the task; None scores the student alone.
+        student: With the head of the task.
         rows: Held-out rows with `labels`.
         collate: Makes a batch of them.
         task: A key of `METRICS`.
@@ -74,14 +74,15 @@ def measure_task(
         for start in range(0, len(rows), batch_size)
     ]
     labels = torch.cat([batch.pop("labels") for batch in batches])
-    of_teacher, of_student = (_predict(model, batches, task) for model in (teacher, student))
+    of_student = _predict(student, batches, task)
+    of_teacher = _predict(teacher, batches, task) if teacher is not None else None
     return TaskScores(
         task=task,
         metric=METRICS[task],
         rows=len(rows),
-        teacher=_score(of_teacher, labels, task),
+        teacher=None if of_teacher is None else _score(of_teacher, labels, task),
         student=_score(of_student, labels, task),
-        agreement=_score(of_student, of_teacher, task),
+        agreement=None if of_teacher is None else _score(of_student, of_teacher, task),
     )
 
 

@@ -59,4 +59,6 @@ def _load_alike(student: PreTrainedModel, name_or_path: str | Path, revision: st
     config = load_config(name_or_path, revision)
     saved_alike = type(student).__name__ in (config.architectures or [])
     kinds = (head for head in HEADS if has_head(config, head) and type(student) is head_class(config, head))
-    return load_model(name_or_path, revision=revision, head=next(kinds, None) if saved_alike else None)
+    head = next(kinds, None) if saved_alike else None
+    pooler = any(name.startswith("pooler.") for name in base_model(student).state_dict())
+    return load_model(name_or_path, revision=revision, head=head, pooler=pooler)

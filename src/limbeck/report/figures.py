@@ -55,7 +55,7 @@ class Row:
             return ""
         if self.kind == "share":
             return f"{self.student / self.teacher:.1%} kept"
-        if self.student == self.teacher:
+        if self._value(self.student) == self._value(self.teacher):
             return "same"
         smaller = self.student < self.teacher
         ratio = self.teacher / self.student if smaller and self.student else self.student / self.teacher

@@ -1,0 +1,74 @@
+"""What several papers share: teachers, shapes, text, and training arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recipes.generator.document import Inline, Noted
+
+BERT_BASE = "google-bert/bert-base-uncased"
+BERT_LARGE = "google-bert/bert-large-uncased"
+BERT_LARGE_WWM = "google-bert/bert-large-uncased-whole-word-masking"
+BERT_CHINESE = "google-bert/bert-base-chinese"
+ROBERTA_BASE = "FacebookAI/roberta-base"
+ROBERTA_LARGE = "FacebookAI/roberta-large"
+XLM_R_BASE = "FacebookAI/xlm-roberta-base"
+XLM_R_LARGE = "FacebookAI/xlm-roberta-large"
+
+WIKIPEDIA = "hub:wikimedia/wikipedia:20231101.en"
+DUMP = "the Wikipedia dump is that of November 2023, since older ones are not on the Hub"
+BOOKS = Noted("data/bookcorpus", "plain text; recipes/README.md says where to get it")
+RANDOM = Inline(layers="random", embeddings="random")
+
+
+def shape(layers: int, hidden: int, heads: int = 12, ffn: int | None = None, embedding: int | None = None) -> Inline:
+    """Write a shape with every field."""
+    found = Inline(layers=layers, hidden=hidden, heads=heads, ffn=ffn or 4 * hidden)
+    return found if embedding is None else Inline(found, embedding=embedding)
+
+
+def text(*sources: str | Noted, length: int, join: bool = False) -> dict[str, Any]:
+    """Write a corpus of text; one thousandth is held out, which no paper does, so that runs can be watched."""
+    packed: dict[str, Any] = {"join": Noted(True, "as RoBERTa packs its text")} if join else {}
+    return {"sources": list(sources), "length": length, **packed, "held_out": "0.001"}
+
+
+def english(length: int) -> dict[str, Any]:
+    """Write English Wikipedia and BookCorpus."""
+    return text(WIKIPEDIA, BOOKS, length=length)
+
+
+def batch(per_device: int, accumulation: int, note: str = "") -> dict[str, Any]:
+    """Write a batch as steps of accumulation on one device."""
+    said = f"{per_device * accumulation} in all on one GPU{note}"
+    return {
+        "per_device_train_batch_size": per_device,
+        "gradient_accumulation_steps": Noted(accumulation, said),
+    }
+
+
+def adam(rate: str, warmup: Any, *, decay: Any = "0.01", beta2: Any = "0.999") -> dict[str, Any]:
+    """Write Adam with linear warm-up and linear decay."""
+    return {
+        "learning_rate": rate,
+        "lr_scheduler_type": "linear",
+        "warmup_steps": warmup,
+        "weight_decay": decay,
+        "adam_beta1": "0.9",
+        "adam_beta2": beta2,
+    }
+
+
+def cadence(steps: int) -> dict[str, Any]:
+    """Write how often a long run saves, looks at held-out text, and logs."""
+    return {"save_steps": steps, "eval_steps": steps, "logging_steps": 100}
+
+
+def tokens(batch_size: int, length: int, steps: int) -> str:
+    """Say how many tokens a run reads at most, in thousand millions."""
+    return f"{batch_size * length * steps / 1e9:.0f} G tokens"
+
+
+def columns(names: str, numbers: str) -> dict[str, str]:
+    """Pair the columns of a table with the numbers of a row."""
+    return dict(zip(names.split(), numbers.split(), strict=True))
