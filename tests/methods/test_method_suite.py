@@ -18,7 +18,7 @@ import limbeck
 from limbeck.errors import Interrupted, LimbeckError
 from limbeck.methods import METHODS
 from limbeck.training import stage as stage_module
-from tests.methods.suite import EQUAL_WIDTHS, tiny_run, write_rows
+from tests.methods.suite import EQUAL_WIDTHS, run_card, tiny_run, write_rows
 from tests.models.tiny import make_teacher, save_folder, tiny_model
 
 FAMILIES = ("bert", "roberta", "modernbert")
@@ -85,6 +85,7 @@ def test_a_method_trains_and_leaves_a_student(name, family, teachers, text, tmp_
     student, info = (CLASSES[head] if head else AutoModel).from_pretrained(result.student, output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
+    assert len(run_card(result.student)) == bool(head)
     weights = load_file(result.student / "model.safetensors")
     assert not [key for key in weights if "teacher" in key or "maps" in key]
     assert (student.config.num_hidden_layers, student.config.model_type) == (2, family)
@@ -101,6 +102,7 @@ def test_a_method_trains_on_labelled_rows(name, task, teachers, tmp_path):
     assert not info["missing_keys"]
     if head:
         assert student.config.num_labels == LABELLED[task]
+        assert len(run_card(result.student)) == 1
 
 
 class Stop(TrainerCallback):

@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 import limbeck
 from limbeck.errors import LimbeckError
 from limbeck.models.loading import load_model
-from tests.methods.suite import TRAINING, write_rows
+from tests.methods.suite import TRAINING, run_card, write_rows
 from tests.models.tiny import make_teacher
 
 
@@ -150,7 +150,7 @@ def test_a_truncated_teacher_needs_no_stage(recipe):
 
 
 def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
-    """General distillation, then task-specific, each on its corpus with its teacher."""
+    """General distillation, then task-specific, each on its corpus with its teacher; the card's code runs."""
     rows = write_rows(tmp_path / "rows", "classification")
     recipe["student"] = {"shape": SMALL}
     recipe["stages"] = [
@@ -165,6 +165,10 @@ def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
     assert task["metric"] == "accuracy"
     assert 0 <= task["agreement"] <= 1
     assert "Accuracy (held out)" in (result.student.parent / "evaluation.md").read_text()
+    card = (result.student / "README.md").read_text()
+    assert "pipeline_tag: text-classification" in card
+    assert "A text classifier (bert 2x24" in card
+    assert run_card(result.student)[0] in student.config.id2label.values()
 
 
 @pytest.mark.parametrize(

@@ -13,22 +13,26 @@ from typing import Any
 
 import yaml
 
+from limbeck.report.head_usage import HeadUsage
+
 _HUB_NAME = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
 _HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
 
 
-def front_matter(record: Mapping[str, Any], *, pooled: bool) -> str:
+def front_matter(record: Mapping[str, Any], *, pooled: bool, head: HeadUsage | None = None) -> str:
     """Return the front matter of a student's card, `---` lines included.
 
     Args:
         record: A run's record; see `limbeck.report.record_fields.RunFields`.
         pooled: Whether the folder also loads in sentence-transformers.
+        head: The head of the student, if it has one.
     """
     fields: dict[str, Any] = {}
     if language := one_line(record.get("language")):
         fields["language"] = language
-    fields["library_name"] = "sentence-transformers" if pooled else "transformers"
-    fields["pipeline_tag"] = "sentence-similarity" if pooled else "feature-extraction"
+    fields["library_name"] = "sentence-transformers" if pooled and head is None else "transformers"
+    plain = "sentence-similarity" if pooled else "feature-extraction"
+    fields["pipeline_tag"] = plain if head is None else head.pipeline_tag
     if base := hub_name(record):
         fields["base_model"] = base
     if datasets := hub_datasets(record):
@@ -77,10 +81,12 @@ def _model_index(record: Mapping[str, Any], task: str) -> list[dict[str, Any]]:
         return []
     agreement = evaluation.get("agreement") or {}
     retrieval = (evaluation.get("student") or {}).get("retrieval") or {}
+    task_scores = evaluation.get("task") or {}
     metrics = [
         _metric("spearmanr", "Spearman agreement with the teacher", agreement.get("spearman")),
         _metric("mrr_at_10", "MRR@10 of finding a text's body by its summary", retrieval.get("mrr_at_10")),
         _metric("recall_at_1", "Recall@1 of finding a text's body by its summary", retrieval.get("recall_at_1")),
+        _metric(str(task_scores.get("metric")), "Score on held-out rows", task_scores.get("student")),
     ]
     known = [metric for metric in metrics if metric is not None]
     if not known:

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, Template
 
 from limbeck.report.figures import format_count
 from limbeck.report.front_matter import front_matter, hub_name, one_line
+from limbeck.report.head_usage import HEAD_USAGE
 from limbeck.report.table import comparison_markdown
 
 CARD = "README.md"
@@ -46,6 +47,7 @@ def write_model_card(record: Mapping[str, Any], folder: Path | str) -> Path:
 def model_card(record: Mapping[str, Any], folder: Path) -> str:
     """Return the text of the card; the arguments are those of `write_model_card`."""
     pooled = (folder / "modules.json").is_file()
+    head = HEAD_USAGE.get(str(_mapping(record, "student").get("head")))
     teacher, student = _mapping(record, "teacher"), _mapping(record, "student")
     start = student.get("initialisation")
     evaluation = _mapping(record, "evaluation")
@@ -61,6 +63,7 @@ def model_card(record: Mapping[str, Any], folder: Path) -> str:
         stages=_stages(record),
         citations=_citations(record),
         untrained=_untrained(record),
+        head=head,
         pooled=pooled,
         pooling=_pooling(folder, record),
         scores=comparison_markdown(evaluation) if evaluation else "",
@@ -72,7 +75,7 @@ def model_card(record: Mapping[str, Any], folder: Path) -> str:
         seeds=_mapping(record, "seeds"),
         created=record.get("created"),
     )
-    return front_matter(record, pooled=pooled) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+    return front_matter(record, pooled=pooled, head=head) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 
 
 def escape_markdown(value: Any) -> str:

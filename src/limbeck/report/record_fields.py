@@ -17,9 +17,11 @@ class TeacherFields(TypedDict, total=False):
 
 
 class StudentFields(TypedDict, total=False):
-    """The student: shape in words, parameters, and what it started from (words, or a dict's `summary`)."""
+    """The student: shape in words, head if it has one, parameters, and what it started from (words, or a dict's
+    `summary`)."""
 
     shape: str
+    head: str | None
     parameters: int
     initialisation: str | dict[str, Any]
 

@@ -82,6 +82,7 @@ class Run:
             teacher={"name_or_path": plan.teacher_choice.title, "shape": str(plan.teacher)},
             student={
                 "shape": str(plan.student),
+                "head": plan.head,
                 "parameters": sum(parameter.numel() for parameter in student.parameters()),
                 "initialisation": initialisation,
             },
@@ -108,7 +109,12 @@ class Run:
         return load_model(choice.spec.model, revision=choice.spec.revision, **options)
 
     def sentence_pooling(self) -> SentencePooling | None:
-        """How the student makes sentence vectors: as the teacher, or as a stage trained it to; else not at all."""
+        """How the student makes sentence vectors: as the teacher, or as a stage trained it to; else not at all.
+
+        A student of a task makes none, whatever its teacher was before it was fine-tuned.
+        """
+        if self.plan.head not in (None, "masked_lm"):
+            return None
         if self.plan.sentence is not None:
             return self.plan.sentence
         pooled = [c for c in self.plan.own_stages if any(k.kind == "pooled" for t in c.terms for k in t.student)]
