@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -210,32 +209,37 @@ def measure(setting: Setting, sides: list[tuple[str, str]], arguments: argparse.
     }
 
 
+def ratio(worker: Worker, base: Worker) -> dict[str, float]:
+    """How many times as long as `base` a side takes for a step, round by round."""
+    turns = zip(worker.seconds, base.seconds, strict=True)
+    return spread((statistics.median(own) / statistics.median(other) for own, other in turns), 2)
+
+
 def compare(workers: list[Worker], tokens: int) -> dict[str, Any]:
     """Each side's figures and ratios to the first, and the fastest peer of each number format.
 
-    A ratio says how many times as much time, or memory, as the first one a side takes.
+    A ratio says how many times as much time, or memory, as the first one a side takes; that of the same dtype compares
+    with limbeck in the peer's own.
     """
     first = workers[0]
-    for worker in workers:
-        if not worker.runs:
-            continue
-        facts = worker.facts
-        times = [statistics.median(turn) for turn in worker.seconds]
-        facts["seconds"] = spread(second for turn in worker.seconds for second in turn)
-        facts["tokens_per_second"] = round(tokens / statistics.median(times), 1)
-        own = [statistics.median(turn) for turn in first.seconds]
-        facts["time_ratio"] = spread((a / b for a, b in zip(times, own, strict=True)), 2)
+    running = [worker for worker in workers if worker.runs]
+    for worker in running:
+        facts, seconds = worker.facts, [second for turn in worker.seconds for second in turn]
+        facts["seconds"] = spread(seconds)
+        facts["tokens_per_second"] = round(tokens / statistics.median(seconds), 1)
+        facts["time_ratio"] = ratio(worker, first)
         facts["memory_ratio"] = round(facts["peak_mb"] / max(1, first.facts["peak_mb"]), 2)
     fastest = {}
-    for dtype in ("float32", "bfloat16"):
-        peers = [
-            worker.facts for worker in workers if worker.runs and (worker.dtype, worker.name in PEERS) == (dtype, 1)
-        ]
+    for own in (worker for worker in running if worker.name == "limbeck"):
+        peers = [worker for worker in running if worker.dtype == own.dtype and worker.name in PEERS]
         if peers:
-            best = min(peers, key=lambda facts: facts["time_ratio"]["median"])
-            kept = ("side", "dtype", "time_ratio", "memory_ratio")
-            least = min(facts["memory_ratio"] for facts in peers)
-            fastest[dtype] = {**{key: best[key] for key in kept}, "least_memory_ratio_of_a_peer": least}
+            best = min(peers, key=lambda worker: worker.facts["time_ratio"]["median"])
+            fastest[own.dtype] = {
+                **{key: best.facts[key] for key in ("side", "time_ratio", "memory_ratio")},
+                "time_ratio_same_dtype": ratio(best, own),
+                "memory_ratio_same_dtype": round(best.facts["peak_mb"] / max(1, own.facts["peak_mb"]), 2),
+                "least_memory_ratio_of_a_peer": min(worker.facts["memory_ratio"] for worker in peers),
+            }
     return {"against": f"{first.name} {first.dtype}", "fastest_peer": fastest, "sides": [x.facts for x in workers]}
 
 
@@ -254,11 +258,10 @@ def describe(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def choose_sides(wanted: list[str], dtypes: list[str], fast_bf16: bool) -> list[tuple[str, str]]:
+def choose_sides(peers: list[str], bf16: bool) -> list[tuple[str, str]]:
     """limbeck as a run of it would be here, limbeck in float32, and the peers in each number format."""
-    formats = [dtype for dtype in dtypes if dtype == "float32" or fast_bf16]
-    own = dict.fromkeys((formats[-1], "float32"))
-    return [*(("limbeck", dtype) for dtype in own), *((peer, dtype) for dtype in formats for peer in wanted)]
+    formats = ["bfloat16", "float32"] if bf16 else ["float32"]
+    return [("limbeck", dtype) for dtype in formats] + [(peer, dtype) for dtype in formats[::-1] for peer in peers]
 
 
 def shape(text: str) -> tuple[int, int]:
@@ -282,7 +285,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=2, help="steps of a side in a round")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--dtypes", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
+    parser.add_argument("--float32-only", action="store_true", help="no bfloat16, which else goes where it is fast")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -292,8 +295,8 @@ def main() -> None:
         return
     machine = describe(arguments)
     print(json.dumps(machine))
-    fast_bf16 = machine["hardware"]["bf16_is_fast"]
-    sides = choose_sides(arguments.peers, sorted(arguments.dtypes, reverse=True), fast_bf16)
+    bf16 = machine["hardware"]["bf16_is_fast"] and not arguments.float32_only
+    sides = choose_sides(arguments.peers, bf16)
     common = ("teacher", "student", "heads", "relation_heads", "vocabulary", "dropout", "seed")
     rows = []
     for length in arguments.lengths:
