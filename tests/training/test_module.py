@@ -227,3 +227,18 @@ def test_a_batch_without_a_masked_token_is_zero():
     total, count = module(**batch, labels=torch.full_like(batch["input_ids"], -100))["hard_label"]
     total.backward()
     assert (float(total.detach()), float(count)) == (0, 0)
+
+
+def test_maps_start_as_the_identity():
+    """A student that is its teacher has no error from the first step."""
+    same = {"layers": 4, "hidden": 48, "heads": 4, "ffn": 96}
+    for method in ("hidden_states", "direct_minilm", "tinybert"):
+        options = {"teacher_layer": "last"} if method == "direct_minilm" else {}
+        module = make_module(method, options=options, **same).eval()
+        module.student.load_state_dict(tiny_model("bert").state_dict())
+        with torch.no_grad():
+            outputs = module(**collate(make_rows(4)))
+        for name, (total, count) in outputs.items():
+            layers = name.split("_")[1:]
+            if method == "direct_minilm" or len(set(layers)) == 1 or name == "embedding":
+                assert float(total / count) < 1e-10, name

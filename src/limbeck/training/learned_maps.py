@@ -1,8 +1,11 @@
-"""The run's learned maps: linear, without bias, so that zero stays zero, as the papers' W."""
+"""The run's learned maps: linear, without bias, so that zero stays zero, as the papers' W.
+
+They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's layers
+is then near it from the first step, where a random map would first have to be learned away. The papers do not say how
+theirs start.
+"""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import nn
@@ -21,13 +24,13 @@ class HeadMaps(nn.Module):
 
     def __init__(self, heads: int, inputs: int, outputs: int) -> None:
         super().__init__()
-        # Each head is drawn as nn.Linear draws a map of its width.
-        bound = 1 / math.sqrt(inputs)
-        self.weight = nn.Parameter(torch.empty(heads, inputs, outputs).uniform_(-bound, bound))
+        self.weight = nn.Parameter(torch.eye(inputs, outputs).repeat(heads, 1, 1))
 
 
 def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
-    """Make the module of a learned map, at random values from the global generator."""
+    """Make the module of a learned map."""
     if spec.heads is not None:
         return HeadMaps(spec.heads, spec.inputs // spec.heads, spec.outputs // spec.heads)
-    return nn.Linear(spec.inputs, spec.outputs, bias=False)
+    learned = nn.Linear(spec.inputs, spec.outputs, bias=False)
+    nn.init.eye_(learned.weight)
+    return learned
