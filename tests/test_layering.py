@@ -26,6 +26,7 @@ FLOORS = {
     "methods": 4,
     "recipe": 5,
     "training": 6,
+    "benchmark": 7,
     "search": 7,
     "report": 7,
     "api": 8,

@@ -1,8 +1,8 @@
 """The run's learned maps: linear, without bias, so that zero stays zero, as the papers' W.
 
-They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's layers
-is then near it from the first step, where a random map would first have to be learned away. The papers do not say how
-theirs start.
+They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's
+layers is then near it from the first step, where a random map would first have to be learned away. The papers do not
+say how theirs start.
 """
 
 from __future__ import annotations

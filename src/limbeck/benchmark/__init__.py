@@ -1,0 +1,1 @@
+"""Benchmarks: what losses, training steps and models cost on this machine, as rows for a CSV or JSON file."""

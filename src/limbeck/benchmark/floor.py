@@ -1,0 +1,53 @@
+"""The floor under a time: what its matrix products would take at the rate this machine reaches in a large one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from limbeck.benchmark.timing import stopwatch, take_turns
+
+# Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
+CPU_SIZE, DEVICE_SIZE = 1536, 8192
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The measured rate of large matrix products.
+
+    Attributes:
+        dtype: Of the matrices.
+        size: Their rows and columns.
+        operations_per_second: Multiplications and additions, of the fastest of several passes.
+    """
+
+    dtype: torch.dtype
+    size: int
+    operations_per_second: float
+
+    def floor_ms(self, operations: float) -> float:
+        """Return the milliseconds that so many operations take at this rate."""
+        return operations / self.operations_per_second * 1000
+
+
+def measure_ceiling(
+    device: torch.device, dtype: torch.dtype, *, size: int | None = None, seconds: float = 1.0
+) -> Ceiling:
+    """Measure the rate of a square matrix product, 2 · size³ operations.
+
+    The fastest pass counts: whatever slows one down is no property of the machine. Settings of PyTorch that decide
+    how products in float32 are computed (TF32) apply as in training.
+
+    Args:
+        device: Where.
+        dtype: Of the matrices.
+        size: Rows and columns; None chooses by device.
+        seconds: For all passes; at least three are made.
+    """
+    rows = size or (CPU_SIZE if device.type == "cpu" else DEVICE_SIZE)
+    left, right = (torch.randn(rows, rows, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(left)
+    run = stopwatch(lambda: torch.mm(left, right, out=out), device)
+    fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
+    return Ceiling(dtype, rows, 2 * rows**3 / fastest)

@@ -1,0 +1,120 @@
+"""`limbeck benchmark model`: latency and throughput of any models, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from limbeck.benchmark.models import load_or_make
+from limbeck.benchmark.progress import Report, part_of, quietly
+from limbeck.benchmark.rows import Row, tidy
+from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.errors import RecipeError
+from limbeck.evaluation.inference import encoder_of, longest_input
+from limbeck.evaluation.model_size import count_parameters, tensors_megabytes
+from limbeck.models.families import shape_of
+
+
+def measure_models(
+    names: Sequence[str],
+    *,
+    device: torch.device,
+    batch_sizes: Sequence[int] = (1, 32),
+    lengths: Sequence[int] = (128,),
+    dtype: torch.dtype = torch.float32,
+    seconds: float = 30.0,
+    warmup: int = 2,
+    seed: int = 0,
+    report: Report = quietly,
+) -> list[Row]:
+    """Time the forward pass of encoders, in turns.
+
+    All tokens are real: nothing is padded. The first model is what `speedup` refers to.
+
+    Args:
+        names: Saved models or shapes, as `load_or_make` takes them; the first is the one to compare with.
+        device: Where.
+        batch_sizes: Texts a pass.
+        lengths: Tokens a text.
+        dtype: Of weights and activations.
+        seconds: For all timings together; at least three rounds are made of each batch size and length.
+        warmup: Passes of each model that are not counted, at each batch size and length.
+        seed: Of the token ids, which all models share.
+        report: Is told how far it is.
+
+    Returns:
+        One row a model, batch size and length.
+
+    Raises:
+        RecipeError: if a length is beyond what a model can take, or a model is named twice.
+        ModelError: if a model cannot be loaded.
+    """
+    if len(set(names)) < len(names):
+        raise RecipeError(f"A model is named twice in {', '.join(names)}; name each once.")
+    models: dict[str, PreTrainedModel] = {}
+    for index, name in enumerate(names):
+        report(0.1 * index / len(names), f"loading {name}")
+        models[name] = load_or_make(name, length=max(lengths), dtype=dtype, device=device)
+        limit = longest_input(encoder_of(models[name]))
+        if limit is not None and max(lengths) > limit:
+            raise RecipeError(f"--lengths {max(lengths)} is longer than the {limit} tokens '{name}' takes; use less.")
+    vocabulary = min(shape_of(model.config).vocabulary for model in models.values())
+    generator = torch.Generator().manual_seed(seed)
+    cases = [(batch, length) for length in lengths for batch in batch_sizes]
+    rows: list[Row] = []
+    for index, (batch, length) in enumerate(cases):
+        input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
+        here = part_of(report, 0.1 + 0.9 * index / len(cases), 0.1 + 0.9 * (index + 1) / len(cases))
+        times = _time(models, input_ids, seconds / len(cases), warmup, here)
+        for name, seen in times.items():
+            spread = summarise(seen)
+            rows.append(
+                {
+                    **_describe(name, models[name]),
+                    "dtype": str(dtype).removeprefix("torch."),
+                    "device_type": device.type,
+                    "batch": batch,
+                    "length": length,
+                    "rounds": len(seen),
+                    "median_ms": spread.median_ms,
+                    "p10_ms": spread.p10_ms,
+                    "p90_ms": spread.p90_ms,
+                    "sentences_per_second": batch / spread.median_ms * 1000,
+                    "tokens_per_second": batch * length / spread.median_ms * 1000,
+                    "speedup": speedup(times[names[0]], seen),
+                }
+            )
+    return [tidy(row) for row in rows]
+
+
+def _time(
+    models: dict[str, PreTrainedModel], input_ids: Tensor, seconds: float, warmup: int, report: Report
+) -> dict[str, list[float]]:
+    """Return the seconds of every pass of each model."""
+    valid = torch.ones_like(input_ids)
+    runs: dict[str, Callable[[], float]] = {
+        name: stopwatch(partial(_forward, encoder_of(model), input_ids, valid), input_ids.device)
+        for name, model in models.items()
+    }
+    what = f"{input_ids.shape[0]} x {input_ids.shape[1]} tokens"
+    with torch.inference_mode():
+        return take_turns(runs, seconds=seconds, warmup=warmup, tell=lambda share: report(share, what))
+
+
+def _forward(encoder: nn.Module, input_ids: Tensor, valid: Tensor) -> None:
+    encoder(input_ids=input_ids, attention_mask=valid)
+
+
+def _describe(name: str, model: PreTrainedModel) -> Row:
+    counts = count_parameters(model)
+    return {
+        "model": name,
+        "shape": str(shape_of(model.config)),
+        "parameters": counts.total,
+        "transformer_parameters": counts.transformer,
+        "megabytes": tensors_megabytes(model),
+    }

@@ -1,0 +1,211 @@
+"""`limbeck benchmark`: what losses, training steps and models cost on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+
+from limbeck.cli.shared_options import Json, Overrides, Quiet, progress_console
+
+if TYPE_CHECKING:
+    from limbeck.benchmark.rows import Row
+
+Output = Annotated[
+    Path | None, typer.Option(help="Write the rows, with device, versions and commit, to a .csv or .json file.")
+]
+Seconds = Annotated[float, typer.Option(min=0.01, help="Time for the timings; each case gets three rounds anyway.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 …; auto: the accelerator where there is one.")]
+Memory = Annotated[bool, typer.Option(help="Measure peak memory too; on a CPU in processes of their own.")]
+Ragged = Annotated[bool, typer.Option("--ragged", help="Draw lengths from [L/2, L] instead of L for all.")]
+
+benchmark = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Measure what losses, training steps and models cost on this machine.",
+    epilog="Example:  limbeck benchmark step --teacher 12x768 --student 6x384 --output step.csv",
+)
+
+
+@benchmark.command(
+    epilog="Examples:  limbeck benchmark loss --lengths 128,512 --heads 48 --output loss.csv   |   "
+    "limbeck benchmark loss --objective soft_label_kl --classes 250002 --lengths 128"
+)
+def loss(
+    objective: Annotated[str, typer.Option(help="relation_kl, attention_score_mse or soft_label_kl.")] = "relation_kl",
+    backends: Annotated[str | None, typer.Option(help="Names by commas; default: all that run on the device.")] = None,
+    lengths: Annotated[str, typer.Option(help="Tokens of the longest sample, by commas.")] = "128,512",
+    heads: Annotated[str | None, typer.Option(help="Heads, by commas; default: 48, or 12 attention heads.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Samples.")] = 8,
+    widths: Annotated[str, typer.Option(help="Widths of teacher and student.")] = "768,384",
+    classes: Annotated[int, typer.Option(min=2, help="Vocabulary of soft labels.")] = 30_522,
+    pair: Annotated[bool, typer.Option("--pair", help="Relate two streams instead of one with itself.")] = False,
+    ragged: Ragged = False,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    device: Device = "auto",
+    seconds: Seconds = 30.0,
+    memory: Memory = True,
+    output: Output = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
+    from limbeck.benchmark.device import choose_device
+    from limbeck.benchmark.loss import measure_losses
+    from limbeck.benchmark.loss_cases import LossCase
+    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.benchmark.rows import check_output
+    from limbeck.benchmark.tables import loss_table
+    from limbeck.errors import RecipeError
+
+    check_output(output)
+    chosen = choose_device(device)
+    both = _numbers("--widths", widths)
+    if len(both) != 2:
+        raise RecipeError(f"--widths '{widths}' has to be two numbers, teacher and student: 768,384.")
+    all_heads = _numbers("--heads", heads or ("12" if objective == "attention_score_mse" else "48"))
+    if objective == "soft_label_kl":
+        all_heads = all_heads[:1]  # They play no part.
+    cases = [
+        LossCase(
+            objective=objective, batch=batch, length=length, heads=head, teacher_width=both[0], student_width=both[1],
+            classes=classes, mask="ragged" if ragged else "full", relation="pair" if pair else "symmetric",
+            dtype=dtype, device=str(chosen),
+        )
+        for length in _numbers("--lengths", lengths)
+        for head in all_heads
+    ]  # fmt: skip
+    names = [name.strip() for name in backends.split(",")] if backends else []
+    with ProgressBar(progress_console(quiet)) as bar:
+        rows = measure_losses(cases, names, seconds=seconds, memory=memory, report=bar)
+    _hand_over("loss", rows, chosen.type, output, None if as_json else loss_table(rows))
+
+
+@benchmark.command(
+    epilog="Examples:  limbeck benchmark step --teacher 12x768 --student 6x384 --method minilmv2 --batch 8 --ragged"
+    "   |   limbeck benchmark step recipe.yaml --output step.json"
+)
+def step(
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="A recipe; without one, --teacher, --student and --method.", show_default=False),
+    ] = None,
+    teacher: Annotated[str | None, typer.Option(help='Shape of a BERT, or a model; default: "12x768".')] = None,
+    student: Annotated[str | None, typer.Option(help='Shape of the student; default: "6x384".')] = None,
+    method: Annotated[str | None, typer.Option(help="Method, with its defaults; default: minilmv2.")] = None,
+    stage: Annotated[int, typer.Option(min=1, help="Stage of the recipe or the method.")] = 1,
+    batch: Annotated[int | None, typer.Option(min=1, help="Samples; default: the recipe's, or 8.")] = None,
+    length: Annotated[
+        int | None, typer.Option(min=2, help="Tokens of the longest sample; default: the recipe's, or 128.")
+    ] = None,
+    ragged: Ragged = False,
+    dtype: Annotated[
+        str, typer.Option(help="auto (as training chooses), float32 or bfloat16, of teacher and student.")
+    ] = "auto",
+    device: Device = "auto",
+    seconds: Seconds = 30.0,
+    memory: Memory = True,
+    overrides: Overrides = None,
+    output: Output = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Time whole optimizer steps and their parts: tokens/s, peak memory, and how near the floor they are.
+
+    Weights are random and so are the tokens: nothing is downloaded, and times do not depend on them.
+    """
+    from limbeck.benchmark.device import choose_device
+    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.benchmark.rows import check_output
+    from limbeck.benchmark.step import measure_step
+    from limbeck.benchmark.step_setup import StepRequest
+    from limbeck.benchmark.tables import step_table
+    from limbeck.errors import RecipeError
+
+    check_output(output)
+    named = {"teacher": teacher, "student": student, "method": method}
+    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    if recipe is not None and given:
+        raise RecipeError(f"--{next(iter(given))} and a recipe do not go together; use --set to change the recipe.")
+    if recipe is None and overrides:
+        raise RecipeError("--set changes a recipe, and none is given.")
+    request = StepRequest(
+        recipe=None if recipe is None else str(recipe), overrides=tuple(overrides or ()), stage=stage, batch=batch,
+        length=length, ragged=ragged, dtype=dtype, device=device, **given,
+    )  # fmt: skip
+    with ProgressBar(progress_console(quiet)) as bar:
+        rows = measure_step(request, seconds=seconds, memory=memory, report=bar)
+    _hand_over("step", rows, choose_device(device).type, output, None if as_json else step_table(rows))
+
+
+@benchmark.command(
+    epilog="Examples:  limbeck benchmark model google-bert/bert-base-uncased runs/mine/student   |   "
+    "limbeck benchmark model 12x768 6x384 --batch-sizes 1,32 --lengths 128,512 --output model.csv"
+)
+def model(
+    models: Annotated[
+        list[str], typer.Argument(help='Folders, Hub names or shapes such as "6x384"; the first is compared with.')
+    ],
+    batch_sizes: Annotated[str, typer.Option(help="Texts a pass, by commas.")] = "1,32",
+    lengths: Annotated[str, typer.Option(help="Tokens a text, by commas.")] = "128",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    device: Device = "auto",
+    seconds: Seconds = 30.0,
+    warmup: Annotated[int, typer.Option(min=0, help="Passes of each that are not counted.")] = 2,
+    output: Output = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
+    from limbeck.benchmark.device import choose_device
+    from limbeck.benchmark.model import measure_models
+    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.benchmark.rows import check_output
+    from limbeck.benchmark.tables import model_table
+    from limbeck.models.loading import as_dtype
+
+    check_output(output)
+    chosen = choose_device(device)
+    with ProgressBar(progress_console(quiet)) as bar:
+        rows = measure_models(
+            models, device=chosen, batch_sizes=_numbers("--batch-sizes", batch_sizes),
+            lengths=_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds, warmup=warmup, report=bar,
+        )  # fmt: skip
+    _hand_over("model", rows, chosen.type, output, None if as_json else model_table(rows))
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Read whole numbers above 0, separated by commas."""
+    from limbeck.errors import RecipeError
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise RecipeError(f"{option} '{text}' has to be whole numbers above 0, separated by commas: 128,512.")
+    return [int(part) for part in parts]
+
+
+def _hand_over(
+    name: str, rows: Sequence[Row], device_type: str, output: Path | None, table: RenderableType | None
+) -> None:
+    """Write the file, and print the table, or JSON where there is none."""
+    from limbeck.benchmark.rows import describe_machine, report_dict, write_rows
+
+    machine = describe_machine(device_type)
+    if output is not None:
+        write_rows(output, name, rows, machine)
+    if table is None:
+        typer.echo(json.dumps(report_dict(name, rows, machine), indent=2))
+        return
+    console = Console()
+    console.print(table)
+    if output is not None:
+        console.print(f"Rows: {output}", highlight=False, markup=False, soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(benchmark, name="benchmark")

@@ -1,0 +1,140 @@
+"""`benchmark loss`: what is compared is the same loss, and what cannot be measured says so."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from limbeck.benchmark import loss
+from limbeck.benchmark.loss import error_case, errors_of, measure_losses
+from limbeck.benchmark.loss_cases import CONTESTS, LossCase, make_inputs, megabytes_needed, run_loss
+from limbeck.errors import KernelError, LimbeckError, RecipeError
+
+SMALL = {"batch": 2, "length": 6, "heads": 2, "teacher_width": 8, "student_width": 4, "classes": 11}
+PLAIN = {"relation_kl": "reference", "attention_score_mse": "materialised", "soft_label_kl": "materialised"}
+
+
+def naive(case, inputs):
+    """The formulas in float64, one sample, head and row at a time."""
+    (student_a, student_b), (teacher_a, teacher_b) = inputs.student, inputs.teacher
+    total = torch.zeros((), dtype=torch.float64)
+    for b in range(case.batch):
+        real = [t for t in range(case.length) if inputs.valid[b, t]]
+        if case.objective == "soft_label_kl":
+            for t in real:
+                own, other = (h[b, t] @ w.T for h, w in (inputs.student, inputs.teacher))
+                total += sum(q.exp() * (q - p) for p, q in zip(own.log_softmax(-1), other.log_softmax(-1), strict=True))
+            continue
+        for head in range(case.heads):
+            size, other_size = (width // case.heads for width in (case.student_width, case.teacher_width))
+            own, other = (
+                (x[b, real, head * d : (head + 1) * d] @ y[b, real, head * d : (head + 1) * d].T) / d**0.5
+                for x, y, d in ((student_a, student_b, size), (teacher_a, teacher_b, other_size))
+            )
+            if case.objective == "attention_score_mse":
+                total += ((own - other) ** 2).sum()
+            else:
+                p, q = own.log_softmax(-1), other.log_softmax(-1)
+                total += (q.exp() * (q - p)).sum()
+    return total
+
+
+@pytest.mark.parametrize("mask", ["full", "ragged"])
+@pytest.mark.parametrize(
+    ("objective", "relation"),
+    [("relation_kl", "symmetric"), ("relation_kl", "pair"), ("attention_score_mse", "pair"), ("soft_label_kl", "pair")],
+)
+def test_every_backend_computes_the_formula(objective, relation, mask):
+    case = LossCase(objective=objective, relation=relation, mask=mask, **SMALL)
+    contest = CONTESTS[objective]
+    backends = [name for name in contest.backends if name != "triton"]
+    inputs = make_inputs(case).double()
+    expected = naive(case, inputs)
+    (gradient,) = torch.autograd.grad(expected, inputs.leaves[:1])
+    for name in backends:
+        assert run_loss(contest, name, case, inputs).item() == pytest.approx(expected.item(), rel=1e-9)
+        torch.testing.assert_close(inputs.leaves[0].grad, gradient)
+    for value, grad in errors_of(contest, backends, case).values():
+        assert 0 <= value < 1e-4
+        assert 0 < grad < 1e-4
+
+
+def test_inputs_are_what_the_case_says():
+    symmetric = make_inputs(LossCase(**SMALL))
+    assert symmetric.student[0] is symmetric.student[1]
+    assert symmetric.valid.all()
+    case = LossCase(relation="pair", mask="ragged", dtype="bfloat16", **{**SMALL, "batch": 50})
+    inputs = make_inputs(case)
+    assert inputs.student[0] is not inputs.student[1]
+    assert inputs.student[0].dtype == torch.bfloat16
+    lengths = inputs.valid.sum(1)
+    assert lengths.min() == 3
+    assert lengths.max() == 6
+    torch.testing.assert_close(make_inputs(case).teacher, inputs.teacher)
+
+
+def test_rows_have_every_column():
+    cases = [LossCase(**SMALL), LossCase(**{**SMALL, "length": 9})]
+    heard = []
+    rows = measure_losses(
+        cases, ["blocked", "reference"], seconds=0.05, memory=False, report=lambda share, what: heard.append(share)
+    )
+    assert [(row["backend"], row["length"]) for row in rows] == [
+        ("blocked", 6), ("reference", 6), ("blocked", 9), ("reference", 9)
+    ]  # fmt: skip
+    for row in rows:
+        assert row["p10_ms"] <= row["median_ms"] <= row["p90_ms"]
+        assert row["rounds"] >= 3
+        assert row["gradient_error"] < 1e-4
+        assert row["peak_extra_mb"] is None
+        assert row["speedup"] == 1 or row["backend"] == "reference"
+    assert heard == sorted(heard)
+    assert heard[-1] == 1
+
+
+def test_peaks_are_joined_to_their_backends(monkeypatch):
+    asked = []
+
+    def peak_in_child(task, spec):
+        asked.append((task, spec["backend"], LossCase(**spec["case"])))
+        return loss.Peak(1.0, 0.5, "a note" if spec["backend"] == "gram" else "")
+
+    monkeypatch.setattr(loss, "peak_in_child", peak_in_child)
+    case = LossCase(objective="attention_score_mse", **SMALL)
+    rows = measure_losses([case], seconds=0.01)
+    assert asked == [("loss", "materialised", case), ("loss", "gram", case)]
+    assert [(row["peak_extra_mb"], row["note"]) for row in rows] == [(0.5, None), (0.5, "a note")]
+
+
+def test_what_does_not_fit_is_not_tried(monkeypatch):
+    monkeypatch.setattr(loss, "FREE_SHARE", 0.0)
+    rows = measure_losses([LossCase(objective="soft_label_kl", **SMALL)], seconds=0.01, memory=False)
+    assert [row["backend"] for row in rows] == ["materialised", "from_hidden"]
+    assert rows[0]["median_ms"] is None
+    assert "needs about" in rows[0]["note"]
+    assert rows[1]["median_ms"] > 0
+    assert rows[1]["speedup"] is None
+    assert set(rows[0]) == set(rows[1])
+
+
+def test_errors_are_measured_on_less_where_float64_would_not_fit():
+    contest = CONTESTS["relation_kl"]
+    assert error_case(contest, LossCase(length=128)) == LossCase(length=128, batch=2)
+    long = error_case(contest, LossCase(length=4096))
+    assert long.batch == 1
+    assert 2 * megabytes_needed(contest, long) <= loss.ERROR_MEGABYTES < 8.1 * megabytes_needed(contest, long)
+
+
+@pytest.mark.parametrize(
+    ("changes", "backends", "error", "words"),
+    [
+        ({"objective": "relation"}, [], RecipeError, "Did you mean 'relation_kl'"),
+        ({}, ["block"], RecipeError, "Did you mean 'blocked'"),
+        ({"heads": 3}, [], KernelError, "does not divide"),
+        ({"dtype": "float12"}, [], LimbeckError, "float12"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_measured(changes, backends, error, words):
+    good = LossCase(**SMALL)
+    with pytest.raises(error, match=words):
+        measure_losses([good, replace(good, **changes)], backends, seconds=60)

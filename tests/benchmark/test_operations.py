@@ -1,0 +1,146 @@
+"""Operations against a count by hand, and against those that PyTorch counts while a model runs."""
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from limbeck.benchmark.operations import ForwardCost, forward_cost, loss_operations
+from limbeck.methods.composition import LearnedMap, Term
+from limbeck.methods.head_groups import HeadGroups
+from limbeck.models.families import shape_of
+from limbeck.models.streams import StreamKey
+from limbeck.models.taps import StreamTap
+from tests.models.tiny import tiny_batch, tiny_config, tiny_model
+
+LENGTHS = [5, 9, 2]
+H, A, D, F = 48, 4, 12, 96  # the tiny models
+
+
+def product(rows, inner, columns):
+    """Multiplications and additions of [rows, inner] · [inner, columns]."""
+    count = 0
+    for _ in range(rows):
+        count += 2 * inner * columns
+    return count
+
+
+def projections(length):
+    return 3 * product(length, H, A * D)
+
+
+def attention(length):
+    return sum(product(length, D, length) + product(length, length, D) for _ in range(A))
+
+
+def block(length):
+    ffn = product(length, H, F) + product(length, F, H)
+    return projections(length) + attention(length) + product(length, A * D, H) + ffn
+
+
+@pytest.mark.parametrize(
+    ("key", "by_hand"),
+    [
+        (StreamKey("hidden", 4), lambda n: 4 * block(n)),
+        (StreamKey("hidden", 2), lambda n: 2 * block(n)),
+        (StreamKey("value", 4), lambda n: 3 * block(n) + projections(n)),
+        (StreamKey("context", 3), lambda n: 2 * block(n) + projections(n) + attention(n)),
+        (StreamKey("embedding", 0), lambda n: 0),
+    ],
+    ids=str,
+)
+def test_a_bert_by_hand(key, by_hand):
+    model = tiny_model("bert")
+    with StreamTap(model, [key]) as tap:
+        cost = forward_cost(tap, shape_of(model.config))
+    assert cost.operations(LENGTHS) == sum(by_hand(length) for length in LENGTHS)
+
+
+def test_dropped_blocks_change_nothing():
+    model = tiny_model("bert")
+    shape = shape_of(model.config)
+    with StreamTap(model, [StreamKey("query", 2)], drop_above=True) as tap:
+        assert forward_cost(tap, shape).operations([7]) == block(7) + projections(7)
+
+
+def test_scores_over_the_vocabulary_by_hand():
+    model = tiny_model("bert", head="masked_lm")
+    shape = shape_of(model.config)
+    with StreamTap(model, [StreamKey("logits", 4)]) as tap:
+        cost = forward_cost(tap, shape)
+    whole = sum(4 * block(n) + product(n, H, H) for n in LENGTHS)  # the head's transform sees every token
+    assert cost.operations(LENGTHS, scored=3) == whole + product(3, H, shape.vocabulary)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra", "albert", "modernbert", "llama", "gpt2", "mpnet"])
+def test_what_runs_is_what_is_counted(family):
+    model, batch = tiny_model(family), tiny_batch(family, rows=2, length=12)
+    batch["attention_mask"].fill_(1)
+    # Fused attention is not counted by PyTorch; plain products are.
+    with StreamTap(model, [StreamKey("hidden", 4)]) as tap, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        with FlopCounterMode(display=False) as counter:
+            tap(**batch)
+        cost = forward_cost(tap, shape_of(model.config))
+    assert cost.operations([12, 12]) == counter.get_total_flops()
+
+
+def term(objective, student, teacher, **changes):
+    return Term("t", objective, tuple(StreamKey(*k) for k in student), tuple(StreamKey(*k) for k in teacher), **changes)
+
+
+STUDENT, TEACHER = shape_of(tiny_config(hidden=24, heads=2, ffn=48)), shape_of(tiny_config())
+
+
+@pytest.mark.parametrize(("second", "gradients"), [("query", 1), ("key", 2)])
+def test_relations_by_hand(second, gradients):
+    found = loss_operations(
+        term("relation_kl", [("query", 2), (second, 2)], [("query", 4), (second, 4)], options={"heads": 4}),
+        STUDENT, TEACHER, LENGTHS,
+    )  # fmt: skip
+    expected = 0
+    for n in LENGTHS:
+        for _ in range(4):
+            expected += product(n, 6, n) + product(n, 12, n)  # scores of both models
+            expected += gradients * product(n, n, 6)
+    assert found == expected
+
+
+def test_merged_heads_are_narrower():
+    groups = HeadGroups(heads=4, groups=2)
+    found = loss_operations(
+        term("relation_kl", [("context", 1)] * 2, [("context", 1)] * 2, teacher_heads=groups, options={"heads": 2}),
+        STUDENT, TEACHER, [10],
+    )  # fmt: skip
+    assert found == 2 * (product(10, 12, 10) + product(10, 12, 10) + product(10, 10, 12))
+
+
+def test_attention_scores_take_the_shorter_way():
+    scores = term("attention_score_mse", [("query", 1), ("key", 1)], [("query", 1), ("key", 1)], options={"heads": 2})
+    short, long = 3, 5000
+    own, other = 12, 24  # a head's width
+    by_scores = 2 * (product(short, own, short) + product(short, other, short) + 2 * product(short, short, own))
+    assert loss_operations(scores, STUDENT, TEACHER, [short]) == by_scores
+    grams = 2 * product(own, long, own) + 2 * product(own, long, other) + 2 * product(other, long, other)
+    gradients = 2 * (product(long, own, own) + product(long, other, own))
+    assert loss_operations(scores, STUDENT, TEACHER, [long]) == 2 * (grams + gradients)
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("hidden", sum(LENGTHS)), ("cls", len(LENGTHS))])
+def test_learned_maps_by_hand(kind, rows):
+    mapped = term("hidden_mse", [(kind, 2)], [(kind, 4)], learned_map=LearnedMap(24, 48))
+    # Forward, and the gradients of its input and of itself.
+    expected = product(rows, 24, 48) + product(rows, 48, 24) + product(24, rows, 48)
+    assert loss_operations(mapped, STUDENT, TEACHER, LENGTHS) == expected
+
+
+def test_maps_of_heads_by_hand():
+    mapped = term("direct_mse", [("query", 2)], [("query", 4)], learned_map=LearnedMap(24, 48, heads=2))
+    expected = 2 * 3 * product(sum(LENGTHS), 12, 24)
+    assert loss_operations(mapped, STUDENT, TEACHER, LENGTHS) == expected
+
+
+def test_terms_without_products_cost_nothing():
+    plain = term("hidden_cosine", [("hidden", 2)], [("hidden", 4)])
+    assert loss_operations(plain, STUDENT, TEACHER, LENGTHS) == 0
+    assert loss_operations(term("masked_lm_ce", [("logits", 2)], []), STUDENT, TEACHER, LENGTHS) == 0
+    assert ForwardCost(0, ()).operations(LENGTHS) == 0

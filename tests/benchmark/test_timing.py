@@ -1,0 +1,95 @@
+"""Turns, spread, devices, the ceiling and the peak: what is measured, not how long it takes."""
+
+import subprocess
+from dataclasses import asdict
+
+import pytest
+import torch
+
+from limbeck.benchmark.device import choose_device
+from limbeck.benchmark.floor import Ceiling, measure_ceiling
+from limbeck.benchmark.loss_cases import LossCase
+from limbeck.benchmark.memory import peak_in_child, watch_peak
+from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.errors import RecipeError
+
+
+def test_variants_take_turns_in_changing_order_after_the_warm_up():
+    order = []
+    variants = {name: lambda name=name: order.append(name) or len(order) for name in "ab"}
+    found = take_turns(variants, seconds=0, warmup=1, fewest=3)
+    assert "".join(order) == "ab" + "ab" + "ba" + "ab"
+    assert found == {"a": [3, 6, 7], "b": [4, 5, 8]}
+
+
+def test_rounds_end_with_the_time_or_the_most():
+    assert len(take_turns({"a": lambda: 0}, seconds=60, most=7)["a"]) == 7
+    assert len(take_turns({"a": lambda: 0}, seconds=0, warmup=0)["a"]) == 3
+
+
+def test_progress_only_grows_and_ends_with_all():
+    shares = []
+    take_turns({"a": lambda: 0}, seconds=1e-3, most=50, tell=shares.append)
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] == 1
+
+
+def test_spread_and_speedup_by_hand():
+    times = summarise([0.001 * n for n in range(1, 12)])  # 1 to 11 ms
+    assert (times.p10_ms, times.median_ms, times.p90_ms) == pytest.approx((2, 6, 10))
+    assert speedup([2.0, 9.0, 4.0], [1.0, 3.0, 4.0]) == 2.0  # ratios 2, 3, 1
+
+
+def test_the_stopwatch_runs_once_and_gives_seconds():
+    calls = []
+    assert stopwatch(lambda: calls.append(1), torch.device("cpu"))() >= 0
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("name", ["gpu", "meta", "cuda:99", ""])
+def test_devices_that_are_not_here_are_refused(name):
+    with pytest.raises(RecipeError, match="use cpu"):
+        choose_device(name)
+    assert choose_device("cpu").type == "cpu"
+
+
+def test_the_ceiling_counts_two_operations_for_each_product(monkeypatch):
+    monkeypatch.setattr("limbeck.benchmark.floor.take_turns", lambda *_, **__: {"matmul": [0.5, 0.25, 1.0]})
+    ceiling = measure_ceiling(torch.device("cpu"), torch.float32, size=10)
+    assert ceiling == Ceiling(torch.float32, 10, 2 * 10**3 / 0.25)
+    assert ceiling.floor_ms(16_000) == 2000
+
+
+def test_the_peak_sees_what_was_held_for_a_moment_only():
+    numbers = 20_000_000  # more than an allocator keeps back
+
+    def run():
+        held = torch.ones(numbers)
+        del held
+
+    peak = watch_peak(run, torch.device("cpu"))
+    assert peak.extra_mb > 0.8 * numbers * 4 / 1e6
+    assert peak.total_mb > peak.extra_mb
+
+
+def test_a_child_measures_only_its_own_memory():
+    case = LossCase(objective="soft_label_kl", batch=4, length=32, classes=20_000, student_width=8, teacher_width=8)
+    ballast = torch.ones(100_000_000)  # 400 MB that the child must not count
+    peak = peak_in_child("loss", {"case": asdict(case), "backend": "materialised"})
+    assert peak.note == ""
+    logits = 4 * 32 * 20_000 * 4 / 1e6
+    assert 2 * logits < peak.extra_mb < 20 * logits
+    assert peak.total_mb < 400 + 20 * logits
+    del ballast
+
+
+@pytest.mark.parametrize(("status", "words"), [(1, "KernelError: heads 7"), (-9, "killed"), (3, "status 3")])
+def test_a_child_that_fails_says_why(monkeypatch, status, words):
+    errors = "" if status == 3 else "Traceback\n  more\nKernelError: heads 7\n"
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, status, "", errors)
+    )
+    peak = peak_in_child("loss", {})
+    assert peak.extra_mb is None
+    assert words in peak.note
