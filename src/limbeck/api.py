@@ -157,7 +157,8 @@ def _score_task(run: Run) -> dict[str, Any]:
     student = load_model(str(run.student_folder), head=choice.student_head)
     collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
     try:
-        return {"task": asdict(measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task))}
+        scores = asdict(measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task))
+        return {"task": {**scores, "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}
 

@@ -12,7 +12,7 @@ from limbeck.errors import suggestion
 class Strict(BaseModel):
     """A frozen pydantic model that names the nearest key when it meets one it does not know."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

@@ -89,7 +89,7 @@ def test_a_recipe_from_check_to_table(limbeck, recipe_file, tmp_path):
 def test_help_names_every_command(limbeck):
     done = limbeck("--help")
     assert done.returncode == 0
-    for command in ("quickstart", "distill", "validate", "recipe", "schema", "methods"):
+    for command in ("quickstart", "distill", "validate", "recipe", "schema", "methods", "benchmark"):
         assert command in done.stdout
         assert limbeck(command, "--help").returncode == 0
 
@@ -206,3 +206,18 @@ def test_the_quickstart_runs_and_reuses(limbeck, tmp_path):
     assert again.returncode == 0, again.stderr
     assert (output / "student" / "model.safetensors").stat().st_mtime_ns == stamp
     assert Path(output / "evaluation.md").is_file()
+
+
+def test_recipe_pages_are_shown_too(limbeck):
+    for name in ("teacher_assistant", "truncated_teacher"):
+        assert name in limbeck("methods").stdout
+        assert "Recipe" in limbeck("methods", name).stdout
+
+
+def test_a_method_of_two_stages_is_run_as_two():
+    from limbeck.cli.distill import merge_options
+
+    stages = merge_options({}, {"method": "mlkd_bert", "steps": 5})["stages"]
+    assert [stage["method"]["stage"] for stage in stages] == [1, 2]
+    assert [stage["training"]["max_steps"] for stage in stages] == [5, 5]
+    assert merge_options({}, {"method": "minilm"})["stages"] == [{"method": "minilm"}]

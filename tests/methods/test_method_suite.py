@@ -65,23 +65,12 @@ def assert_learned(result, steps):
         assert sum(found[-4:]) < sum(found[:4]), stage["name"]
 
 
-def trained_with_a_head(name, task):
-    method = METHODS[name]
-    reads = [stage["name"] for stage in method.stages] or [name]
-    return (
-        task
-        if any(n in ("output_distribution", "distilbert", "bert_pkd", "bert_emd", "mlm") for n in reads)
-        or (name == "mlkd_bert")
-        else None
-    )
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", on_text)
 def test_a_method_trains_and_leaves_a_student(name, family, teachers, text, tmp_path):
     result = limbeck.distill(tiny_run(name, teachers[family], text, tmp_path / "run", max_steps=16))
     assert_learned(result, 16)
-    head = trained_with_a_head(name, "text")
+    head = "text" if result.record["student"]["head"] else None
     student, info = (CLASSES[head] if head else AutoModel).from_pretrained(result.student, output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
@@ -97,7 +86,7 @@ def test_a_method_trains_on_labelled_rows(name, task, teachers, tmp_path):
     options = {"max_steps": 12, "per_device_train_batch_size": 64}  # Every step sees all rows.
     result = limbeck.distill(tiny_run(name, teachers[task], corpus, tmp_path / "run", **options))
     assert_learned(result, 12)
-    head = trained_with_a_head(name, task)
+    head = result.record["student"]["head"]
     student, info = (CLASSES[head] if head else AutoModel).from_pretrained(result.student, output_loading_info=True)
     assert not info["missing_keys"]
     if head:

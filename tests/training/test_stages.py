@@ -184,7 +184,22 @@ def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
         ({"stages": [stage("a", "mlm", augment={"mask_tokens": 0})]}, "reads masked positions"),
         ({"stages": [stage("a", "mlm", augment={"mask_tokens": 1.5})]}, "mask_tokens"),
         ({"stages": [stage("a", {"name": "output_distribution", "temperature": 0})]}, "temperature"),
-        ({"stages": [stage("a", {"name": "tinybert", "hidden_weight": -1})]}, "hidden_weight"),
+        ({"stages": [stage("a", {"name": "tinybert", "hidden_weight": -1})]}, "hidden_weight: Input should be"),
+        ({"stages": [stage("a", {"name": "tinybert", "hidden_weight": float("inf")})]}, "finite number (got 'inf')"),
+        ({"stages": [stage("a", {"name": "hidden_states", "mapping": 3})]}, "'3' is no layer mapping; give a strategy"),
+        ({"stages": [stage("a", {"name": "hidden_states", "mapping": [1.5, 2]})]}, "is no layer mapping"),
+        ({"stages": [stage("a", {"name": "hidden_states", "mapping": [True, False]})]}, "is no layer mapping"),
+        ({"stages": [stage("a", {"name": "hidden_states", "mapping": {"a": 1}})]}, "is no layer mapping"),
+        ({"stages": [stage("a", {"name": "minilmv2", "teacher_layer": "top"})]}, "'top' is no layer; give a number"),
+        ({"stages": [stage("a", {"name": "minilmv2", "teacher_layer": True})]}, "'True' is no layer"),
+        ({"stages": [stage("a", {"name": "minilmv2", "relation_heads": 4.5})]}, "'4.5' is no number of heads"),
+        ({"stages": [stage("a", {"name": "minilmv2", "relations": {"query-query": float("nan")}})]}, "finite number"),
+        ({"stages": [stage("a", {"name": "elm", "mapping": "search"})]}, "Did you mean 'searched'"),
+        ({"stages": [stage("a", {"name": "mlkd_bert", "sample_relation_weight": 7})]}, "belongs to stage 2"),
+        ({"stages": [stage("a", {"name": "mlkd_bert", "stage": 2, "mapping": "last"})]}, "belongs to stage 1"),
+        ({"stages": [stage("a", {"name": "bert_pkd", "mapping": "single"})]}, "has none; choose another mapping"),
+        ({"stages": [stage("a", "mlm", augment={"mask_tokens": 1e-6})]}, "masks next to nothing"),
+        ({"student": {"shape": {"layers": 2, "hidden": 0}}}, "student.shape.hidden: Input should be"),
     ],
 )
 def test_what_cannot_be_distilled_is_refused_before_training(recipe, change, message):
@@ -212,8 +227,38 @@ def test_labels_and_heads_that_do_not_fit_are_refused(recipe, classifier, lm_tea
         coupled = stage("a", {"name": "mlkd_bert", "stage": 2})
         coupled["training"]["gradient_accumulation_steps"] = 2
         limbeck.validate({**recipe, "stages": [coupled]})
+    for change, message in (
+        ({"stride": 4}, "stride means nothing to classification"),
+        ({"pair_column": "label"}, "name three"),
+        ({"kind": "question_answering"}, "pair_column means nothing to question_answering"),
+    ):
+        with pytest.raises(LimbeckError, match=message):
+            limbeck.validate({**recipe, "corpus": {**rows, "task": {**rows["task"], **change}}})
+    with pytest.raises(LimbeckError, match="corpus.length 500 is longer than the teacher's 128"):
+        limbeck.validate({**recipe, "corpus": {**rows, "length": 500}})
+    other = make_teacher(tmp_path / "other", "roberta", head="classification", num_labels=3)
+    with pytest.raises(LimbeckError, match="another vocabulary than the recipe's teacher"):
+        other_stage = stage("a", "output_distribution", teacher={"model": str(other)})
+        limbeck.validate({**recipe, "stages": [other_stage]})
     path = tmp_path / "wrong.tsv"
     path.write_text("sentence1\tsentence2\tlabel\nthe text\tthe model\t7\nthe\tof\t1\n", encoding="utf-8")
     with pytest.raises(LimbeckError, match="7") as caught:
         limbeck.distill({**recipe, "corpus": {**rows, "sources": [str(path)]}})
     assert "\n" not in str(caught.value)
+
+
+def test_a_stage_without_scores_knows_the_classes_of_the_stage_that_teaches_them(recipe, classifier, tmp_path):
+    """MLKD-BERT's first stage reads no label: its teacher may be any encoder."""
+    rows = write_rows(tmp_path / "rows", "classification")
+    path = tmp_path / "named.tsv"
+    lines = (tmp_path / "rows" / "classification.tsv").read_text().splitlines()
+    named = [line.rsplit("\t", 1)[0] + f"\tLABEL_{line[-1]}" for line in lines[1:]]
+    path.write_text("\n".join([lines[0], *named]) + "\n")
+    recipe |= {"student": {"shape": SMALL}, "corpus": {**rows, "sources": [str(path)]}}
+    recipe["stages"] = [
+        stage("layers", {"name": "mlkd_bert", "stage": 1}),
+        stage("prediction", {"name": "mlkd_bert", "stage": 2}, teacher={"model": str(classifier)}),
+    ]
+    plan = limbeck.validate(recipe)
+    assert [choice.corpus.labels for choice in plan.stages] == [("LABEL_0", "LABEL_1", "LABEL_2")] * 2
+    assert limbeck.distill(recipe).record["status"] == "finished"

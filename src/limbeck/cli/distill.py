@@ -26,7 +26,9 @@ def distill(
         list[str] | None,
         typer.Option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated."),
     ] = None,
-    method: Annotated[str | None, typer.Option(help="Method of the one stage; `limbeck methods` lists them.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Method, with all its stages; `limbeck methods` lists them.")
+    ] = None,
     output: Annotated[str | None, typer.Option(help="The run's folder.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps of every stage.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Blocks a step and device, in every stage.")] = None,
@@ -110,7 +112,7 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
         if name in given:
             merged[name] = given[name]
     if "method" in given:
-        merged["stages"] = [{"method": given["method"]}]
+        merged["stages"] = _stages_of(given["method"])
     training = {
         field: given[name]
         for name, field in (
@@ -127,6 +129,16 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
             for stage in stages
         ]
     return merged
+
+
+def _stages_of(method: str) -> list[dict[str, Any]]:
+    """The stages that make a method up, all of them with its defaults."""
+    from limbeck.methods.registry import METHODS
+
+    stages = METHODS[method].stages if method in METHODS else ()
+    if not stages:
+        return [{"method": method}]
+    return [{"name": f"stage-{number}", "method": dict(stage)} for number, stage in enumerate(stages, start=1)]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ def methods(
 ) -> None:
     """List the methods, or show one: its card, the terms it comes to, and a recipe to edit and run."""
     from limbeck.errors import RecipeError
+    from limbeck.methods.cards import RECIPE_CARDS, read_card
     from limbeck.methods.registry import METHODS
 
     console = Console()
@@ -28,7 +29,14 @@ def methods(
         for key, method in METHODS.items():
             cited = method.citation
             table.add_row(key, method.summary, f"{cited.url} {cited.place}" if cited is not None else "")
+        for key, summary in RECIPE_CARDS.items():
+            table.add_row(key, summary, "")
         console.print(table)
+        return
+    if name in RECIPE_CARDS:
+        if recipe:
+            raise RecipeError(f"'{name}' is a way to write a recipe; `limbeck methods {name}` shows one.")
+        console.print(Markdown(read_card(name)))
         return
     from limbeck.recipe.method_recipe import method_recipe
 

@@ -8,8 +8,9 @@ from limbeck.errors import RecipeError
 from limbeck.methods.citations import BERT_PKD as PAPER
 from limbeck.methods.citations import cite
 from limbeck.methods.composition import LABELLED_TASKS, Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping, without_last
+from limbeck.methods.layer_mapping import resolve_mapping, without_last
 from limbeck.methods.layer_terms import kept
+from limbeck.methods.option_types import MappingChoice
 from limbeck.methods.prediction import hard_label_term, soft_label_term
 from limbeck.models.streams import StreamKey
 
@@ -40,6 +41,11 @@ def compose(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
     """
     student, teacher = pairing.student, pairing.teacher
     mapping = without_last(resolve_mapping(options.mapping, pairing), student.layers)
+    if options.patient_weight > 0 and not mapping:
+        raise RecipeError(
+            f"bert_pkd teaches the CLS vectors of the layers below the student's last, and mapping {options.mapping} "
+            f"with {student.layers} student layers has none; choose another mapping or set patient_weight: 0."
+        )
     if options.patient_weight > 0 and student.hidden != teacher.hidden:
         raise RecipeError(
             f"bert_pkd compares CLS vectors without a map, so the student has to be {teacher.hidden} wide as the "

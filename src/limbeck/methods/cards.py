@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+RECIPE_CARDS = {
+    "teacher_assistant": "A student between teacher and student, in a stage of its own; a recipe, with any method.",
+    "truncated_teacher": "The teacher's first layers as they are, without training; a recipe without stages.",
+}
+"""Ways to distil that are no method but a recipe, and have a card too: name to one sentence."""
+
 
 def read_card(name: str) -> str:
-    """Return the card of a method, as Markdown.
+    """Return a card, as Markdown.
 
     Args:
-        name: A method in the registry.
+        name: A method in the registry, or one of `RECIPE_CARDS`.
     """
     return files("limbeck.methods").joinpath("method_cards", f"{name}.md").read_text(encoding="utf-8")

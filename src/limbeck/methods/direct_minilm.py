@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from limbeck.errors import RecipeError
 from limbeck.methods.citations import COMPARATIVE_STUDY, cite
 from limbeck.methods.composition import LearnedMap, Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_choice import LayerChoice, resolve_layer, stream_width
+from limbeck.methods.layer_choice import resolve_layer, stream_width
+from limbeck.methods.option_types import HeadCount, LayerChoice
 from limbeck.models.streams import StreamKey
 
 _PARTS = ("query", "key", "value")
@@ -18,7 +17,7 @@ _PARTS = ("query", "key", "value")
 class DirectMiniLMOptions(MethodOptions):
     """Options of DirectMiniLM (arXiv 2310.08797, section 3)."""
 
-    relation_heads: int | Literal["auto"] = Field(
+    relation_heads: HeadCount = Field(
         default="auto", description="Heads with a map each; auto: the teacher's attention heads (appendix B)."
     )
     teacher_layer: LayerChoice = Field(

@@ -7,8 +7,9 @@ from pydantic import Field
 from limbeck.methods.citations import ELM as PAPER
 from limbeck.methods.citations import cite
 from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.layer_terms import attention_score_terms, hidden_terms, kept
+from limbeck.methods.option_types import MappingChoice
 
 FOUND = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}
 """Depths of student and teacher to the mapping that the paper's search found (its table 2)."""
@@ -36,7 +37,7 @@ def compose(options: ElmOptions, pairing: Pairing) -> list[Term]:
     """
     depths = pairing.student.layers, pairing.teacher.layers
     choice = FOUND.get(depths, "uniform") if options.mapping == "searched" else options.mapping
-    mapping = resolve_mapping(choice, pairing)
+    mapping = resolve_mapping(choice, pairing, more_names=["searched"])
     terms = hidden_terms(pairing, mapping, options.hidden_weight)
     if options.attention_weight > 0:
         terms += attention_score_terms(pairing, mapping, options.attention_weight, "elm")

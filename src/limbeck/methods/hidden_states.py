@@ -6,8 +6,9 @@ from pydantic import Field
 
 from limbeck.methods.citations import COMPARATIVE_STUDY, cite
 from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.layer_terms import hidden_terms
+from limbeck.methods.option_types import MappingChoice
 
 
 class HiddenStatesOptions(MethodOptions):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from limbeck.errors import RecipeError
+from limbeck.methods.option_types import LayerChoice
 from limbeck.models.families import Shape
-
-LayerChoice = int | Literal["last", "auto"]
 
 # MiniLMv2 section 3.2: the teacher layer that worked best, by depth and width of the teacher.
 _BEST_LARGE_LAYER = {"bert": 21, "roberta": 19, "xlm-roberta": 19}

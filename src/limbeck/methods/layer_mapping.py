@@ -8,15 +8,9 @@ from typing import TypeAlias
 
 from limbeck.errors import RecipeError, suggestion
 from limbeck.methods.composition import Pairing
+from limbeck.methods.option_types import MAPPING_FORMS, MappingChoice
 
 LayerMapping: TypeAlias = dict[int, tuple[int, ...]]
-MappingChoice: TypeAlias = str | list[int] | dict[int, int | list[int]]
-
-HOW = (
-    "a strategy by name (single, last, uniform, uniform_consecutive, uniform_last, contribution), a teacher layer for "
-    "each student layer such as [0, 0, 5, 10] where 0 is none, or student layer to teacher layers such as {3: 5, 4: "
-    "[9, 10]}"
-)
 
 
 def single(student: int, teacher: int) -> LayerMapping:
@@ -81,7 +75,9 @@ NAMES = (*STRATEGIES, "contribution")
 _ONE_LAYER_EACH = ("last", "uniform_last", "contribution")
 
 
-def resolve_mapping(choice: MappingChoice, pairing: Pairing, place: str = "mapping") -> LayerMapping:
+def resolve_mapping(
+    choice: MappingChoice, pairing: Pairing, place: str = "mapping", more_names: Sequence[str] = ()
+) -> LayerMapping:
     """Turn what a recipe says into a layer mapping.
 
     `contribution` is known only once the teacher has been measured; before that it stands for `last`, so that
@@ -92,6 +88,7 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, place: str = "mappi
             teacher layer or layers.
         pairing: The two models.
         place: The option's name, for the message.
+        more_names: Names that the method itself knows, for the message.
 
     Returns:
         Student layer to teacher layers, both counted from 1; student layers that learn from none are left out.
@@ -102,7 +99,7 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, place: str = "mappi
     """
     student, teacher = pairing.student.layers, pairing.teacher.layers
     if isinstance(choice, str):
-        return _by_name(choice, pairing, place)
+        return _by_name(choice, pairing, place, (*NAMES, *more_names))
     if isinstance(choice, list):
         if len(choice) != student:
             raise RecipeError(
@@ -120,14 +117,14 @@ def resolve_mapping(choice: MappingChoice, pairing: Pairing, place: str = "mappi
             raise RecipeError(f"{place} {choice} names a teacher layer twice for student layer {layer}; name it once.")
     mapping = {layer: targets for layer, targets in sorted(pairs.items()) if targets}
     if not mapping:
-        raise RecipeError(f"{place} {choice} maps no layer; give {HOW}.")
+        raise RecipeError(f"{place} {choice} maps no layer; give {MAPPING_FORMS}.")
     return mapping
 
 
-def _by_name(name: str, pairing: Pairing, place: str) -> LayerMapping:
+def _by_name(name: str, pairing: Pairing, place: str, names: Sequence[str]) -> LayerMapping:
     student, teacher = pairing.student.layers, pairing.teacher.layers
     if name not in NAMES:
-        raise RecipeError(f"Unknown {place} '{name}'.{suggestion(name, NAMES)} Or give a list or layers by number.")
+        raise RecipeError(f"Unknown {place} '{name}'.{suggestion(name, names)} Or give a list or layers by number.")
     if name in _ONE_LAYER_EACH and student > teacher:
         raise RecipeError(
             f"{place} '{name}' gives every student layer a teacher layer of its own, but the student has {student} "

@@ -70,17 +70,17 @@ def equal_heads(pairing: Pairing, method: str, otherwise: str = "") -> int:
         RecipeError: if the numbers differ, or keys are shared between heads in one model only.
     """
     student, teacher = pairing.student, pairing.teacher
-    instead = f"{otherwise}, or use minilmv2" if otherwise else "or use minilmv2, which needs no equal heads"
+    instead = f"{otherwise}, or use minilmv2" if otherwise else "use minilmv2, which needs no equal heads"
     if student.heads != teacher.heads:
         raise RecipeError(
             f"{method} compares attention head by head, so the student needs the teacher's {teacher.heads} heads, not "
-            f"{student.heads}; set student.shape.heads: {teacher.heads}, {instead}."
+            f"{student.heads}; set student.shape.heads: {teacher.heads}, or {instead}."
         )
     for owner, shape in (("student", student), ("teacher", teacher)):
         if shape.key_value_heads != shape.heads:
             raise RecipeError(
                 f"{method} compares attention head by head, but the {owner}'s {shape.heads} query heads share "
-                f"{shape.key_value_heads} key heads: {instead}."
+                f"{shape.key_value_heads} key heads; {instead}."
             )
     return teacher.heads
 

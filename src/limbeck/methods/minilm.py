@@ -9,8 +9,9 @@ from pydantic import Field
 from limbeck.methods.citations import MINILM as PAPER
 from limbeck.methods.citations import cite
 from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.layer_terms import equal_heads, kept, learned_map
+from limbeck.methods.option_types import MappingChoice
 from limbeck.models.family_table import families
 from limbeck.models.streams import StreamKey
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
 
 from pydantic import Field
 
@@ -11,7 +10,8 @@ from limbeck.errors import RecipeError, suggestion
 from limbeck.methods.citations import MINILMV2 as PAPER
 from limbeck.methods.citations import cite
 from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_choice import LayerChoice, resolve_layer, stream_width
+from limbeck.methods.layer_choice import resolve_layer, stream_width
+from limbeck.methods.option_types import HeadCount, LayerChoice
 from limbeck.models.families import Shape
 from limbeck.models.family_table import families
 from limbeck.models.streams import StreamKey
@@ -27,7 +27,7 @@ class MiniLMv2Options(MethodOptions):
         default={"query-query": 1.0, "key-key": 1.0, "value-value": 1.0},
         description="Relation pair to weight (alpha in eq. 5); any of the nine pairs of query, key and value.",
     )
-    relation_heads: int | Literal["auto"] = Field(
+    relation_heads: HeadCount = Field(
         default="auto",
         description="Number of relation heads; auto: 64 for 1024-wide teachers, else 48 (section 4.1), "
         "or the largest divisor of both widths not above it.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from limbeck.errors import RecipeError
 from limbeck.methods.citations import MLKD_BERT as PAPER
@@ -13,8 +13,9 @@ from limbeck.methods.citations import cite
 from limbeck.methods.composition import LABELLED_TASKS, LearnedMap, Method, MethodOptions, Pairing, Term
 from limbeck.methods.head_groups import HeadGroups
 from limbeck.methods.layer_choice import stream_width
-from limbeck.methods.layer_mapping import MappingChoice, resolve_mapping
+from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.layer_terms import hidden_terms, kept
+from limbeck.methods.option_types import HeadCount, MappingChoice
 from limbeck.methods.prediction import soft_label_term
 from limbeck.models.streams import StreamKey
 
@@ -24,7 +25,7 @@ class MlkdBertOptions(MethodOptions):
 
     stage: Literal[1, 2] = Field(default=1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
     mapping: MappingChoice = Field(default="uniform", description="Stage 1: student layers to teacher layers.")
-    mha_splits: int | Literal["auto"] = Field(
+    mha_splits: HeadCount = Field(
         default="auto",
         description="Stage 1: groups that the attention output is split into; auto: the student's heads.",
     )
@@ -44,6 +45,16 @@ class MlkdBertOptions(MethodOptions):
     contrastive_temperature: float = Field(default=0.07, gt=0, description="Stage 2: rho (table 9).")
     soft_label_weight: float = Field(default=1.0, ge=0, description="Stage 2: weight of eq. 18.")
     temperature: float = Field(default=1.0, gt=0, description="Stage 2: tau of the soft labels (table 9).")
+
+    @model_validator(mode="after")
+    def _options_of_this_stage(self) -> MlkdBertOptions:
+        for name, field in type(self).model_fields.items():
+            other = f"Stage {3 - self.stage}:"
+            if (field.description or "").startswith(other) and getattr(self, name) != field.default:
+                raise ValueError(
+                    f"{name} belongs to stage {3 - self.stage}, and this is stage {self.stage}: leave it out"
+                )
+        return self
 
 
 def compose(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
@@ -108,7 +119,7 @@ def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     if tokens and (relation or contrast):
         raise RecipeError(
             f"The sample terms of mlkd_bert relate one vector a sample, but {pairing.task} predicts tokens (section "
-            "4.1 leaves them out there too); set sample_relation_weight and sample_contrastive_weight to 0."
+            "4.3 leaves them out there too); set sample_relation_weight and sample_contrastive_weight to 0."
         )
     if pairing.task == "regression" and contrast:
         raise RecipeError("sample_contrastive_weight needs classes, and regression has none; set it to 0.")

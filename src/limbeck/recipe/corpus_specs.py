@@ -60,6 +60,15 @@ class TaskSpec(Strict):
         default=64, ge=0, description="Question answering: tokens that neighbouring windows of a passage share."
     )
 
+    @model_validator(mode="after")
+    def _columns_of_this_kind(self) -> TaskSpec:
+        answers = ("question_column", "context_column", "answers_column", "stride")
+        others = ("pair_column", "label_column") if self.kind == "question_answering" else answers
+        for name in others:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} means nothing to {self.kind}: leave it out")
+        return self
+
 
 class CorpusSpec(TextSpec):
     """The text that is distilled on."""
@@ -85,6 +94,9 @@ class CorpusSpec(TextSpec):
     @model_validator(mode="after")
     def _labelled_rows_are_not_cut(self) -> CorpusSpec:
         if self.task is not None:
+            columns = [self.text_column, self.task.pair_column, self.task.label_column]
+            if self.task.kind != "question_answering" and len(set(columns)) < len(columns):
+                raise ValueError(f"text, pair and label are columns of their own, and these are {columns}: name three")
             for name in ("unit", "join", "minimum_tokens"):
                 if getattr(self, name) is not None:
                     raise ValueError(

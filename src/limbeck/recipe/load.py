@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from limbeck.errors import RecipeError
+from limbeck.recipe.explaining import explain
 from limbeck.recipe.schema import Recipe
 
 
@@ -138,22 +139,6 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequ
         return Recipe.model_validate(apply_overrides(data, overrides))
     except ValidationError as error:
         raise RecipeError(explain(error)) from None
-
-
-def explain(error: ValidationError) -> str:
-    """Turn a validation error into one line: the place, what is wrong, and how many more there are."""
-    errors = error.errors()
-    first = errors[0]
-    # Of a choice between types pydantic adds the type to the place: that is nothing the user wrote.
-    written = [part for part in first["loc"] if "[" not in str(part) and part not in ("str", "ShapeSpec")]
-    place = ".".join(map(str, written)) or "recipe"
-    message = first["msg"].removeprefix("Value error, ").rstrip(".")
-    if first["type"] == "missing":
-        message = "is missing"
-    given = first.get("input")
-    shown = "" if first["type"] in ("missing", "value_error") else f" (got {str(given)[:80]!r})"
-    more = f" ({len(errors) - 1} more after this one.)" if len(errors) > 1 else ""
-    return f"{place}: {message}{shown}.{more}"
 
 
 def dump_recipe(recipe: Recipe) -> str:

@@ -21,6 +21,13 @@ _TRAINING = {
     "learning_rate": 5e-4,
     "warmup_steps": 0.05,
 }
+# What MLKD-BERT (its table 9) takes for most tasks, within what BERT-PKD tried.
+_TASK_TRAINING = {
+    "num_train_epochs": 10,
+    "per_device_train_batch_size": 32,
+    "learning_rate": 2e-5,
+    "warmup_steps": 0.1,
+}
 
 
 def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:
@@ -67,10 +74,9 @@ def method_recipe(name: str) -> str:
         corpus |= {"text_column": "sentence1", "task": {"kind": method.tasks[0], "pair_column": "sentence2"}}
     stages = []
     for number, stage in enumerate(stages_of(method), start=1):
-        options = METHODS[stage["name"]].options(**{key: value for key, value in stage.items() if key != "name"})
-        written = {"name": stage["name"], **options.model_dump(mode="json", exclude_none=True)}
+        written = {"name": stage["name"], **_written_options(stage)}
         title = {} if len(method.stages) < 2 else {"name": f"stage-{number}"}
-        stages.append({**title, "method": written, "training": dict(_TRAINING)})
+        stages.append({**title, "method": written, "training": dict(_TASK_TRAINING if labelled else _TRAINING)})
     recipe = {
         "name": name.replace("_", "-"),
         "output": f"runs/{name.replace('_', '-')}",
@@ -80,6 +86,19 @@ def method_recipe(name: str) -> str:
         "stages": stages,
     }
     return yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _written_options(stage: dict[str, Any]) -> dict[str, Any]:
+    """Every option of a stage's method that means something there, with its value."""
+    options = METHODS[stage["name"]].options
+    given = {key: value for key, value in stage.items() if key != "name"}
+    values = options(**given).model_dump(mode="json")
+    elsewhere = {
+        name
+        for name, field in options.model_fields.items()
+        if "stage" in given and (field.description or "").startswith(f"Stage {3 - given['stage']}:")
+    }
+    return {name: value for name, value in values.items() if name not in elsewhere}
 
 
 def _compose(stage: dict[str, Any], pairing: Pairing) -> list[Term]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedConfig
 
+from limbeck.corpus import LabelledSettings
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Term
 from limbeck.models.blueprint import StudentBlueprint
@@ -15,7 +16,7 @@ from limbeck.models.heads import Head
 from limbeck.models.sentence_folder import SentencePooling, sentence_pooling
 from limbeck.recipe.model_plan import StudentChoice, TeacherChoice, choose_student, choose_teacher
 from limbeck.recipe.schema import Recipe
-from limbeck.recipe.stage_plan import StageChoice, plan_stage
+from limbeck.recipe.stage_plan import StageChoice, class_names, plan_stage
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,26 @@ def plan_run(recipe: Recipe) -> RunPlan:
     stages: list[StageChoice] = []
     for index in range(len(recipe.stages)):
         stages.append(plan_stage(index, recipe, teacher, student, stages))
+    stages = _with_class_names(stages)
     student = _with_labels(student, [stage for stage in stages if stage.student is None and stage.student_head])
     return RunPlan(recipe, teacher, student, sentence_pooling(recipe.teacher.model), stages)
+
+
+def _with_class_names(stages: list[StageChoice]) -> list[StageChoice]:
+    """Let stages that read no scores know the classes by the teacher of a stage that does.
+
+    Their own teacher need not be a classifier, but their rows are labelled all the same.
+    """
+    classifiers = [s for s in stages if "classification" in (s.teacher_head, s.student_head)]
+    if not classifiers:
+        return stages
+    names = class_names(classifiers[0].teacher)
+    return [
+        replace(s, corpus=replace(s.corpus, labels=names))
+        if isinstance(s.corpus, LabelledSettings) and s.pairing.task == "classification" and s not in classifiers
+        else s
+        for s in stages
+    ]
 
 
 def _with_labels(student: StudentChoice, stages: list[StageChoice]) -> StudentChoice:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from limbeck.errors import LimbeckError
 from limbeck.methods.registry import METHODS
 from limbeck.recipe.corpus_specs import AugmentSpec, CorpusSpec, TextSpec
+from limbeck.recipe.explaining import explain
 from limbeck.recipe.model_specs import StageTeacherSpec, StudentSpec, TeacherSpec
 from limbeck.strict import Strict
 
@@ -58,10 +59,7 @@ class StageSpec(Strict):
         try:
             method.options.model_validate({key: option for key, option in value.items() if key != "name"})
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            message = first["msg"].removeprefix("Value error, ")
-            raise ValueError(f"{place}: {message}" if place else message) from None
+            raise ValueError(explain(error).removeprefix("recipe: ")) from None
         return value
 
     @property

@@ -10,13 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.corpus import CorpusSettings, LabelledSettings
-from limbeck.errors import CorpusError, LimbeckError, RecipeError
+from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head, check_has_head, head_class
 from limbeck.models.vocabulary import check_same_vocabulary, load_tokenizer
 from limbeck.recipe.corpus_specs import CorpusSpec
-from limbeck.recipe.load import explain
+from limbeck.recipe.explaining import explain
 from limbeck.recipe.model_plan import StudentChoice, TeacherChoice, choose_student, choose_teacher, needed_head
 from limbeck.recipe.schema import Recipe, StageSpec
 from limbeck.recipe.training_arguments import build_arguments, check_training
@@ -25,6 +25,7 @@ _LENGTH = 128
 _TEXT_DEFAULTS = {"unit": "document", "length": _LENGTH, "join": False, "minimum_tokens": 4}
 MASKED_SHARE = 0.15
 """Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
+_LEAST_MASKED = 0.01
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def plan_stage(
         LimbeckError: one line for the first contradiction, with its place in the recipe.
     """
     stage, place = recipe.stages[index], f"stages.{index}"
-    taught_by = _stage_teacher(stage, teacher, earlier)
+    taught_by = _stage_teacher(stage, place, teacher, earlier)
     try:
         own = choose_student(stage.student, taught_by) if stage.student is not None else None
     except LimbeckError as error:
@@ -104,10 +105,11 @@ def plan_stage(
         raise type(error)(f"{place}: {error}") from None
     _check_training(stage, place, recipe.seed, terms)
     settings = corpus_settings(corpus, stage, taught_by)
+    key = f"{place}.text.length" if stage.text.length else f"{place}.corpus.length" if stage.corpus else "corpus.length"
     for owner, shape in (("teacher", taught_by.shape), ("student", learns.shape)):
         if shape.positions is not None and settings.length > shape.positions:
             raise RecipeError(
-                f"{place}.text.length {settings.length} is longer than the {owner}'s {shape.positions} positions; "
+                f"{key} {settings.length} is longer than the {owner}'s {shape.positions} positions; "
                 f"use {shape.positions} or less."
             )
     for source in corpus.sources:
@@ -126,7 +128,7 @@ def plan_stage(
     )
 
 
-def _stage_teacher(stage: StageSpec, teacher: TeacherChoice, earlier: list[StageChoice]) -> TeacherChoice:
+def _stage_teacher(stage: StageSpec, place: str, teacher: TeacherChoice, earlier: list[StageChoice]) -> TeacherChoice:
     """The stage's teacher: its own, an earlier stage's student, or the recipe's."""
     if stage.teacher is None:
         return teacher
@@ -135,7 +137,13 @@ def _stage_teacher(stage: StageSpec, teacher: TeacherChoice, earlier: list[Stage
         assert assistant.student is not None
         return TeacherChoice(stage.teacher, assistant.student.config, assistant.student.shape, stage.teacher.stage)
     found = choose_teacher(stage.teacher)
-    check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
+    try:
+        check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
+    except ModelError:
+        raise RecipeError(
+            f"{place}.teacher '{stage.teacher.model}' has another vocabulary than the recipe's teacher "
+            f"'{teacher.spec.model}', and a student has one; choose a teacher with the same tokenizer."
+        ) from None
     return found
 
 
@@ -204,6 +212,11 @@ def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -
                 "label; leave it out, or give the hard labels the weight 0."
             )
         return 0.0
+    if asked is not None and 0 < asked < _LEAST_MASKED:
+        raise RecipeError(
+            f"{place}.augment.mask_tokens {asked} masks next to nothing; use {_LEAST_MASKED} or more (BERT has "
+            f"{MASKED_SHARE}), or 0."
+        )
     if asked is None:
         return MASKED_SHARE if reads_masked else 0.0
     if asked == 0 and reads_masked:
@@ -235,23 +248,34 @@ def _labelled_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherCho
     for name in ("unit", "join", "minimum_tokens"):
         if getattr(stage.text, name) is not None:
             raise RecipeError(f"Stage '{stage.title}': text.{name} is for text without labels; leave it out.")
-    names = teacher.config.id2label or {}
     spec = corpus.task
+    length = stage.text.length or corpus.length or _LENGTH
+    if spec.kind == "question_answering" and spec.stride > length // 2:
+        raise RecipeError(
+            f"corpus.task.stride {spec.stride} leaves little room in windows of {length} tokens; use {length // 2} or "
+            "less, or longer windows (corpus.length)."
+        )
     return LabelledSettings(
         task=spec.kind,
         sources=tuple(corpus.sources),
-        length=stage.text.length or corpus.length or _LENGTH,
+        length=length,
         text_column=corpus.text_column,
         pair_column=spec.pair_column,
         label_column=spec.label_column,
         question_column=spec.question_column,
         context_column=spec.context_column,
         answers_column=spec.answers_column,
-        labels=tuple(str(names[key]) for key in sorted(names)) if spec.kind == "classification" else (),
+        labels=class_names(teacher) if spec.kind == "classification" else (),
         stride=spec.stride,
         held_out=corpus.held_out,
         max_rows=corpus.max_documents,
     )
+
+
+def class_names(teacher: TeacherChoice) -> tuple[str, ...]:
+    """Return the names of a classifier's classes, in the order of their ids."""
+    names = teacher.config.id2label or {}
+    return tuple(str(names[key]) for key in sorted(names))
 
 
 def _check_source(source: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MISSING = "–"
+_FEW_ROWS = 100
 _UNSTEADY = 1.5  # 90th over 10th percentile; about 1.1 on an idle machine
 
 
@@ -53,6 +54,8 @@ class Row:
             return f"{self.speedup:.2f}x faster" if self.speedup >= 1 else f"{1 / self.speedup:.2f}x slower"
         if not self.teacher or self.student is None:
             return ""
+        if self.kind == "share" and (self.teacher <= 0 or self.student < 0):
+            return ""  # A share of a negative correlation says nothing.
         if self.kind == "share":
             return f"{self.student / self.teacher:.1%} kept"
         if self._value(self.student) == self._value(self.teacher):
@@ -150,7 +153,10 @@ def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
         notes.append(f"Agreement: with the teacher's similarities of {pairs} pairs of held-out sentences.")
     rows = _number(comparison, "task", "rows")
     if rows is not None:
-        notes.append(f"Task: {rows:.0f} held-out rows of the corpus.")
+        of = _at(comparison, "task", "teacher_name")
+        named = f"; the teacher is '{of}'" if isinstance(of, str) and _number(comparison, "task", "teacher") else ""
+        few = ": few, so the scores are rough" if rows < _FEW_ROWS else ""
+        notes.append(f"Task: {rows:.0f} held-out rows of stage '{_at(comparison, 'task', 'stage')}'{few}{named}.")
     pool = _number(comparison, "student", "retrieval", "pool")
     if pool is not None:
         notes.append(f"Retrieval: a held-out summary finds its body among {pool:.0f}.")

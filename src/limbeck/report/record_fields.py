@@ -56,6 +56,8 @@ class StageFields(TypedDict, total=False):
     seconds: float
     final_terms: dict[str, float]
     untrained: list[str]
+    teacher: str
+    student: dict[str, Any]
 
 
 class UntrainedFields(TypedDict, total=False):
