@@ -47,7 +47,7 @@ METHODS: dict[str, list[tuple[dict[str, Any], float]]] = {
         ({"name": "hidden_states", "mapping": "uniform_last"}, 0.7),
         ({"name": "output_distribution"}, 0.3),
     ],
-    "distilbert": [({"name": "distilbert"}, 1.0)],
+    "distilbert": [({"name": "distilbert", "positions": "masked"}, 1.0)],
     "minilm": [({"name": "minilm"}, 1.0)],
     "minilmv2": [({"name": "minilmv2"}, 1.0)],
     "direct_minilm": [({"name": "direct_minilm"}, 1.0)],
@@ -103,12 +103,12 @@ def run_cells(arguments: argparse.Namespace) -> None:
     done = {(row["method"], row["student"], row["seed"]) for row in read_rows()}
     if ("teacher", "6x384", 0) not in done and arguments.student in (None, "3x384"):
         add_row({"method": "teacher", "student": "6x384", "seed": 0, "figures": figures.measure(teacher)})
-    for seed in range(1, arguments.seeds + 1):
+    for seed in [arguments.seed] if arguments.seed else range(1, arguments.seeds + 1):
         for student in [arguments.student] if arguments.student else STUDENTS:
             for method in METHODS:
                 if (method, student, seed) in done or (method == "start only" and seed > 1):
                     continue
-                cell = folder / f"cell-{student}"
+                cell = folder / f"cell-{student}-{seed}"
                 row = run_cell(method, student, seed, teacher, arguments.corpus, cell, figures)
                 if row is not None:
                     add_row(row)
@@ -208,6 +208,7 @@ def main() -> None:
     run.add_argument("--sst2", type=Path, required=True)
     run.add_argument("--folder", type=Path, default=Path("runs/methods"))
     run.add_argument("--seeds", type=int, default=3)
+    run.add_argument("--seed", type=int, help="only this one")
     run.add_argument("--student", choices=list(STUDENTS), help="only this one; several processes share the result file")
     commands.add_parser("table")
     arguments = parser.parse_args()

@@ -29,13 +29,20 @@ def explain(error: ValidationError) -> str:
 
 def _place(item: Any) -> list[Any]:
     """Where an error is, without the names of types that pydantic adds: they are nothing the user wrote."""
-    return [part for part in item["loc"] if "[" not in str(part) and part not in _BRANCHES]
+    return [part for part in item["loc"] if not _is_branch(part)]
+
+
+def _is_branch(part: Any) -> bool:
+    return part in _BRANCHES or "[" in str(part)
 
 
 def _is_choice(errors: list[Any]) -> bool:
     """Whether all errors are of one value that may have several types."""
-    return (
-        len(errors) > 1
-        and len({tuple(_place(item)[:1]) for item in errors}) == 1
-        and any(part in _BRANCHES for item in errors for part in item["loc"])
-    )
+    values = {_value_with_branches(item) for item in errors}
+    return len(errors) > 1 and len(values) == 1 and None not in values
+
+
+def _value_with_branches(item: Any) -> tuple[Any, ...] | None:
+    """Where the value is whose type is a choice; None where there is no choice."""
+    place: tuple[Any, ...] = item["loc"]
+    return next((place[:index] for index, part in enumerate(place) if _is_branch(part)), None)
