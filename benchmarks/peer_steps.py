@@ -146,6 +146,7 @@ def make_side(name: str, dtype: str, setting: Setting, bertdistiller: str | None
 
 
 def _limbeck(setting: Setting, dtype: str) -> Side:
+    from limbeck.host_memory import keep_freed_memory
     from limbeck.methods.composition import Pairing
     from limbeck.methods.registry import METHODS
     from limbeck.models.families import shape_of
@@ -159,6 +160,7 @@ def _limbeck(setting: Setting, dtype: str) -> Side:
     pairing = Pairing(student=shape_of(student.config), teacher=shape_of(teacher.config))
     terms = method.compose(method.options(relation_heads=setting.relation_heads), pairing)
     module = DistillationModule(student, teacher, terms)
+    keep_freed_memory()  # As a run does, which reads its weights from files and makes none.
     freeze_unreached(module, {key: value[:2] for key, value in make_batch(setting).items()})
 
     def loss(batch: Batch) -> Tensor:

@@ -14,6 +14,7 @@ ROOT = Path(limbeck.__file__).parent
 FLOORS = {
     "version": 0,
     "errors": 1,
+    "host_memory": 1,
     "registry": 1,
     "strict": 1,
     "corpus": 2,

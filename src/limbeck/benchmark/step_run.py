@@ -16,6 +16,7 @@ from limbeck.benchmark.memory import Peak, watch_peak
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set_up_step
 from limbeck.corpus import IGNORED_LABEL
+from limbeck.host_memory import keep_freed_memory
 from limbeck.models.building import build_student
 from limbeck.models.families import base_model, family_of
 from limbeck.models.streams import Streams
@@ -70,6 +71,7 @@ class Step:
     """
 
     def __init__(self, setup: StepSetup) -> None:
+        keep_freed_memory()  # As a run does.
         self.setup = setup
         teacher = build_student(setup.teacher, seed=setup.seed + 1, head=setup.teacher_head).to(setup.teacher_dtype)
         student = build_student(setup.student, seed=setup.seed, head=setup.student_head)

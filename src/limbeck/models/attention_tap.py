@@ -13,6 +13,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from limbeck.kernels.packed_attention import packed_attention
 from limbeck.models.recorder import Recorder, StopForward
 
 TAPPED_ATTENTION = "limbeck_tap"
@@ -54,12 +55,33 @@ def tapped_attention_forward(
             recorder.record(kind, layer, _concatenate_heads(tensor))
     if recorder.stops_at(layer, "projections"):
         raise StopForward
-    context, probabilities = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    if recorder.active and recorder.lengths is not None:
+        context, probabilities = _attend_packed(query, key, value, recorder.lengths, **kwargs), None
+    else:
+        context, probabilities = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     if recorder.wants("context", layer):
         recorder.record("context", layer, context.flatten(2))
     if recorder.stops_at(layer, "context"):
         raise StopForward
     return context, probabilities
+
+
+def _attend_packed(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: list[int],
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> Tensor:
+    """Attend within the samples of a packed row, `[1, A, T, D]` each; the result is `[1, T, A, D]`."""
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return packed_attention(query[0], key[0], value[0], lengths, scale=scale, dropout=dropout).unsqueeze(0)
 
 
 def register() -> None:

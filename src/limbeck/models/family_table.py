@@ -74,6 +74,8 @@ class Family:
         padded_positions: Whether positions are counted from `pad_token_id + 1` (the RoBERTa lineage).
         projections: The maps to hook where attention does not go through the AttentionInterface, else None.
         tuple_blocks: Whether a block returns a tuple.
+        packs: Whether a batch may run as one row of real tokens: the model takes `position_ids`, and all tokens of a
+            sample attend to each other.
     """
 
     model_type: str
@@ -92,6 +94,7 @@ class Family:
     padded_positions: bool = False
     projections: Projections | None = None
     tuple_blocks: bool = False
+    packs: bool = False
 
 
 families: Registry[Family] = Registry("model family", error=ModelError)
@@ -101,6 +104,7 @@ _BERT = Family(
     blocks="encoder.layer",
     embeddings=("embeddings",),
     layout="bert",
+    packs=True,
     roles=BlockRoles(
         query="attention.self.query",
         key="attention.self.key",
@@ -138,6 +142,7 @@ _TABLE = (
         blocks="transformer.layer",
         embeddings=("embeddings",),
         layout="distilbert",
+        packs=True,
         fields=Fields("n_layers", "dim", "n_heads", "hidden_dim", dropouts=("dropout", "attention_dropout")),
         roles=BlockRoles(
             query="attention.q_lin",
@@ -154,6 +159,7 @@ _TABLE = (
         blocks="encoder.albert_layer_groups",
         embeddings=("embeddings",),
         layout="albert",
+        packs=True,
         fields=Fields(embedding="embedding_size"),
         embedding_projection="encoder.embedding_hidden_mapping_in",
         roles_missing="one block serves all its layers and its word embeddings span few directions",
@@ -182,12 +188,13 @@ _TABLE = (
         _LLAMA,
         model_type="nomic_bert",
         layout="nomic_bert",
+        packs=True,
         embeddings=("embeddings",),
         final_norm=None,
         causal=False,
         fields=Fields(dropouts=("hidden_dropout_prob",)),
     ),
-    replace(_LLAMA, model_type="eurobert", layout="eurobert", causal=False),
+    replace(_LLAMA, model_type="eurobert", layout="eurobert", causal=False, packs=True),
     _LLAMA,
     replace(_LLAMA, model_type="qwen3", layout="qwen3"),
     Family(

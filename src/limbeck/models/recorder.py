@@ -29,6 +29,7 @@ class Recorder:
     stop_after: str
     layer: int = 0
     active: bool = False
+    lengths: list[int] | None = None
     found: dict[StreamKey, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -44,9 +45,14 @@ class Recorder:
         beyond_projections = "context" if "context" in kinds else "projections"
         return cls(wanted, last_layer, "block" if kinds - set(ATTENTION_KINDS) else beyond_projections)
 
-    def start(self) -> None:
-        """Begin a forward with nothing found."""
+    def start(self, lengths: list[int] | None = None) -> None:
+        """Begin a forward with nothing found.
+
+        Args:
+            lengths: Tokens of each sample, where they come packed in one row.
+        """
         self.layer = 0
+        self.lengths = lengths
         self.active = True
         self.found = {}
 

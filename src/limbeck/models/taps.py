@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models import attention_tap, projection_tap
+from limbeck.models import attention_tap, dropout_tap, projection_tap
 from limbeck.models.families import base_model, blocks, depth, family_of
 from limbeck.models.loading import quiet
+from limbeck.models.packing import Packing, padded_batch_positions, plan_packing
 from limbeck.models.pooling import pool
 from limbeck.models.recorder import Recorder, StopForward
 from limbeck.models.streams import ATTENTION_KINDS, STREAM_KINDS, StreamKey, Streams
@@ -30,7 +31,8 @@ class StreamTap:
     Args:
         model: An encoder, with or without a head on top.
         keys: The streams to read; layers as in `hidden_states`.
-        drop_above: Remove the blocks that are never run from the model, to free their memory. For teachers.
+        drop_above: Remove what is never run from the model, blocks and the linear maps of the last one, to free their
+            memory. For teachers.
         pooling: How `pooled` is made of the last hidden state: `"mean"` or `"cls"`.
 
     Raises:
@@ -58,13 +60,22 @@ class StreamTap:
         self._previous_attention: str | None = model.config._attn_implementation
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._scored: Tensor | None = None
+        reads_attention = any(key.kind in ATTENTION_KINDS for key in self.keys)
+        # Packing needs attention that keeps samples apart, which the tap is; whoever chose another one keeps it.
+        self._packs = family.packs and (reads_attention or self._previous_attention == "sdpa")
+        self._taps_attention = reads_attention or self._packs
         if drop_above and not self._shared:
             # One block stays even for the embedding alone: its input is that stream.
             kept = max(1, self.recorder.last_layer)
             del self.base.get_submodule(family.blocks)[kept:]
             # Llama-like families slice their list by the config; the others only iterate over it.
             setattr(self.base.config, family.fields.layers, kept)
+            if family.roles is not None and self.recorder.stop_after != "block":
+                last = blocks(model)[-1]
+                for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
+                    last.set_submodule(path, nn.Identity().train(last.training))
         self._blocks = list(dict.fromkeys(blocks(model)))
+        dropout_tap.attach(model)
         self._install()
 
     def __call__(
@@ -82,34 +93,58 @@ class StreamTap:
         Returns:
             One tensor for every key.
         """
-        self._scored = scored
-        self.recorder.start()
         runs_head = any(key.kind == "logits" for key in self.keys)
+        # A head that takes the first token of a row, or scores all tokens, needs rows.
+        packing = plan_packing(attention_mask) if self._packs and (scored is not None or not runs_head) else None
+        self._scored = scored if scored is None or packing is None else packing.pack(scored)
+        self.recorder.start(None if packing is None else packing.lengths)
         runner = self.model if runs_head else self.base
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, **inputs}
         try:
-            output = runner(input_ids=input_ids, attention_mask=attention_mask, **self._extras(runs_head), **inputs)
+            output = runner(**(given if packing is None else self._packed(given, packing)), **self._extras(runs_head))
         finally:
             found = self.recorder.finish()
             self._scored = None
-        valid = attention_mask.bool()
+        if packing is not None:
+            found = {key: packing.unpack(stream) for key, stream in found.items()}
+        return self._finished(found, output, attention_mask.bool(), packing)
+
+    def _finished(
+        self, found: dict[StreamKey, Tensor], output: Any, valid: Tensor, packing: Packing | None
+    ) -> dict[StreamKey, Tensor]:
+        """Add the streams that are made of the model's output and of what was recorded."""
+        runs_head = any(key.kind == "logits" for key in self.keys)
+
+        def states(layer: int) -> Tensor:
+            if layer < self.depth:
+                return found[_recorded(StreamKey("cls", layer))]
+            last = _last_hidden(output, runs_head)
+            return last if packing is None else packing.unpack(last)
+
         for key in self.keys:
             if key.kind == "logits":
                 found[key] = _logits(output, valid)
             elif key.kind == "hidden" and key.layer == self.depth:
-                found[key] = _last_hidden(output, runs_head)
+                found[key] = states(key.layer)
             elif key.kind == "pooled":
-                found[key] = pool(_last_hidden(output, runs_head), valid, self.pooling)
+                found[key] = pool(states(key.layer), valid, self.pooling)
             elif key.kind == "cls":
-                at_the_end = key.layer == self.depth
-                vectors = _last_hidden(output, runs_head) if at_the_end else found[_recorded(key)]
-                found[key] = pool(vectors, valid, "cls")
+                found[key] = pool(states(key.layer), valid, "cls")
         return {key: found[key] for key in self.keys}
+
+    def _packed(self, given: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
+        """The inputs of one row of real tokens; attention is told by the recorder where samples end."""
+        rows = given["attention_mask"].shape
+        inputs = {name: packing.pack(x) if x.shape[:2] == rows else x for name, x in given.items()}
+        if "position_ids" not in given:
+            counted = family_of(self.model.config).padded_positions
+            positions = padded_batch_positions(given["input_ids"], self.base.config.pad_token_id if counted else None)
+            inputs["position_ids"] = packing.pack(positions)
+        return {**inputs, "attention_mask": None}
 
     def _extras(self, runs_head: bool) -> dict[str, Any]:
         """Ask a model with a head for its last hidden state only if a stream is made of it."""
-        needs_hidden = any(
-            key.kind == "pooled" or (key.kind in ("hidden", "cls") and key.layer == self.depth) for key in self.keys
-        )
+        needs_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
         return {"output_hidden_states": True} if runs_head and needs_hidden else {}
 
     def close(self) -> None:
@@ -117,6 +152,7 @@ class StreamTap:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        dropout_tap.detach(self.model)
         for block in self._blocks:
             attention_tap.detach(block)
             block.__dict__.pop("forward", None)
@@ -133,7 +169,7 @@ class StreamTap:
 
     def _install(self) -> None:
         recorder = self.recorder
-        if any(key.kind in ATTENTION_KINDS for key in self.keys):
+        if self._taps_attention:
             self._tap_attention()
         decoder = self.model.get_output_embeddings() if any(key.kind == "logits" for key in self.keys) else None
         if decoder is not None:
@@ -178,6 +214,10 @@ def _recorded(key: StreamKey) -> StreamKey:
     if key.kind != "cls":
         return key
     return StreamKey("embedding" if key.layer == 0 else "hidden", key.layer)
+
+
+def _reads_last_hidden(key: StreamKey, layers: int) -> bool:
+    return key.kind == "pooled" or (key.kind in ("hidden", "cls") and key.layer == layers)
 
 
 def _last_hidden(output: Any, runs_head: bool) -> Tensor:

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from limbeck.methods.composition import Term
+from limbeck.models.families import blocks
+from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
@@ -55,6 +57,7 @@ class DistillationModule(nn.Module):
         self.layer_weights = make_layer_weights(terms)
         self._distances: list[EmdParts] = []
         teacher.eval().requires_grad_(False)
+        self._teacher_packed = False
         self.__dict__["teacher"] = teacher
         self._student_tap = StreamTap(student, _keys(term.student for term in terms), pooling=pooling)
         self._teacher_tap = StreamTap(teacher, _keys(term.teacher for term in terms), drop_above=True, pooling=pooling)
@@ -99,6 +102,10 @@ class DistillationModule(nn.Module):
             scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
             **inputs: Further inputs.
         """
+        if not self._teacher_packed and input_ids.device.type == "cpu":
+            # Not before the first batch: only then is it certain that the teacher stays on the CPU.
+            pack_linear_maps(blocks(self.__dict__["teacher"]))
+            self._teacher_packed = True
         with torch.autocast(device_type=input_ids.device.type, enabled=False):
             return self._teacher_tap(input_ids, attention_mask, scored=scored, **inputs)
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.corpus import Corpus, LabelledCorpus
 from limbeck.errors import OutputError
+from limbeck.host_memory import keep_freed_memory
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head
 from limbeck.models.loading import load_model
@@ -71,6 +72,7 @@ class Run:
         Returns:
             The trained student, in float32, without taps.
         """
+        keep_freed_memory()
         plan = self.plan
         with self._timed("corpus"):
             self.corpora = build_corpora(plan, self.tokenizer, self.console)

@@ -1,0 +1,185 @@
+"""Attention over packed samples on a CPU: no padding, dropout included, and no L×L matrix kept for the backward pass.
+
+PyTorch's fast CPU attention has no dropout: with it, scores, probabilities and masks of all heads are made in full,
+twice. Here every thread works on a few heads of one sample at a time, in memory that stays in cache, and the backward
+pass computes the probabilities anew.
+
+    S = Q Kᵀ · scale,  P = softmax(S),  M = keep factors / (1 − p),  O = (P ∘ M) V
+    dV = (P ∘ M)ᵀ dO,  D = rowsum(dO ∘ O),  dS = P ∘ ((dO Vᵀ) ∘ M − D),  dQ = dS K · scale,  dK = dSᵀ Q · scale
+
+Source: the backward pass is that of FlashAttention (arXiv 2205.14135, appendix B.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from limbeck.kernels.precision import compute_dtype, refuse_second_derivative
+from limbeck.kernels.random_bits import KeepFactors, draw_seed, dropped_share
+from limbeck.kernels.workers import Scratch, run_tasks
+
+# Scores that a thread has in work; it holds three blocks of them.
+BLOCK = 1 << 19
+
+
+def packed_attention(
+    query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], *, scale: float, dropout: float = 0.0
+) -> Tensor:
+    """Attend within each sample of a packed row: softmax(Q Kᵀ · scale) V per head, dropout on the probabilities.
+
+    Args:
+        query: `[A, T, D]`, T tokens of all samples one after the other; on a CPU.
+        key: Like `query`.
+        value: Like `query`, with a D of its own.
+        lengths: Tokens of each sample, 1 or more; they add up to T.
+        scale: Factor of the scores.
+        dropout: Probability that a probability is set to 0; what is left is scaled, see `fast_dropout`.
+
+    Returns:
+        `[T, A, D]`, in the dtype of `value`. Without dropout it is what `scaled_dot_product_attention` gives sample by
+        sample; with it scores are computed in float32 (float64 for float64), and it has a first derivative only.
+    """
+    tokens = [slice(end - size, end) for size, end in zip(lengths, accumulate(lengths), strict=True)]
+    if dropped_share(dropout) == 0:
+        return torch.cat([_attend_plainly(query, key, value, own, scale) for own in tokens])
+    context: Tensor = _DroppedAttention.apply(query, key, value, tokens, scale, dropout, draw_seed())
+    return context
+
+
+def _attend_plainly(query: Tensor, key: Tensor, value: Tensor, tokens: slice, scale: float) -> Tensor:
+    # PyTorch's fast attention takes four axes only.
+    own = query[None, :, tokens], key[None, :, tokens], value[None, :, tokens]
+    return F.scaled_dot_product_attention(*own, scale=scale)[0].transpose(0, 1)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some heads of one sample, and the stream that their keep factors come from."""
+
+    tokens: slice
+    heads: slice
+    number: int
+
+    @property
+    def length(self) -> int:
+        return int(self.tokens.stop - self.tokens.start)
+
+    def rows(self) -> Iterator[slice]:
+        """Query tokens that are done at once, within the sample."""
+        step = max(1, BLOCK // (self.length * (self.heads.stop - self.heads.start)))
+        return (slice(top, min(top + step, self.length)) for top in range(0, self.length, step))
+
+
+def _blocks(samples: Sequence[slice], heads: int) -> list[_Block]:
+    cuts = []
+    for tokens in samples:
+        size = max(1, min(heads, BLOCK // (tokens.stop - tokens.start) ** 2))
+        cuts += [(tokens, slice(head, min(head + size, heads))) for head in range(0, heads, size)]
+    return [_Block(*cut, number) for number, cut in enumerate(cuts)]
+
+
+class _DroppedAttention(torch.autograd.Function):
+    """Joins the blocks to autograd; saved are the operands, the result and a seed."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        samples: Sequence[slice],
+        scale: float,
+        dropout: float,
+        seed: int,
+    ) -> Tensor:
+        heads, tokens, width = value.shape
+        context = value.new_empty(tokens, heads, width)
+        work = _Work(query, key, value, scale, dropout, seed)
+        blocks = _blocks(samples, heads)
+        run_tasks([partial(work.attend, block, context) for block in blocks])
+        ctx.save_for_backward(query, key, value, context)
+        ctx.blocks, ctx.options = blocks, (scale, dropout, seed)
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative("Attention with dropout on a CPU", "set the student's dropout to 0")
+        query, key, value, context = ctx.saved_tensors
+        # Laid out as the projections gave them, so that heads are joined again without a copy.
+        grads = [x.new_empty(x.shape[1], x.shape[0], x.shape[2]) for x in (query, key, value)]
+        work = _Work(query, key, value, *ctx.options)
+        run_tasks([partial(work.differentiate, block, context, upstream, grads) for block in ctx.blocks])
+        return *(x.transpose(0, 1) for x in grads), None, None, None, None
+
+
+class _Work:
+    """What all blocks share.
+
+    Args:
+        query: `[A, T, D]`.
+        key: Like `query`.
+        value: Like `query`.
+        scale: Factor of the scores.
+        dropout: Probability.
+        seed: Of the keep factors.
+    """
+
+    def __init__(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float, seed: int) -> None:
+        self.operands = {"query": query, "key": key, "value": value}
+        self.scale, self.dropout, self.seed = scale, dropout, seed
+        self.dtype = compute_dtype(query, key, value)
+        self.survivors = 1 / (1 - dropped_share(dropout))
+        self.scratch = Scratch()
+
+    def attend(self, block: _Block, context: Tensor) -> None:
+        """Write the context of a block into `[T, A, D]`."""
+        query, key, value = (self._take(name, x, block) for name, x in self.operands.items())
+        keep = KeepFactors(self.dropout, self.seed, block.number)
+        for rows in block.rows():
+            probabilities = self._probabilities(query[:, rows], key)
+            kept = probabilities.mul_(keep.fill(self._buffer("keep", probabilities.shape)))
+            found = torch.bmm(kept, value).mul_(self.survivors)
+            context[block.tokens, block.heads][rows] = found.transpose(0, 1).to(context.dtype)
+
+    def differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
+        """Write the gradients of a block's operands, each `[T, A, D]`."""
+        query, key, value = (self._take(name, x, block) for name, x in self.operands.items())
+        # [heads, tokens, D]; 1 / (1 − p) goes with the upstream gradient, the smallest operand.
+        wanted = upstream[block.tokens, block.heads].transpose(0, 1).to(self.dtype).mul(self.survivors)
+        found = context[block.tokens, block.heads].transpose(0, 1).to(self.dtype)
+        expected = (wanted * found).sum(-1, keepdim=True).div_(self.survivors)
+        of_query, of_key, of_value = (torch.zeros_like(x) for x in (query, key, value))
+        keep = KeepFactors(self.dropout, self.seed, block.number)
+        for rows in block.rows():
+            probabilities = self._probabilities(query[:, rows], key)
+            factors = keep.fill(self._buffer("keep", probabilities.shape))
+            gradient = self._buffer("gradient", probabilities.shape)
+            torch.bmm(wanted[:, rows], value.mT, out=gradient)
+            gradient.mul_(factors).sub_(expected[:, rows]).mul_(probabilities)
+            kept = probabilities.mul_(factors)
+            of_value.baddbmm_(kept.mT, wanted[:, rows])
+            of_query[:, rows] = torch.bmm(gradient, key)
+            of_key.baddbmm_(gradient.mT, query[:, rows])
+        for target, part, factor in zip(grads, (of_query, of_key, of_value), (self.scale, self.scale, 1), strict=True):
+            target[block.tokens, block.heads] = part.mul_(factor).transpose(0, 1).to(target.dtype)
+
+    def _take(self, name: str, operand: Tensor, block: _Block) -> Tensor:
+        own = operand[block.heads, block.tokens]
+        return self._buffer(name, own.shape).copy_(own)
+
+    def _buffer(self, name: str, shape: Sequence[int]) -> Tensor:
+        return self.scratch.take(name, shape, self.operands["query"], self.dtype)
+
+    def _probabilities(self, query: Tensor, key: Tensor) -> Tensor:
+        shape = (*query.shape[:2], key.shape[1])
+        scores = self._buffer("scores", shape)
+        torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.scale, out=scores)
+        return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))

@@ -1,0 +1,134 @@
+"""Packed attention equals plain attention sample by sample, with the same dropout mask where there is one."""
+
+import math
+
+import pytest
+import torch
+
+from limbeck.errors import KernelError
+from limbeck.kernels import packed_attention as module
+from limbeck.kernels.packed_attention import packed_attention
+from limbeck.kernels.random_bits import dropped_share
+
+HEADS, WIDTH = 3, 5
+LENGTHS = [[7], [1, 1, 1], [4, 1, 9], [6, 6]]
+
+
+def operands(lengths, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (HEADS, sum(lengths), WIDTH)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for _ in range(3)]
+
+
+def plain(query, key, value, lengths, scale, factors=None):
+    """softmax(Q Kᵀ · scale) V for every sample and head by itself, `[T, A, D]`; `factors` multiply probabilities."""
+    parts = []
+    for sample, (first, size) in enumerate(zip(torch.tensor([0, *lengths]).cumsum(0).tolist(), lengths, strict=False)):
+        tokens = slice(first, first + size)
+        heads = []
+        for head in range(HEADS):
+            q, k, v = (x[head, tokens] for x in (query, key, value))
+            probabilities = (q @ k.T * scale).softmax(-1)
+            if factors is not None:
+                probabilities = probabilities * factors[sample][head]
+            heads.append(probabilities @ v)
+        parts.append(torch.stack(heads, 1))
+    return torch.cat(parts)
+
+
+def drawn_factors(query, key, lengths, scale, dropout):
+    """Keep factors read off the result: with the unit matrix as values, attention hands out its probabilities."""
+    longest = max(lengths)
+    value = torch.cat([torch.eye(size, longest, dtype=torch.float64) for size in lengths]).expand(HEADS, -1, -1)
+    undropped = packed_attention(query, key, value, lengths, scale=scale)
+    dropped = packed_attention(query, key, value, lengths, scale=scale, dropout=dropout)
+    shares = (dropped / undropped).nan_to_num().transpose(0, 1)
+    ends = torch.tensor(lengths).cumsum(0).tolist()
+    return [shares[:, end - size : end, :size] for size, end in zip(lengths, ends, strict=True)]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_without_dropout_it_is_attention(lengths):
+    inputs = operands(lengths)
+    found = packed_attention(*inputs, lengths, scale=0.4)
+    expected = plain(*inputs, lengths, 0.4)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    upstream = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for own, wanted in zip(
+        torch.autograd.grad(found, inputs, upstream), torch.autograd.grad(expected, inputs, upstream), strict=True
+    ):
+        torch.testing.assert_close(own, wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("block", [1 << 19, 12, 1], ids=lambda size: f"block {size}")
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_dropout_is_a_mask_on_probabilities(lengths, block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
+    inputs, scale, dropout = operands(lengths), 0.4, 0.25
+    state = torch.get_rng_state()
+    factors = drawn_factors(*inputs[:2], lengths, scale, dropout)
+    for part in factors:
+        values = torch.tensor([0, 1 / (1 - dropped_share(dropout))], dtype=torch.float64)
+        assert torch.all((part[..., None] - values).abs().amin(-1) < 1e-9)
+    torch.set_rng_state(state)
+    found = packed_attention(*inputs, lengths, scale=scale, dropout=dropout)
+    expected = plain(*inputs, lengths, scale, [part.detach() for part in factors])
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    upstream = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for own, wanted in zip(
+        torch.autograd.grad(found, inputs, upstream), torch.autograd.grad(expected, inputs, upstream), strict=True
+    ):
+        torch.testing.assert_close(own, wanted, rtol=1e-8, atol=1e-8)
+
+
+def test_the_share_of_dropped_probabilities():
+    lengths = [60, 40]
+    factors = drawn_factors(*operands(lengths)[:2], lengths, 0.3, 0.1)
+    kept = torch.cat([part.flatten() for part in factors])
+    count = kept.numel()
+    assert abs(float((kept == 0).double().mean()) - 0.1) < 5 * math.sqrt(0.09 / count)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_lower_formats(dtype):
+    lengths = [33, 12]
+    inputs = operands(lengths, dtype)
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    tolerance = {torch.float32: 1e-5}.get(dtype, 3e-2)
+    for dropout in (0.0, 0.3):
+        torch.manual_seed(5)
+        found = packed_attention(*inputs, lengths, scale=0.4, dropout=dropout)
+        torch.manual_seed(5)
+        expected = packed_attention(*exact, lengths, scale=0.4, dropout=dropout)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+        found.sum().backward()
+        expected.sum().backward()
+        for own, wanted in zip(inputs, exact, strict=True):
+            torch.testing.assert_close(own.grad.double(), wanted.grad, rtol=2 * tolerance, atol=2 * tolerance)
+            own.grad = wanted.grad = None
+
+
+def test_threads_do_not_change_the_result(monkeypatch):
+    lengths = [30, 20, 25]
+    monkeypatch.setattr(module, "BLOCK", 1000)
+    found = []
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            torch.manual_seed(7)
+            inputs = operands(lengths)
+            result = packed_attention(*inputs, lengths, scale=0.4, dropout=0.2)
+            found.append([result, *torch.autograd.grad(result.square().sum(), inputs)])
+    finally:
+        torch.set_num_threads(threads)
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_second_derivative_is_refused():
+    inputs = operands([4])
+    found = packed_attention(*inputs, [4], scale=0.4, dropout=0.2)
+    with pytest.raises(KernelError, match="second derivative"):
+        torch.autograd.grad(found.sum(), inputs, create_graph=True)
