@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
+from typing import Any
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# The largest numbers that a C int holds in whole megabytes, and what older versions of glibc allow.
-_UNLIMITED = 2047 << 20
+# Blocks below this stay, at most so much of them. Larger ones would leave gaps that nothing fits into.
+_KEPT_BLOCK, _KEPT = 64 << 20, 2047 << 20
+# What older versions of glibc allow.
 _OLD_LIMIT = 32 << 20
 
 
@@ -17,16 +18,31 @@ def keep_freed_memory() -> bool:
     """Let malloc keep what is freed, so that the same large tensors of every step cost no new pages.
 
     By default glibc gives large blocks back to the system at once and takes them anew, and the system clears every page
-    again: a tenth to a quarter of a training step on a CPU. The highest memory of the process stays as it was. It
-    holds for the whole process; environment variables of malloc that the user has set are overridden.
+    again: a tenth of a training step on a CPU, a quarter of some kernels. Blocks of 64 MiB and more still come and go.
+    It holds for the whole process, and overrides the environment variables of malloc.
 
     Returns:
         Whether the system's malloc could be told; False where it is not glibc's.
     """
-    if not sys.platform.startswith("linux"):
+    mallopt = _function("mallopt")
+    if mallopt is None:
         return False
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        limit = _UNLIMITED if mallopt(_M_MMAP_THRESHOLD, _UNLIMITED) else _OLD_LIMIT
-        return bool(mallopt(_M_MMAP_THRESHOLD, limit) and mallopt(_M_TRIM_THRESHOLD, _UNLIMITED))
-    return False
+    kept = mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK) or mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
+    return bool(kept and mallopt(_M_TRIM_THRESHOLD, _KEPT))
+
+
+def release_freed_memory() -> None:
+    """Give what is freed back to the system once, so that what a measurement takes next cannot come from it."""
+    trim = _function("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+def _function(name: str) -> Any:
+    """A function of the C library; None where there is none of that name."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return getattr(ctypes.CDLL(None), name)
+    except (OSError, AttributeError):
+        return None

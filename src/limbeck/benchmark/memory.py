@@ -14,6 +14,7 @@ import psutil
 import torch
 
 from limbeck.benchmark.device import synchronise
+from limbeck.host_memory import release_freed_memory
 from limbeck.training.provenance import peak_memory_bytes
 
 BYTES_PER_MEGABYTE = 1_000_000
@@ -50,6 +51,7 @@ def watch_peak(run: Callable[[], object], device: torch.device) -> Peak:
     if device.type != "cpu":
         run()
         return Peak(note=f"the peak memory of {device.type} cannot be read")
+    release_freed_memory()
     _forget_highest()
     before = psutil.Process().memory_info().rss
     run()
