@@ -8,7 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from limbeck.benchmark.operations import ForwardCost, forward_cost, loss_operations
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.methods.head_groups import HeadGroups
-from limbeck.models.families import shape_of
+from limbeck.models.families import blocks, shape_of
+from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 from tests.models.tiny import tiny_batch, tiny_config, tiny_model
@@ -144,3 +145,11 @@ def test_terms_without_products_cost_nothing():
     assert loss_operations(plain, STUDENT, TEACHER, LENGTHS) == 0
     assert loss_operations(term("masked_lm_ce", [("logits", 2)], []), STUDENT, TEACHER, LENGTHS) == 0
     assert ForwardCost(0, ()).operations(LENGTHS) == 0
+
+
+def test_packed_maps_count_as_the_plain_ones_do():
+    model = tiny_model("bert").requires_grad_(False)
+    shape = shape_of(model.config)
+    with StreamTap(model, [StreamKey("hidden", 2)]) as tap:
+        assert pack_linear_maps(blocks(model)) > 0
+        assert forward_cost(tap, shape).operations([7]) == 2 * block(7)

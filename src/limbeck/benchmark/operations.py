@@ -26,6 +26,7 @@ from torch import nn
 from limbeck.methods.composition import Term
 from limbeck.methods.layer_choice import stream_width
 from limbeck.models.families import Shape, blocks, family_of
+from limbeck.models.packed_linear import PackedLinear
 from limbeck.models.taps import StreamTap
 
 
@@ -124,4 +125,5 @@ def _map_operations(term: Term, lengths: Sequence[int]) -> int:
 
 
 def _matrix_numbers(block: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in block.parameters() if parameter.dim() == 2)
+    packed = sum(m.in_features * m.out_features for m in block.modules() if isinstance(m, PackedLinear))
+    return packed + sum(parameter.numel() for parameter in block.parameters() if parameter.dim() == 2)
