@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 from limbeck.version import __version__
 
 if TYPE_CHECKING:
-    from limbeck.api import RunResult, distill, validate
+    from limbeck.api import EvaluationResult, RunResult, distill, evaluate, validate
     from limbeck.recipe.schema import Recipe
 
-__all__ = ["Recipe", "RunResult", "__version__", "distill", "validate"]
+__all__ = ["EvaluationResult", "Recipe", "RunResult", "__version__", "distill", "evaluate", "validate"]
 
 _HOMES = {
     "distill": "limbeck.api",
+    "evaluate": "limbeck.api",
     "validate": "limbeck.api",
     "RunResult": "limbeck.api",
+    "EvaluationResult": "limbeck.api",
     "Recipe": "limbeck.recipe.schema",
 }
 

@@ -1,4 +1,4 @@
-"""The Python entry: `distill`, from a recipe to a measured student."""
+"""The Python entry: `distill`, from a recipe to a measured student, and `evaluate`, from models to tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel
 
+from limbeck.benchmark.device import choose_device
+from limbeck.benchmark.progress import ProgressBar
 from limbeck.corpus import PadCollator
 from limbeck.errors import Interrupted, LimbeckError, TrainingError
 from limbeck.evaluation import compare_models, measure_task
+from limbeck.experiments.costs import measure_costs
+from limbeck.experiments.folder import prepare_folder
+from limbeck.experiments.request import EvaluationRequest
+from limbeck.experiments.run import run_evaluation
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
+from limbeck.report.evaluation_tables import write_evaluation
 from limbeck.report.model_card import write_model_card
 from limbeck.report.table import write_tables
 from limbeck.training.output_folder import prepare_output
@@ -172,5 +179,95 @@ def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequenc
     return plan_run(load_recipe(recipe, overrides))
 
 
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What an evaluation leaves.
+
+    Args:
+        summary: The content of its tables: columns, models, averages, retention, published rows.
+        costs: What the models cost; None where it was not asked for.
+        failed: How many cells gave nothing; the summary's notes say why.
+        files: Tables, and files for leaderboards.
+    """
+
+    summary: dict[str, Any]
+    costs: dict[str, Any] | None
+    failed: int
+    files: tuple[Path, ...]
+
+
+def evaluate(
+    models: Sequence[str | Path],
+    tasks: str = "",
+    *,
+    output: str | Path,
+    data: str | Path | None = None,
+    preset: str = "minilmv2",
+    seeds: int | None = None,
+    teacher: str | Path | None = None,
+    workers: int = 1,
+    overrides: Sequence[str] = (),
+    speed: bool = False,
+    batch_sizes: Sequence[int] = (1, 16, 32, 64),
+    lengths: Sequence[int] = (128,),
+    device: str = "auto",
+    seconds: float = 60.0,
+    console: Console | None = None,
+) -> EvaluationResult:
+    """Fine-tune and score models on tasks by a paper's protocol, and measure what they cost.
+
+    Every cell (a model on a task, at a grid point, with a seed) is on disk as soon as it is finished; the same call
+    goes on where an earlier one stopped, and more models, tasks or seeds leave the finished ones as they are.
+
+    Args:
+        models: Folders, `package:NAME` or Hub names.
+        tasks: Names of tasks and groups, and paths of task files, by commas; may be empty with `speed`.
+        output: The evaluation's folder.
+        data: Folder with the tasks' files; None for the Hub.
+        preset: Name of a protocol, see `limbeck.evaluation.protocols`.
+        seeds: Runs of every grid point; None leaves it to the protocol.
+        teacher: What the others are compared with; None for the first model. It is evaluated too.
+        workers: Processes that run cells. With more than one, a script has to call this under its main guard.
+        overrides: `setting=value` or `task.setting=value` each.
+        speed: Measure sizes, operations and latency too.
+        batch_sizes: Texts a pass, for the latency.
+        lengths: Tokens a text, for the latency.
+        device: Where the latency is measured: `"auto"`, `"cpu"`, `"cuda"` …
+        seconds: For all latencies together.
+        console: Where progress goes; nowhere by default.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`. A cell that fails raises nothing: see `failed`.
+    """
+    console = console if console is not None else Console(quiet=True)
+    request = EvaluationRequest(
+        models=tuple(map(str, models)),
+        tasks=tasks,
+        output=Path(output),
+        data=None if data is None else Path(data).expanduser(),
+        preset=preset,
+        seeds=seeds,
+        teacher=None if teacher is None else str(teacher),
+        workers=workers,
+        overrides=tuple(overrides),
+    )
+    names, chosen = request.all_models(), choose_device(device)
+    summary: dict[str, Any] = {"preset": preset, "columns": [], "models": [], "published": [], "notes": []}
+    failed, folder, costs = 0, Path(output).expanduser(), None
+    files: tuple[Path, ...] = ()
+    if tasks or not speed:
+        with ProgressBar(console) as bar:
+            outcome = run_evaluation(request, bar)
+        summary, failed, files = outcome.summary, outcome.failed, outcome.submissions
+    else:
+        prepare_folder(folder, preset=preset, overrides=sorted(overrides))
+    if speed:
+        with ProgressBar(console) as bar:
+            costs = measure_costs(
+                names, device=chosen, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=bar
+            )
+    return EvaluationResult(summary, costs, failed, (*write_evaluation(summary, folder, costs), *files))
+
+
 logging.getLogger("limbeck").addHandler(logging.NullHandler())
-__all__ = ["RunResult", "distill", "validate"]
+__all__ = ["EvaluationResult", "RunResult", "distill", "evaluate", "validate"]

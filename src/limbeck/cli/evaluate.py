@@ -1,0 +1,83 @@
+"""`limbeck evaluate`: from model folders to the tables that the papers print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from limbeck.cli.shared_options import Json, Quiet, progress_console
+
+_EPILOG = (
+    "Examples:  limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 "
+    "--data data/ --preset minilmv2 --output runs/mine/evaluation   |   limbeck evaluate runs/mine/student "
+    "--tasks mrpc --preset quick --output runs/look   |   limbeck evaluate runs/mine/student --teacher "
+    "google-bert/bert-base-uncased --speed --output runs/cost"
+)
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),
+]
+
+
+def evaluate(
+    models: Annotated[list[str], typer.Argument(help="Folders, Hub names or package:NAME.")],
+    output: Annotated[Path, typer.Option(help="The evaluation's folder; finished cells in it are not run again.")],
+    tasks: Annotated[
+        str, typer.Option(help="Tasks, groups (glue, qa, cross_lingual …) and task files, by commas.")
+    ] = "",
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files; without it, or `hub`: the Hub.")
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="minilmv2, minilm, elm, mlkd_bert, comparative_study, comparative_study_multilingual or quick."
+        ),
+    ] = "minilmv2",
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of every grid point; default: the paper's.")] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="What the others are compared with, evaluated too; default: the first model.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that run cells at once; one a GPU.")] = 1,
+    settings: Settings = None,
+    speed: Annotated[bool, typer.Option("--speed", help="Measure sizes, operations and latency too.")] = False,
+    batch_sizes: Annotated[str, typer.Option(help="For --speed: texts a pass, by commas.")] = "1,16,32,64",
+    lengths: Annotated[str, typer.Option(help="For --speed: tokens a text, by commas.")] = "128",
+    device: Annotated[str, typer.Option(help="For --speed: cpu, cuda …; auto: the accelerator.")] = "auto",
+    seconds: Annotated[float, typer.Option(min=0.01, help="For --speed: for all timings.")] = 60.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
+    from limbeck.api import evaluate as run_evaluation
+    from limbeck.cli.benchmark import _numbers
+    from limbeck.report.cost_tables import cost_tables
+    from limbeck.report.evaluation_tables import evaluation_table
+
+    result = run_evaluation(
+        models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
+        preset=preset, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [], speed=speed,
+        batch_sizes=_numbers("--batch-sizes", batch_sizes), lengths=_numbers("--lengths", lengths), device=device,
+        seconds=seconds, console=progress_console(quiet),
+    )  # fmt: skip
+    if as_json:
+        content = {"summary": result.summary, "costs": result.costs, "failed": result.failed}
+        typer.echo(json.dumps({**content, "files": [str(path) for path in result.files]}, indent=2, ensure_ascii=False))
+    else:
+        console = Console()
+        if result.summary["columns"]:
+            console.print(evaluation_table(result.summary))
+        if result.costs is not None:
+            console.print(cost_tables(result.costs))
+        console.print(f"Tables: {result.files[0]}", highlight=False, markup=False, soft_wrap=True)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=_EPILOG)(evaluate)

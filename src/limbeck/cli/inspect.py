@@ -1,0 +1,229 @@
+"""`limbeck inspect`: what a model looks like inside, alone or beside its teacher."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+
+from limbeck.cli.shared_options import Json, Quiet, progress_console
+
+if TYPE_CHECKING:
+    from limbeck.inspection import Subject
+    from limbeck.report.drawing import Picture
+
+Model = Annotated[str, typer.Argument(help="A folder, package:NAME, or a Hub name; the student, with --teacher.")]
+Teacher = Annotated[str | None, typer.Option(help="A second model, to be put beside it.")]
+Texts = Annotated[
+    Path | None, typer.Option("--texts", help="A file with a text a line; default: sentences that come along.")
+]
+Count = Annotated[int, typer.Option("--count", min=1, help="Texts to read, spread over the file.")]
+Length = Annotated[int, typer.Option(min=2, help="Longest text in tokens; what is longer is cut.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(help="A folder for picture and data, or one file: .png, .svg, .pdf (picture) or .json (data)."),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 …; auto: the accelerator where there is one.")]
+
+inspect = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Look inside a model, alone or beside its teacher: numbers, and pictures of them.",
+    epilog="Example:  limbeck inspect similarity runs/mine/student --teacher bert-base-uncased --output look/",
+)
+
+
+@inspect.command(
+    epilog="Example:  limbeck inspect phrases runs/mine/student --teacher google-bert/bert-base-uncased "
+    "--data conll2000/test.txt --output look/"
+)
+def phrases(
+    model: Model,
+    data: Annotated[Path, typer.Option(help="Chunked text in the CoNLL-2000 format: word, part of speech, tag.")],
+    teacher: Teacher = None,
+    spans: Annotated[int, typer.Option(min=1, help="Chunks to draw.")] = 3000,
+    unlabelled: Annotated[int, typer.Option(min=0, help="Spans between chunks to draw, as one more label.")] = 500,
+    clusters: Annotated[
+        int | None, typer.Option(min=2, help="Clusters of k-means; default: as many as labels.", show_default=False)
+    ] = None,
+    held_out: Annotated[
+        int, typer.Option(min=0, help="Score these many spans that are not clustered; 0: those that are.")
+    ] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of k-means.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw, and the first of k-means.")] = 0,
+    device: Device = "auto",
+    output: Output = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Cluster the vectors of phrases by k-means: how much each layer knows of phrases (MiniLM, table 10)."""
+    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
+    from limbeck.report.inspection_figures import phrase_picture
+    from limbeck.report.inspection_files import check_output
+    from limbeck.report.inspection_tables import phrase_table
+
+    check_output(output)
+    text = read_chunks(data)
+    sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
+    with ProgressBar(progress_console(quiet)) as bar:
+        found = cluster_phrases(_load(model, teacher, device), text, sample, report=bar)
+    _hand_over("phrases", found, {"": phrase_picture(found)}, output, None if as_json else phrase_table(found))
+
+
+@inspect.command(
+    epilog="Example:  limbeck inspect attention runs/mine/student --teacher google-bert/bert-base-uncased "
+    '--sentence "The river had risen." --layers 3:6,6:12 --heads mean,1,2 --output look/'
+)
+def attention(
+    model: Model,
+    teacher: Teacher = None,
+    sentence: Annotated[
+        str | None, typer.Option(help="Text of the maps; default: the first of the texts.", show_default=False)
+    ] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(
+            help="Layers of the maps, by commas: 6, 3:6 with the teacher's after the colon, or all; default: the last.",
+            show_default=False,
+        ),
+    ] = None,
+    heads: Annotated[str, typer.Option(help="Heads of the maps, by commas: numbers, mean or all.")] = "mean",
+    texts: Texts = None,
+    count: Count = 256,
+    length: Length = 128,
+    device: Device = "auto",
+    output: Output = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Draw attention maps of a sentence; with a teacher, measure how far each layer and head is from its own."""
+    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.cli.attention_choices import read_heads, read_layers
+    from limbeck.errors import RecipeError
+    from limbeck.inspection import draw_maps, measure_divergence, read_texts
+    from limbeck.report.attention_figure import attention_picture
+    from limbeck.report.inspection_figures import divergence_picture
+    from limbeck.report.inspection_files import check_output
+    from limbeck.report.inspection_tables import divergence_table, maps_note
+
+    check_output(output)
+    if output is None and teacher is None and not as_json:
+        raise RecipeError(
+            "Without a teacher there are only maps to draw: give --output FOLDER (or --teacher, or --json)."
+        )
+    read = read_texts(texts, count)
+    subjects = _load(model, teacher, device)
+    beside = subjects[1] if len(subjects) > 1 else None
+    pairs = read_layers(layers, subjects)
+    with ProgressBar(progress_console(quiet)) as bar:
+        maps = draw_maps(
+            subjects[0], beside, sentence if sentence is not None else read[0],
+            layers=pairs, heads_shown=read_heads(heads, subjects),
+        )  # fmt: skip
+        far = None if beside is None else measure_divergence(subjects[0], beside, read, length=length, report=bar)
+    pictures = {"": attention_picture(maps)}
+    if far is not None:
+        pictures["-divergence"] = divergence_picture(far)
+    table = maps_note(maps) if far is None else divergence_table(far)
+    _hand_over("attention", {"maps": maps, "divergence": far}, pictures, output, None if as_json else table)
+
+
+@inspect.command(
+    epilog="Example:  limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased "
+    "--texts held-out.txt --output look/"
+)
+def similarity(
+    model: Model,
+    teacher: Teacher = None,
+    texts: Texts = None,
+    count: Count = 512,
+    length: Length = 128,
+    device: Device = "auto",
+    output: Output = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Compare every layer with every layer of the teacher, or with its own: linear centred kernel alignment."""
+    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.inspection import measure_similarity, read_texts
+    from limbeck.report.inspection_figures import similarity_picture
+    from limbeck.report.inspection_files import check_output
+    from limbeck.report.inspection_tables import similarity_table
+
+    check_output(output)
+    read = read_texts(texts, count)
+    subjects = _load(model, teacher, device)
+    with ProgressBar(progress_console(quiet)) as bar:
+        found = measure_similarity(subjects[0], subjects[-1], read, length=length, report=bar)
+    _hand_over(
+        "similarity", found, {"": similarity_picture(found)}, output, None if as_json else similarity_table(found)
+    )
+
+
+@inspect.command(
+    epilog="Example:  limbeck inspect contribution google-bert/bert-base-uncased --texts held-out.txt --output look/"
+)
+def contribution(
+    model: Model,
+    teacher: Teacher = None,
+    texts: Texts = None,
+    count: Count = 512,
+    length: Length = 128,
+    device: Device = "auto",
+    output: Output = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
+    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.inspection import measure_contribution, read_texts
+    from limbeck.report.inspection_figures import contribution_picture
+    from limbeck.report.inspection_files import check_output
+    from limbeck.report.inspection_tables import contribution_table
+
+    check_output(output)
+    read = read_texts(texts, count)
+    with ProgressBar(progress_console(quiet)) as bar:
+        found = [
+            measure_contribution(subject, read, length=length, report=bar) for subject in _load(model, teacher, device)
+        ]
+    _hand_over(
+        "contribution", found, {"": contribution_picture(found)}, output, None if as_json else contribution_table(found)
+    )
+
+
+def _load(model: str, teacher: str | None, device: str) -> list[Subject]:
+    """Load the model and, where there is one, its teacher."""
+    from limbeck.benchmark.device import choose_device
+    from limbeck.inspection import load_subject
+
+    chosen = choose_device(device)
+    return [load_subject(name, device=chosen) for name in (model, teacher) if name is not None]
+
+
+def _hand_over(
+    name: str, found: Any, pictures: Mapping[str, Picture], output: Path | None, table: RenderableType | None
+) -> None:
+    """Write the files, and print the table, or JSON where there is none."""
+    from limbeck.report.inspection_files import write_inspection
+    from limbeck.report.inspection_tables import plain
+
+    data = {"inspection": name, "result": plain(found)}
+    written = [] if output is None else write_inspection(output, name, data, pictures)
+    if table is None:
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    console = Console()
+    console.print(table)
+    for path in written:
+        console.print(f"Written: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(inspect, name="inspect")

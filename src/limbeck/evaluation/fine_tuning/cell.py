@@ -1,0 +1,140 @@
+"""Cells: what is fine-tuned and scored at once, and what makes two of them the same."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from limbeck.corpus.cache import fingerprint
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.evaluation.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class TrainingPoint:
+    """One point of a task's grid: the settings of one fine-tuning.
+
+    Attributes:
+        learning_rate: The peak.
+        epochs: Passes over the rows.
+        batch_size: Rows of a step.
+        length: Most tokens of a row or window.
+        stride: Tokens that neighbouring windows share; 0 where there are no windows.
+        warmup: Share of the steps in which the rate rises.
+        schedule: As `transformers` names it.
+        weight_decay: Of AdamW.
+        group_by_length: Whether batches are of rows of similar length.
+        best_epoch_by: The metric on the select split by which the weights of the best epoch are kept; None keeps the
+            last.
+        bf16: Whether it computes in bfloat16; the weights are float32 in any case.
+        max_train_rows: Rows drawn for training; None takes all.
+        max_scored_rows: Rows drawn of every other split; None takes all.
+    """
+
+    learning_rate: float
+    epochs: float
+    batch_size: int
+    length: int
+    stride: int
+    warmup: float
+    schedule: str
+    weight_decay: float
+    group_by_length: bool
+    best_epoch_by: str | None
+    bf16: bool
+    max_train_rows: int | None
+    max_scored_rows: int | None
+
+
+@dataclass(frozen=True)
+class SimilarityPoint:
+    """How sentence vectors are made, where nothing is trained.
+
+    Attributes:
+        length: Most tokens of a text.
+        pooling: `"mean"`, `"cls"`, or None for what the model's folder says.
+        max_scored_rows: Rows drawn of every split; None takes all.
+    """
+
+    length: int
+    pooling: str | None
+    max_scored_rows: int | None
+
+
+Point = TrainingPoint | SimilarityPoint
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a task, at a grid point, with a seed.
+
+    Attributes:
+        model: As the user named it.
+        task: Name of the task, or the path of its file.
+        point: The settings.
+        seed: Of head, order of rows and dropout; 0 where nothing is trained.
+    """
+
+    model: str
+    task: str
+    point: Point
+    seed: int
+
+    def describe(self) -> str:
+        """Return it in a few words, for progress."""
+        if isinstance(self.point, SimilarityPoint):
+            return f"{self.model}, {self.task}"
+        return (
+            f"{self.model}, {self.task}, rate {self.point.learning_rate:g}, {self.point.epochs:g} epochs, "
+            f"seed {self.seed}"
+        )
+
+
+def grid(task: Task, settings: FineTuning, *, bf16: bool) -> list[Point]:
+    """Return the grid points of a task, rates innermost.
+
+    Args:
+        task: The task.
+        settings: Its settings.
+        bf16: Whether to compute in bfloat16 where the settings leave it open.
+    """
+    if task.kind == "similarity":
+        return [SimilarityPoint(settings.length, settings.pooling, settings.max_scored_rows)]
+    return [
+        TrainingPoint(
+            learning_rate=rate,
+            epochs=epochs,
+            batch_size=settings.batch_size,
+            length=settings.length,
+            stride=settings.stride if task.kind == "question_answering" else 0,
+            warmup=settings.warmup,
+            schedule=settings.schedule,
+            weight_decay=settings.weight_decay,
+            group_by_length=settings.group_by_length,
+            best_epoch_by=(settings.metric or task.metrics[0]) if settings.keep == "best_epoch" else None,
+            bf16=bf16 if settings.bf16 is None else settings.bf16,
+            max_train_rows=settings.max_train_rows,
+            max_scored_rows=settings.max_scored_rows,
+        )
+        for epochs, rate in itertools.product(settings.epochs, settings.learning_rates)
+    ]
+
+
+def seeds(task: Task, count: int) -> list[int]:
+    """Return the seeds of a task's runs: 1, 2, …, or 0 alone where nothing is trained."""
+    return [0] if task.kind == "similarity" else list(range(1, count + 1))
+
+
+def identity(cell: Cell, *, model: str, data: str) -> str:
+    """Return what makes a cell itself: a hash of its model, its rows, its settings and its seed.
+
+    Where the model or the data lie, and the versions of the packages, are no part of it.
+
+    Args:
+        cell: The cell.
+        model: Fingerprint of the model.
+        data: Fingerprint of the task's rows.
+    """
+    point: dict[str, Any] = asdict(cell.point)
+    return fingerprint({"model": model, "data": data, "point": point, "seed": cell.seed})

@@ -1,0 +1,198 @@
+"""A task of the user's, described in YAML: files or Hub name, columns, type and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from limbeck.errors import CorpusError, RecipeError, suggestion
+from limbeck.evaluation.tasks.definition import Columns, FileSource, HubSource, SplitSource, TaskDefinition
+from limbeck.evaluation.tasks.task import METRIC_NAMES, SplitFacts, Task, TaskKind
+from limbeck.strict import Strict
+
+OwnType = Literal["classification", "regression", "pair", "question_answering", "similarity"]
+
+
+class OwnColumns(Strict):
+    """Names of the columns; those of question answering are SQuAD's unless said otherwise."""
+
+    text: str | None = None
+    pair: str | None = None
+    label: str = "label"
+    id: str | None = None
+    context: str = "context"
+    question: str = "question"
+    answers: str = "answers"
+
+
+class OwnHub(Strict):
+    """A Hub data set, and which of its splits are which of the task's."""
+
+    name: str
+    config: str | None = None
+    revision: str | None = None
+    splits: dict[str, str] = Field(min_length=1)
+
+
+class OwnDescription(Strict):
+    """A task as its author describes it."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    type: OwnType
+    title: str | None = None
+    columns: OwnColumns = OwnColumns()
+    labels: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()
+    files: dict[str, str] | None = None
+    hub: OwnHub | None = None
+    language: str = "en"
+    train: str = "train"
+    select: str = "validation"
+    unlabelled: tuple[str, ...] = ()
+    no_answers: bool = False
+
+    @field_validator("metric", mode="before")
+    @classmethod
+    def _one_metric_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_are_text(cls, value: Any) -> Any:
+        # YAML reads 0 and no as a number and a truth value.
+        if isinstance(value, list):
+            for label in value:
+                if not isinstance(label, str | int) or isinstance(label, bool):
+                    raise ValueError(f"the label {label!r} is not text: put it in quotation marks")
+            return tuple(map(str, value))
+        return value
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> OwnDescription:
+        if (self.files is None) == (self.hub is None):
+            raise ValueError("give either files or hub")
+        if not self.split_names:
+            raise ValueError("files names no split: give at least one, such as validation")
+        if self.kind != "question_answering" and self.columns.text is None:
+            raise ValueError("columns.text is missing: name the column of the text")
+        if self.type in ("pair", "similarity") and self.columns.pair is None:
+            raise ValueError(f"columns.pair is missing: the type {self.type} needs two texts")
+        if self.kind == "classification" and len(set(self.labels)) < 2:
+            raise ValueError("labels is missing: name two classes or more, in the order of their numbers")
+        if self.kind != "classification" and self.labels:
+            raise ValueError(f"labels are for classification and pair, not for {self.type}")
+        for metric in self.metric:
+            if metric not in METRIC_NAMES[self.kind]:
+                raise ValueError(
+                    f"{self.type} has no metric '{metric}'.{suggestion(metric, METRIC_NAMES[self.kind])}".rstrip(".")
+                )
+        for split in self.unlabelled:
+            if split not in self.split_names or split in (self.train, self.select):
+                raise ValueError(f"unlabelled names '{split}', which is not a split that is only predicted")
+        if ":" not in self.train and self.kind != "similarity" and self.train not in self.split_names:
+            raise ValueError(f"there is no split '{self.train}' to train on.{suggestion(self.train, self.split_names)}")
+        return self
+
+    @property
+    def kind(self) -> TaskKind:
+        """The kind of task: a pair is a classification of two texts."""
+        return "classification" if self.type == "pair" else self.type
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        """Names of the splits, in the order of the description."""
+        return tuple(self.hub.splits if self.hub is not None else self.files or {})
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """A described task.
+
+    Attributes:
+        definition: The task and its sources.
+        folder: That of the YAML, which relative file names start from.
+        on_hub: Whether its rows are on the Hub.
+    """
+
+    definition: TaskDefinition
+    folder: Path
+    on_hub: bool
+
+
+def read_own_task(path: Path) -> OwnTask:
+    """Read the description of a task.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        CorpusError: if the file cannot be read.
+        RecipeError: if it is not YAML, has an unknown key, or cannot be meant as written.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CorpusError(f"The task file '{path}' does not exist.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorpusError(f"The task file '{path}' cannot be read: {error}.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        raise RecipeError(f"The task file '{path}' is not valid YAML{where}.") from None
+    if not isinstance(content, dict):
+        raise RecipeError(f"The task file '{path}' must be a mapping with name, type, columns and files or hub.")
+    try:
+        described = OwnDescription.model_validate(content)
+    except ValidationError as error:
+        raise RecipeError(f"The task file '{path}': {_first_problem(error)}.") from None
+    return OwnTask(_define(described), path.parent, described.hub is not None)
+
+
+def _define(described: OwnDescription) -> TaskDefinition:
+    given = described.columns
+    if described.kind == "question_answering":
+        columns = Columns(given.context, given.question, label=None, id=given.id or "id", answers=given.answers)
+    else:
+        columns = Columns(given.text or "", given.pair, label=given.label, id=given.id)
+    names = described.split_names
+    labelled = [name for name in names if name not in described.unlabelled]
+    held_out = tuple(name for name in labelled if name != described.train)
+    similarity = described.kind == "similarity"
+    select = described.select if described.select in held_out else next(iter(held_out), None)
+    task = Task(
+        name=described.name,
+        title=described.title or described.name,
+        group="own",
+        kind=described.kind,
+        labels=described.labels,
+        metrics=described.metric or METRIC_NAMES[described.kind],
+        train=None if similarity else described.train,
+        select=None if similarity else select,
+        scored=tuple(labelled) if similarity else held_out,
+        predicted=described.unlabelled,
+        splits={name: SplitFacts(labelled=name in labelled, language=described.language) for name in names},
+        answerable_only=not described.no_answers,
+    )
+    return TaskDefinition(task, dict(_sources(described, columns)))
+
+
+def _sources(described: OwnDescription, columns: Columns) -> Mapping[str, SplitSource]:
+    if described.hub is not None:
+        hub = described.hub
+        return {
+            split: SplitSource(hub=HubSource(hub.name, on_hub, columns, hub.config, hub.revision))
+            for split, on_hub in hub.splits.items()
+        }
+    return {split: SplitSource((FileSource(path, columns),)) for split, path in (described.files or {}).items()}
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}".removeprefix(": ").rstrip(".")

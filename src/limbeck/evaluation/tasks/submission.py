@@ -1,0 +1,68 @@
+"""Predictions of unlabelled splits, in the files that leaderboards take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from limbeck.evaluation.tasks.glue import GLUE_SUBMISSIONS
+from limbeck.evaluation.tasks.predictions import AnswerPrediction, Predictions
+from limbeck.evaluation.tasks.task import Task
+
+# The leaderboard refuses values outside of STS-B's scale.
+_STSB_RANGE = (0.0, 5.0)
+
+
+def write_submission(task: Task, split: str, predictions: Predictions, folder: Path, *, threshold: float = 0.0) -> Path:
+    """Write the predictions of a split.
+
+    GLUE's splits go to the files that its leaderboard names (`MNLI-m.tsv`, `AX.tsv`, …), a header `index`, `prediction`
+    and a row per prediction: class names for MNLI, QNLI, RTE and AX, class numbers for the others, values within 0 and
+    5 for STS-B. Answers go to a JSON object of id to text, as SQuAD's own script reads it. Every other split goes to
+    `{task}-{split}.tsv` with class names or values.
+
+    Args:
+        task: Whose split it is.
+        split: Its name.
+        predictions: For every row of the split, in order; answers by row id.
+        folder: Made if it is not there.
+        threshold: An answer whose null odds are above it is written as empty, where questions may have none.
+
+    Returns:
+        The file.
+
+    Source: GLUE's page on submissions (gluebenchmark.com/faq); SQuAD's evaluation script.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(predictions, Mapping):
+        path = folder / f"{task.name}-{split}.json"
+        answers = {key: answer_text(found, task, threshold) for key, found in predictions.items()}
+        path.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
+        return path
+    file, named = GLUE_SUBMISSIONS.get((task.name, split), (f"{task.name}-{split}.tsv", True))
+    lines = ["index\tprediction"]
+    for number, prediction in enumerate(predictions):
+        lines.append(f"{number}\t{_written(task, prediction, named)}")
+    path = folder / file
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def answer_text(found: AnswerPrediction, task: Task, threshold: float) -> str:
+    """Return the answer, or the empty text where there is none.
+
+    Args:
+        found: The prediction.
+        task: Whether its questions may have no answer.
+        threshold: Null odds above it mean no answer.
+    """
+    return "" if not task.answerable_only and found.null_odds > threshold else found.text
+
+
+def _written(task: Task, prediction: int | float, named: bool) -> str:
+    if task.kind == "classification":
+        return task.labels[int(prediction)] if named else str(int(prediction))
+    if task.name == "stsb":
+        prediction = min(max(float(prediction), _STSB_RANGE[0]), _STSB_RANGE[1])
+    return f"{float(prediction):.3f}"

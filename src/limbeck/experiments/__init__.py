@@ -1,0 +1,5 @@
+"""Experiments: many cells, each run once, each on disk as soon as it is finished.
+
+The flow: a `request` is checked and becomes a `plan` of cells; what `results.jsonl` has already is left out; the rest
+runs one by one or in `workers`; `summary` makes of the results what tables print.
+"""

@@ -1,0 +1,162 @@
+"""The plan of an evaluation: which cells there are, and which of them are still to run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import CorpusError, RecipeError
+from limbeck.evaluation.fine_tuning.cell import Cell, Point, SimilarityPoint, grid, identity, seeds
+from limbeck.evaluation.fine_tuning.fingerprints import data_fingerprint, model_fingerprint, tokenizer_fingerprint
+from limbeck.evaluation.fine_tuning.prepared import PreparedTask, prepare
+from limbeck.evaluation.protocols.protocol import Protocol
+from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.evaluation.tasks import Task, TaskData, load_task
+from limbeck.experiments.overrides import Override
+from limbeck.models.families import Shape, shape_of
+from limbeck.models.loading import load_config
+from limbeck.models.vocabulary import load_tokenizer
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A model that is evaluated.
+
+    Attributes:
+        name: As the user named it.
+        fingerprint: Of its weights and tokenizer.
+        tokenizer: Fingerprint of its tokenizer.
+        shape: Its shape.
+    """
+
+    name: str
+    fingerprint: str
+    tokenizer: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell and what identifies it."""
+
+    cell: Cell
+    id: str
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task that is evaluated.
+
+    Attributes:
+        name: As the user named it.
+        task: The task, with the splits that are there.
+        settings: Its settings.
+        data: Fingerprint of its rows.
+        cells: Of all models, in order.
+        prepared: By tokenizer fingerprint; only of models with cells that are still to run.
+        notes: On its rows.
+    """
+
+    name: str
+    task: Task
+    settings: FineTuning
+    data: str
+    cells: tuple[PlannedCell, ...]
+    prepared: Mapping[str, PreparedTask]
+    notes: tuple[str, ...]
+
+
+def plan_models(names: Sequence[str]) -> list[PlannedModel]:
+    """Look at every model, before any work is done.
+
+    Raises:
+        RecipeError: if a model is named twice.
+        ModelError: if a model is not there, or its family is unknown.
+    """
+    if twice := [name for name in dict.fromkeys(names) if list(names).count(name) > 1]:
+        raise RecipeError(f"The model '{twice[0]}' is named twice; name each once.")
+    return [
+        PlannedModel(name, model_fingerprint(name), tokenizer_fingerprint(name), shape_of(load_config(name)))
+        for name in names
+    ]
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans one task after the other, so that the rows of only one are in memory.
+
+    Attributes:
+        models: All models.
+        protocol: Decides the settings.
+        overrides: Win over it.
+        seeds: Runs of every grid point; None leaves it to the protocol.
+        data: Folder of the tasks' files; None for the Hub.
+        cache_dir: Root of the cache of tokens.
+        bf16: Whether to compute in bfloat16 where nothing says so.
+        finished: Identities of the cells that need not run again.
+    """
+
+    models: Sequence[PlannedModel]
+    protocol: Protocol
+    overrides: Sequence[Override]
+    seeds: int | None
+    data: Path | None
+    cache_dir: Path
+    bf16: bool
+    finished: Collection[str]
+
+    def plan(self, name: str) -> PlannedTask:
+        """Load a task, plan its cells, and prepare what the unfinished ones need.
+
+        Args:
+            name: A task's name, or the path of its file.
+
+        Raises:
+            CorpusError: if its rows are not there or cannot be read, or it has nothing to score and nothing to predict.
+            ModelError: for a tokenizer that cannot be read.
+            RecipeError: for settings that cannot be.
+        """
+        data = load_task(name, data=self.data)
+        task = data.task
+        if not (task.scored or task.predicted):
+            raise CorpusError(f"{task.title} has no split to score or to predict; give --data a folder that has one.")
+        settings = self.protocol.settings(task, self.overrides)
+        _check_metric(task, settings)
+        runs = seeds(task, self.seeds or settings.seeds)
+        points = grid(task, settings, bf16=self.bf16)
+        rows = data_fingerprint(data)
+        cells: list[PlannedCell] = []
+        prepared: dict[str, PreparedTask] = {}
+        for model in self.models:
+            own = [Cell(model.name, name, point, seed) for point in points for seed in runs]
+            planned = [PlannedCell(cell, identity(cell, model=model.fingerprint, data=rows)) for cell in own]
+            cells += planned
+            open_cells = any(cell.id not in self.finished for cell in planned)
+            if open_cells and model.tokenizer not in prepared:
+                prepared[model.tokenizer] = self._prepare(data, points[0], model, rows)
+        notes = dict.fromkeys((*data.notes, *(note for ready in prepared.values() for note in ready.notes)))
+        return PlannedTask(name, task, settings, rows, tuple(cells), prepared, tuple(notes))
+
+    def _prepare(self, data: TaskData, point: Point, model: PlannedModel, rows: str) -> PreparedTask:
+        tokenizer: Any = load_tokenizer(model.name)
+        return prepare(data, point, tokenizer, keys=[model.tokenizer, rows], cache_dir=self.cache_dir)
+
+
+def work_of(cell: Cell, model: PlannedModel, prepared: PreparedTask) -> float:
+    """Estimate what a cell costs, in arbitrary units: tokens x Transformer parameters, training three times as much as
+    scoring. It is only used to say how much time is left."""
+    shape, point = model.shape, cell.point
+    parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
+    scored = sum(len(rows) for rows in prepared.rows.values())
+    trained = 0.0 if isinstance(point, SimilarityPoint) else 3 * point.epochs * prepared.train_rows
+    return parameters * point.length * (trained + scored) + 1.0
+
+
+def _check_metric(task: Task, settings: FineTuning) -> None:
+    names = {*task.metrics, *(metric for facts in task.splits.values() for metric in facts.metrics)}
+    if settings.metric is not None and settings.metric not in names:
+        raise RecipeError(
+            f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {', '.join(names)}."
+        )

@@ -1,0 +1,186 @@
+"""`summarise`: the results of an evaluation to what its tables print, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from limbeck.evaluation.fine_tuning.cell import seeds
+from limbeck.evaluation.protocols.columns import Column, task_columns
+from limbeck.evaluation.protocols.protocol import Protocol
+from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
+from limbeck.experiments.choosing import Choice, choose
+from limbeck.experiments.plan import PlannedModel, PlannedTask
+from limbeck.experiments.results import FINISHED, Row
+from limbeck.experiments.statistics_of_runs import Runs, average, in_percent
+
+Summary = dict[str, Any]
+_COLA = "cola"
+
+
+def summarise(
+    rows: Mapping[str, Row],
+    tasks: Sequence[PlannedTask],
+    models: Sequence[PlannedModel],
+    protocol: Protocol,
+    *,
+    seed_count: int | None,
+) -> Summary:
+    """Make the tables' content: the first model is the one that the others are compared with.
+
+    Args:
+        rows: The latest row of every planned cell, by identity.
+        tasks: In the order of the columns.
+        models: In the order of the rows.
+        protocol: Decides metrics, averages and the papers beside.
+        seed_count: Runs of every point where the protocol does not decide.
+
+    Returns:
+        `columns`, `models` (each with `columns`, `averages`, `retention`, `chosen`), `published` and `notes`; scores in
+        percent.
+    """
+    columns = [
+        {**_described(column, task), "metric": _metric(task)} for task in tasks for column in task_columns(task.task)
+    ]
+    found = [_model(model, rows, tasks, columns, protocol, seed_count) for model in models]
+    for entry in found:
+        entry["retention"] = _retention(entry, found[0]) if entry is not found[0] else {}
+    shown = [(column["key"], column["metric"]) for column in columns]
+    shapes = [(f"{model.shape.layers}x{model.shape.hidden}", model.shape.vocabulary) for model in models]
+    beside = matching_rows(shapes, shown, protocol.papers or PAPERS)
+    return {
+        "preset": protocol.name,
+        "columns": columns,
+        "models": found,
+        "published": [_published(row, protocol, shown) for row in beside],
+        "notes": [*(note for task in tasks for note in task.notes), *_missing(rows, tasks)],
+    }
+
+
+def _model(
+    model: PlannedModel,
+    rows: Mapping[str, Row],
+    tasks: Sequence[PlannedTask],
+    columns: Sequence[Mapping[str, Any]],
+    protocol: Protocol,
+    seed_count: int | None,
+) -> dict[str, Any]:
+    scores: dict[str, Runs] = {}
+    cells: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
+    for task in tasks:
+        own = [rows[c.id] for c in task.cells if c.cell.model == model.name and c.id in rows]
+        done = [row for row in own if row["status"] == FINISHED]
+        wanted = len(seeds(task.task, seed_count or task.settings.seeds))
+        choice = choose(done, task.task, task.settings, wanted)
+        if choice is None:
+            continue
+        chosen[task.task.name] = {
+            "settings": dict(choice.settings), "runs": len(choice.rows), "wanted": choice.wanted,
+            "points": choice.points, "seeds": [row["seed"] for row in choice.rows],
+        }  # fmt: skip
+        for column in task_columns(task.task):
+            by_metric = _by_metric(choice, column)
+            main = by_metric.get(_metric(task)) or next(iter(by_metric.values()))
+            scores[column.key] = main
+            cells[column.key] = {
+                **_figures(main),
+                "metrics": {metric: _figures(runs) for metric, runs in by_metric.items()},
+            }
+    trained = {column["key"] for column in columns if not column["detail"] and column["kind"] != "similarity"}
+    averaged = [key for key in (protocol.average or [c["key"] for c in columns]) if key in trained and key in scores]
+    full = len(protocol.average) if protocol.average else len(trained)
+    return {
+        "name": model.name,
+        "shape": str(model.shape),
+        "columns": cells,
+        "averages": {
+            "average": _average(averaged, scores, full),
+            "without_cola": _average([key for key in averaged if key != _COLA], scores, full - 1)
+            if _COLA in averaged
+            else None,
+        },
+        "chosen": chosen,
+    }
+
+
+def _by_metric(choice: Choice, column: Column) -> dict[str, Runs]:
+    """Every metric of a column over the runs; of several splits, their mean."""
+    metrics = dict.fromkeys(metric for split in column.splits for metric in choice.rows[0]["scores"][split])
+    return {
+        metric: in_percent(
+            [sum(row["scores"][split][metric] for split in column.splits) / len(column.splits) for row in choice.rows]
+        )
+        for metric in metrics
+        if all(row["scores"][split].get(metric) is not None for row in choice.rows for split in column.splits)
+        and not metric.endswith("_threshold")
+    }
+
+
+def _average(keys: Sequence[str], scores: Mapping[str, Runs], full: int) -> dict[str, Any] | None:
+    if len(keys) < 2:
+        return None
+    return {**_figures(average([scores[key] for key in keys])), "of": list(keys), "complete": len(keys) == full}
+
+
+def _figures(runs: Runs) -> dict[str, Any]:
+    return {"mean": runs.mean, "deviation": runs.deviation, "runs": list(runs.values)}
+
+
+def _retention(entry: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, float]:
+    """What share of the reference's score is kept, in percent, where that is above 0."""
+    pairs = {key: (cell, reference["columns"].get(key)) for key, cell in entry["columns"].items()}
+    for key, value in entry["averages"].items():
+        other = reference["averages"][key]
+        # Averages over different tasks are not comparable.
+        pairs[key] = (value, other if value and other and value["of"] == other["of"] else None)
+    return {
+        key: 100 * ours["mean"] / theirs["mean"]
+        for key, (ours, theirs) in pairs.items()
+        if ours is not None and theirs is not None and theirs["mean"] > 0
+    }
+
+
+def _described(column: Column, task: PlannedTask) -> dict[str, Any]:
+    return {
+        "key": column.key,
+        "title": column.title,
+        "task": task.task.name,
+        "kind": task.task.kind,
+        "splits": list(column.splits),
+        "detail": column.detail,
+    }
+
+
+def _metric(task: PlannedTask) -> str:
+    return task.settings.metric or task.task.metrics[0]
+
+
+def _published(row: PublishedRow, protocol: Protocol, shown: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """A published row under the columns that are shown; its averages only where ours are over the same tasks."""
+    whole = bool(protocol.average) and set(protocol.average) <= {key for key, _ in shown}
+    same = whole and {key for key, _ in row.averaged} == set(protocol.average)
+    return {
+        "paper": row.paper,
+        "table": row.table,
+        "model": row.model,
+        "teacher": row.teacher,
+        "shape": row.shape,
+        "split": row.split,
+        "columns": {key: row.scores[key, metric] for key, metric in shown if (key, metric) in row.scores},
+        "average": row.average if same else None,
+        "without_cola": row.average_without_cola if whole else None,
+    }
+
+
+def _missing(rows: Mapping[str, Row], tasks: Sequence[PlannedTask]) -> list[str]:
+    """Say which cells failed, and why, once for each reason."""
+    failed: dict[str, list[str]] = {}
+    for cell in (cell for task in tasks for cell in task.cells):
+        row = rows.get(cell.id)
+        if row is not None and row["status"] != FINISHED:
+            failed.setdefault(row["error"], []).append(cell.cell.describe())
+    return [
+        f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} failed (first {cells[0]}): {problem}"
+        for problem, cells in failed.items()
+    ]

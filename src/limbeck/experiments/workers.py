@@ -1,0 +1,151 @@
+"""Running jobs: one by one in this process, or in several processes, each with its share of cores and its own GPU."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+
+from limbeck.experiments.attempt import Failure, Job, Outcome, attempt
+
+Finished = Callable[[Job, Outcome], None]
+Advance = Callable[[dict[str, float], Job], None]
+"""Is told which share of each running job is done, by identity, and which job moved."""
+
+
+def run_jobs(jobs: Sequence[Job], *, workers: int, finished: Finished, advance: Advance) -> None:
+    """Run jobs; each outcome is handed over as soon as it is there.
+
+    A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
+    process of its own.
+
+    Args:
+        jobs: In this order.
+        workers: Processes; 1 runs them in this one.
+        finished: Is given each job and its outcome.
+        advance: Is told how far the running jobs are.
+    """
+    if workers == 1 and torch.cuda.device_count() <= 1:
+        for job in jobs:
+            shares = {job.id: 0.0}
+
+            def report(share: float, job: Job = job, shares: dict[str, float] = shares) -> None:
+                shares[job.id] = share
+                advance(shares, job)
+
+            report(0.0)
+            finished(job, attempt(job, report))
+        return
+    if jobs:
+        _Pool(jobs, min(workers, len(jobs)), finished, advance).run()
+
+
+@dataclass
+class _Worker:
+    process: Any
+    connection: Connection
+    job: Job | None = None
+
+
+class _Pool:
+    """Processes that each run one job at a time; one that dies fails its job and is replaced."""
+
+    def __init__(self, jobs: Sequence[Job], count: int, finished: Finished, advance: Advance) -> None:
+        self._jobs = deque(jobs)
+        self._count = count
+        self._finished = finished
+        self._advance = advance
+        self._context = multiprocessing.get_context("spawn")
+        self._shares: dict[str, float] = {}
+        self._workers: list[_Worker] = []
+
+    def run(self) -> None:
+        try:
+            self._workers = [self._start(index) for index in range(self._count)]
+            while any(worker.job is not None for worker in self._workers):
+                ready = wait([worker.connection for worker in self._workers if worker.job is not None])
+                for index, worker in enumerate(self._workers):
+                    if worker.connection in ready:
+                        self._receive(index, worker)
+        finally:
+            for worker in self._workers:
+                worker.process.terminate()
+                worker.process.join()
+                worker.connection.close()
+
+    def _start(self, index: int) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        arguments = (theirs, _threads(self._count), _visible_device(index))
+        process = self._context.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        worker = _Worker(process, ours)
+        self._hand_out(worker)
+        return worker
+
+    def _hand_out(self, worker: _Worker) -> None:
+        worker.job = self._jobs.popleft() if self._jobs else None
+        if worker.job is not None:
+            self._shares[worker.job.id] = 0.0
+            worker.connection.send(worker.job)
+
+    def _receive(self, index: int, worker: _Worker) -> None:
+        job = worker.job
+        assert job is not None
+        try:
+            message = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            worker.connection.close()
+            self._end(job, Failure(f"Its process ended with code {worker.process.exitcode}; out of memory?"))
+            if self._jobs:
+                self._workers[index] = self._start(index)
+            else:
+                worker.job = None
+            return
+        if isinstance(message, float):
+            self._shares[job.id] = message
+            self._advance(self._shares, job)
+            return
+        self._end(job, message)
+        self._hand_out(worker)
+
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        self._shares.pop(job.id, None)
+        self._finished(job, outcome)
+
+
+def _work(connection: Connection, threads: int, device: str | None) -> None:
+    """Run the jobs that come in, until the other end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    torch.set_num_threads(threads)
+    while True:
+        try:
+            job: Job = connection.recv()
+        except EOFError:
+            return
+        connection.send(attempt(job, lambda share: connection.send(float(share))))
+
+
+def _threads(workers: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, torch.get_num_threads()) // workers)
+
+
+def _visible_device(index: int) -> str | None:
+    """The one GPU that a worker sees; None where there is none."""
+    count = torch.cuda.device_count()
+    if count == 0:
+        return None
+    named = [part for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
+    names = named or [str(number) for number in range(count)]
+    return names[index % count]

@@ -1,0 +1,88 @@
+"""A model under inspection, with its tokenizer, and what both have to agree on to be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.errors import ModelError
+from limbeck.evaluation.inference import device_of, longest_input
+from limbeck.models.families import depth, shape_of
+from limbeck.models.loading import load_model
+from limbeck.models.streams import StreamKey
+from limbeck.models.vocabulary import check_fits_model, check_same_vocabulary, load_tokenizer
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loaded model to look into.
+
+    Args:
+        name: As messages and pictures call it.
+        model: An encoder or decoder, with or without a head; its mode and device are left as they are.
+        tokenizer: Its tokenizer; left as it is.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def layers(self) -> int:
+        """Number of blocks N; layer 0 is the embedding output."""
+        return depth(self.model.config)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return device_of(self.model)
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens it can take, special ones included; None where nothing limits it."""
+        limits = [longest_input(self.model), shape_of(self.model.config).positions]
+        # A tokenizer without a limit states an astronomical one.
+        limits += [self.tokenizer.model_max_length if self.tokenizer.model_max_length < 10**9 else None]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def layer_keys(self) -> list[StreamKey]:
+        """The output of every layer, 0 to N."""
+        return [StreamKey("embedding", 0), *(StreamKey("hidden", layer) for layer in range(1, self.layers + 1))]
+
+
+def load_subject(name_or_path: str | Path, *, device: torch.device | str = "cpu") -> Subject:
+    """Load a model, without a head and in float32, and its tokenizer.
+
+    Args:
+        name_or_path: A folder, `package:NAME`, or a Hub name.
+        device: Where to put it.
+
+    Raises:
+        ModelError: if either cannot be loaded, or the tokenizer has ids that the model does not.
+    """
+    tokenizer = load_tokenizer(name_or_path)
+    model = load_model(name_or_path)
+    check_fits_model(tokenizer, shape_of(model.config).vocabulary)
+    return Subject(str(name_or_path), model.to(device), tokenizer)
+
+
+def check_comparable(student: Subject, teacher: Subject) -> None:
+    """Refuse two models that read different tokens from the same text.
+
+    Raises:
+        ModelError: naming the first difference.
+    """
+    if student is teacher:
+        return
+    try:
+        check_same_vocabulary(student.tokenizer, teacher.tokenizer)
+    except ModelError as error:
+        reason = str(error).rsplit(";", 1)[0]
+        raise ModelError(
+            f"'{student.name}' and '{teacher.name}' cannot be compared token by token: {reason}; give a teacher with "
+            "the same tokenizer."
+        ) from error

@@ -1,0 +1,139 @@
+"""Tables for the terminal of what an inspection found, and plain values for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from limbeck.inspection import (
+    AttentionDivergence,
+    AttentionMaps,
+    Contribution,
+    LayerScores,
+    LayerSimilarity,
+    PhraseClustering,
+)
+from limbeck.report.drawing import short_name
+from limbeck.report.inspection_figures import name_roles
+
+_MISSING = "–"
+
+
+def plain(value: Any) -> Any:
+    """Return a result as plain values, fit for JSON: dataclasses as dicts, tuples as lists, NaN as None."""
+    if hasattr(value, "__dataclass_fields__"):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def phrase_table(found: PhraseClustering) -> RenderableType:
+    """Return the scores by layer, mean and deviation over the seeds."""
+    table = _table("Phrase clustering: normalised mutual information by layer", "Layer")
+    for label in name_roles([model.name for model in found.models]):
+        table.add_column(label, justify="right")
+    for layer in range(max(len(model.scores) for model in found.models)):
+        table.add_row(str(layer), *(_score(model, layer) for model in found.models))
+    counts = ", ".join(f"{label} {count:,}" for label, count in found.labels.items())
+    notes = [
+        f"{sum(found.labels.values()):,} spans ({counts}), k = {found.clusters}, {found.scored:,} scored; "
+        f"runs of k-means: {len(found.sample.seeds)}."
+    ]
+    if found.left_out:
+        notes.append(f"Not drawn from: {found.left_out:,} spans in too long sentences, or of words without a token.")
+    return _with_notes(table, notes)
+
+
+def contribution_table(found: Sequence[Contribution]) -> RenderableType:
+    """Return the mean cosine of each layer's input and output."""
+    table = _table("Cosine between a layer's input and output (the lower, the more it changes)", "Layer")
+    for label in name_roles([model.name for model in found]):
+        table.add_column(label, justify="right")
+    for layer in range(max(len(model.cosines) for model in found)):
+        cells = [f"{model.cosines[layer]:.3f}" if layer < len(model.cosines) else _MISSING for model in found]
+        table.add_row(str(layer + 1), *cells)
+    notes = [
+        f"{label}: layers {', '.join(map(str, model.ranking[:3]))} change most; "
+        f"{model.tokens:,} tokens{_cut(model.cut)}."
+        for label, model in zip(name_roles([model.name for model in found]), found, strict=True)
+    ]
+    return _with_notes(table, notes)
+
+
+def similarity_table(found: LayerSimilarity) -> RenderableType:
+    """Return the teacher layer that is most like each layer of the student."""
+    table = _table("Similarity of layers (linear CKA)", "Student layer")
+    table.add_column("Most alike teacher layer", justify="right")
+    table.add_column("CKA", justify="right")
+    table.add_column("CKA of last teacher layer", justify="right")
+    for layer, near in enumerate(found.nearest):
+        row = found.values[layer]
+        table.add_row(str(layer), str(near), _number(row[near]), _number(row[-1]))
+    notes = [f"{found.tokens:,} tokens{_cut(found.cut)}."]
+    if not found.reliable:
+        notes.append(
+            f"Few tokens for models {found.width} wide, so all values are too high; read {10 * found.width:,} or more."
+        )
+    return _with_notes(table, notes)
+
+
+def divergence_table(found: AttentionDivergence) -> RenderableType:
+    """Return the nearest teacher layer of each layer of the student, and its best and worst head."""
+    table = _table("Divergence of attention, KL(teacher ‖ student) in nats", "Student layer")
+    for heading in ("Nearest teacher layer", "Mean", "From last teacher layer"):
+        table.add_column(heading, justify="right")
+    if found.by_head:
+        table.add_column("Nearest and farthest head", justify="right")
+    for layer, near in enumerate(found.nearest, start=1):
+        means, heads = found.means[layer - 1], found.values[layer - 1][near - 1]
+        cells = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
+        if found.by_head:
+            low, high = (pick(range(len(heads)), key=heads.__getitem__) for pick in (min, max))
+            cells.append(f"{low + 1} ({_number(heads[low])}), {high + 1} ({_number(heads[high])})")
+        table.add_row(*cells)
+    how = "head by head" if found.by_head else "of maps averaged over heads, since the models differ in their number"
+    return _with_notes(table, [f"{found.tokens:,} tokens{_cut(found.cut)}; {how}."])
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left", expand=False)
+    table.add_column(first, justify="right")
+    return table
+
+
+def _with_notes(table: Table, notes: Sequence[str]) -> RenderableType:
+    return Group(table, *(Text(note, style="dim") for note in notes))
+
+
+def _score(model: LayerScores, layer: int) -> str:
+    """Return a layer's mean, with its deviation where there are several runs."""
+    if layer >= len(model.scores):
+        return _MISSING
+    spread = f" ± {model.deviations[layer]:.3f}" if len(model.scores[layer]) > 1 else ""
+    return f"{model.means[layer]:.3f}{spread}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else _MISSING
+
+
+def _cut(cut: int) -> str:
+    return f", {cut:,} texts cut to the longest length" if cut else ""
+
+
+def maps_note(found: AttentionMaps) -> RenderableType:
+    """Return, in a line, which maps there are."""
+    layers = sorted({ours.layer for ours, _ in found.pairs})
+    return Text(
+        f"{len(found.pairs)} attention maps of {short_name(found.student)}, {len(found.tokens)} tokens, "
+        f"layers {', '.join(map(str, layers))}."
+    )

@@ -1,0 +1,129 @@
+"""The best answer against a loop over every pair of tokens."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from limbeck.evaluation.answers import AnswerWindow, decode_answers
+from limbeck.evaluation.tasks import AnswerPrediction
+
+CONTEXT = "The old river runs under a new stone bridge near the market in the city of boats"
+
+
+def window(row: str, first: int, offsets: list[tuple[int, int]], after: int = 1) -> AnswerWindow:
+    tokens = first + len(offsets) + after
+    return AnswerWindow(row, [0] * tokens, None, first, np.array(offsets, dtype=np.int64).reshape(-1, 2), (0, 0))
+
+
+def word_offsets(text: str) -> list[tuple[int, int]]:
+    found, at = [], 0
+    for word in text.split():
+        start = text.index(word, at)
+        at = start + len(word)
+        found.append((start, at))
+    return found
+
+
+def slow(
+    windows: list[AnswerWindow],
+    starts: list[NDArray[np.float64]],
+    ends: list[NDArray[np.float64]],
+    contexts: dict[str, str],
+    n_best: int,
+    longest: int,
+) -> dict[str, tuple[str, float]]:
+    """Every start with every end of every window, one by one."""
+    found = {}
+    for row in dict.fromkeys(window.row for window in windows):
+        pairs, nulls = [], []
+        for number, own in enumerate(windows):
+            if own.row != row:
+                continue
+            inside = range(own.first, own.first + len(own.offsets))
+            best_starts = sorted(inside, key=lambda at: -starts[number][at])[:n_best]
+            best_ends = sorted(inside, key=lambda at: -ends[number][at])[:n_best]
+            nulls.append(starts[number][0] + ends[number][0])
+            for start in inside:
+                for end in inside:
+                    if start in best_starts and end in best_ends and start <= end < start + longest:
+                        text = contexts[row][own.offsets[start - own.first][0] : own.offsets[end - own.first][1]]
+                        pairs.append((starts[number][start] + ends[number][end], text))
+        score, text = max(pairs)
+        found[row] = (text, min(nulls) - score)
+    return found
+
+
+def test_against_the_loop() -> None:
+    draw = np.random.default_rng(0)
+    offsets = word_offsets(CONTEXT)
+    contexts = {str(row): CONTEXT for row in range(30)}
+    windows, starts, ends = [], [], []
+    for row in contexts:
+        for begin in range(0, len(offsets), 6):
+            first = int(draw.integers(1, 5))
+            own = window(row, first, offsets[begin : begin + 9], after=int(draw.integers(0, 4)))
+            windows.append(own)
+            # Padding after the window's tokens, which would win if it were looked at.
+            padding = np.full(3, 50.0)
+            starts.append(np.concatenate([draw.normal(size=len(own.input_ids)), padding]))
+            ends.append(np.concatenate([draw.normal(size=len(own.input_ids)), padding]))
+    for n_best, longest in ((20, 30), (6, 3), (9, 1)):
+        found = decode_answers(
+            windows, starts, ends, contexts, n_best=n_best, max_answer_tokens=longest, answerable_only=False
+        )
+        expected = slow(windows, starts, ends, contexts, n_best, longest)
+        assert list(found) == list(contexts)
+        assert {row: prediction.text for row, prediction in found.items()} == {
+            row: text for row, (text, _) in expected.items()
+        }
+        for row, prediction in found.items():
+            assert prediction.null_odds == pytest.approx(expected[row][1])
+
+
+def test_by_hand() -> None:
+    context = "a b c"
+    own = window("q", 2, [(0, 1), (2, 3), (4, 5)])
+    #                  CLS    ?   a    b    c  SEP
+    starts = np.array([1.0, 9.0, 0.0, 3.0, 2.0, 9.0])
+    ends = np.array([0.5, 9.0, 5.0, 0.0, 1.0, 9.0])
+    # "b" to "a" would be best, but ends before it starts; "a" alone has 5, "b c" 4.
+    found = decode_answers([own], [starts], [ends], {"q": context}, answerable_only=False)
+    assert found == {"q": AnswerPrediction("a", 1.5 - 5.0)}
+    assert decode_answers([own], [starts], [ends], {"q": context}) == {"q": AnswerPrediction("a", 0.0)}
+
+
+def test_the_null_score_is_the_lowest_and_the_answer_the_highest_of_all_windows() -> None:
+    context = "a b"
+    windows = [window("q", 1, [(0, 1)]), window("q", 1, [(2, 3)])]
+    starts = [np.array([7.0, 1.0, 0.0]), np.array([2.0, 3.0, 0.0])]
+    ends = [np.array([1.0, 1.0, 0.0]), np.array([2.0, 1.0, 0.0])]
+    found = decode_answers(windows, starts, ends, {"q": context}, answerable_only=False)
+    assert found == {"q": AnswerPrediction("b", 4.0 - 4.0)}
+
+
+def test_where_the_n_best_hold_no_pair_all_are_searched() -> None:
+    context = "a b c"
+    own = window("q", 1, [(0, 1), (2, 3), (4, 5)])
+    starts, ends = np.array([0.0, 0.0, 1.0, 9.0, 0.0]), np.array([0.0, 9.0, 2.0, 1.0, 0.0])
+    # The best start is "c", the best end "a"; of what is left "c" alone is best.
+    found = decode_answers([own], [starts], [ends], {"q": context}, n_best=1, answerable_only=False)
+    assert found == {"q": AnswerPrediction("c", -10.0)}
+
+
+def test_tokens_without_characters_are_no_answer() -> None:
+    own = window("q", 1, [(0, 0), (0, 1)])
+    starts, ends = np.array([0.0, 9.0, 1.0]), np.array([0.0, 9.0, 1.0])
+    assert decode_answers([own], [starts], [ends], {"q": "x"})["q"].text == "x"
+    empty = decode_answers([window("q", 1, [])], [np.zeros(2)], [np.zeros(2)], {"q": ""}, answerable_only=False)
+    assert empty == {"q": AnswerPrediction("", math.inf)}
+    blank = decode_answers([window("q", 1, [(0, 0)])], [np.zeros(3)], [np.zeros(3)], {"q": ""}, answerable_only=False)
+    assert blank == {"q": AnswerPrediction("", math.inf)}
+
+
+def test_scores_must_be_one_a_window() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        decode_answers([window("q", 1, [(0, 1)])], [], [], {"q": "x"})

@@ -1,0 +1,200 @@
+"""Fine-tuning gives the weights and predictions of a plain `transformers` script, bit for bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_callback import PrinterCallback
+
+from limbeck.evaluation.fine_tuning import Cell, prepare
+from limbeck.evaluation.fine_tuning.run_cell import run_cell
+from limbeck.evaluation.fine_tuning.task_model import load_task_model
+from limbeck.evaluation.fine_tuning.training import EVALUATION_BATCH, FineTuner, training_arguments
+from limbeck.evaluation.metrics import score
+from limbeck.models.loading import quiet
+from limbeck.models.vocabulary import load_tokenizer
+from tests.evaluation.fine_tuning.tiny_tasks import POINT, QUESTION_POINT, make_data, tiny_folder
+
+SEED = 7
+
+
+def plain_arguments(point, output):
+    """What a script would write: the settings of the protocol, and nothing else that changes numbers."""
+    return TrainingArguments(
+        output_dir=str(output),
+        seed=SEED,
+        learning_rate=point.learning_rate,
+        num_train_epochs=point.epochs,
+        per_device_train_batch_size=point.batch_size,
+        per_device_eval_batch_size=EVALUATION_BATCH,
+        warmup_steps=point.warmup,
+        weight_decay=point.weight_decay,
+        train_sampling_strategy="group_by_length" if point.group_by_length else "random",
+        use_cpu=not torch.accelerator.is_available(),
+        dataloader_pin_memory=torch.accelerator.is_available(),
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def plain_training(model, arguments, dataset, tokenizer, *callbacks):
+    with quiet():
+        trainer = Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=dataset,
+            data_collator=DataCollatorWithPadding(tokenizer),
+            processing_class=tokenizer,
+            callbacks=list(callbacks),
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return trainer
+
+
+def sequences(rows, tokenizer, length, *, labelled=True):
+    texts, pairs = [row.text for row in rows], [row.pair for row in rows]
+    encoded = tokenizer(texts, pairs if pairs[0] is not None else None, truncation=True, max_length=length)
+    columns = dict(encoded)
+    if labelled:
+        columns["labels"] = [row.label for row in rows]
+    return Dataset.from_dict(columns)
+
+
+def ours(folder, data, point, tmp_path):
+    tokenizer = load_tokenizer(folder)
+    prepared = prepare(data, point, tokenizer, keys=["tokenizer", "data"], cache_dir=tmp_path / "cache")
+    with quiet():
+        model = load_task_model(str(folder), data.task, seed=SEED)
+        tuner = FineTuner(model, tokenizer, prepared, training_arguments(point, SEED, str(tmp_path / "ours")))
+        tuner.train(lambda share: None)
+        return model, {split: tuner.predict(split) for split in ("validation", "test")}, prepared
+
+
+def assert_same_weights(model, other):
+    weights, others = model.state_dict(), other.state_dict()
+    assert weights.keys() == others.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(tensor.cpu(), others[name].cpu()), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "paired", "grouped"),
+    [
+        ("classification", True, False),
+        ("classification", False, True),
+        ("regression", True, True),
+        ("regression", False, False),
+    ],
+)
+def test_sequence_tasks(kind, paired, grouped, tmp_path):
+    folder, data, point = tiny_folder(tmp_path), make_data(kind, paired=paired), replace(POINT, group_by_length=grouped)
+    model, predictions, _ = ours(folder, data, point, tmp_path)
+
+    set_seed(SEED)
+    with quiet():
+        plain = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=2 if kind == "classification" else 1
+        )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    rows = data.splits["train"]
+    dataset = sequences(rows, tokenizer, point.length)
+    trainer = plain_training(plain, plain_arguments(point, tmp_path / "plain"), dataset, tokenizer)
+
+    assert_same_weights(model, plain)
+    for split, found in predictions.items():
+        scores = trainer.predict(sequences(data.splits[split], tokenizer, point.length, labelled=False)).predictions
+        if kind == "classification":
+            assert found == scores.argmax(-1).tolist()
+        else:
+            np.testing.assert_array_equal(np.array(found, np.float32), scores[:, 0])
+
+
+def test_question_answering(tmp_path):
+    folder, data = tiny_folder(tmp_path), make_data("question_answering", train=24)
+    model, predictions, _ = ours(folder, data, QUESTION_POINT, tmp_path)
+
+    set_seed(SEED)
+    with quiet():
+        plain = AutoModelForQuestionAnswering.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    dataset = windows_with_answers(data.splits["train"], tokenizer, QUESTION_POINT)
+    assert len(dataset) > len(data.splits["train"]), "some context must need several windows"
+    arguments = plain_arguments(QUESTION_POINT, tmp_path / "plain")
+    plain_training(plain, arguments, dataset, tokenizer)
+    assert_same_weights(model, plain)
+    assert predictions["validation"].keys() == {row.id for row in data.splits["validation"]}
+
+
+def windows_with_answers(rows, tokenizer, point):
+    """Cut and label windows as SQuAD scripts do, with the tokenizer's own overflow."""
+    encoded = tokenizer(
+        [row.pair for row in rows],
+        [row.text for row in rows],
+        truncation="only_second",
+        max_length=point.length,
+        stride=point.stride,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
+    sources = encoded.pop("overflow_to_sample_mapping")
+    offsets = encoded.pop("offset_mapping")
+    starts, ends = [], []
+    for window, source in enumerate(sources):
+        row = rows[source]
+        first, after = row.answer_starts[0], row.answer_starts[0] + len(row.answers[0])
+        inside = [i for i, text in enumerate(encoded.sequence_ids(window)) if text == 1]
+        held = offsets[window][inside[0]][0] <= first and offsets[window][inside[-1]][1] >= after
+        tokens = [i for i in inside if offsets[window][i][0] < after and offsets[window][i][1] > first] if held else [0]
+        starts.append(tokens[0])
+        ends.append(tokens[-1])
+    return Dataset.from_dict({**encoded, "start_positions": starts, "end_positions": ends})
+
+
+class Snapshots(TrainerCallback):
+    """Copies the weights after every epoch and touches nothing else."""
+
+    def __init__(self):
+        self.weights = []
+
+    def on_epoch_end(self, args, state, control, model=None, **kwargs):
+        self.weights.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+
+
+def test_the_best_epoch_is_that_of_a_training_that_was_never_scored(tmp_path):
+    folder, data = tiny_folder(tmp_path), make_data("regression")
+    point = replace(POINT, epochs=4, learning_rate=5e-2, best_epoch_by="pearson")
+    tokenizer = load_tokenizer(folder)
+    prepared = prepare(data, point, tokenizer, keys=["a", "b"], cache_dir=tmp_path / "cache")
+    result = run_cell(Cell(str(folder), "tiny", point, SEED), prepared, lambda share: None)
+
+    set_seed(SEED)
+    with quiet():
+        plain = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1)
+    snapshots = Snapshots()
+    dataset = sequences(data.splits["train"], tokenizer, point.length)
+    trainer = plain_training(plain, plain_arguments(point, tmp_path / "plain"), dataset, tokenizer, snapshots)
+    rows = data.splits["validation"]
+    held_out = sequences(rows, tokenizer, point.length, labelled=False)
+    found = []
+    for weights in snapshots.weights:
+        plain.load_state_dict(weights)
+        found.append(score(data.task, "validation", rows, trainer.predict(held_out).predictions[:, 0].tolist()))
+    pearson = [scores["pearson"] for scores in found]
+    assert pearson.index(max(pearson)) < 3, "the last epoch must not be the best, or nothing is shown"
+    assert result.epoch == pearson.index(max(pearson)) + 1
+    assert result.scores["validation"] == found[pearson.index(max(pearson))]

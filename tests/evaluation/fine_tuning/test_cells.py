@@ -1,0 +1,202 @@
+"""Cells: what makes them the same, what they score, and what they refuse."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from limbeck.corpus.collate import PadCollator
+from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
+from limbeck.evaluation.fine_tuning import (
+    Cell,
+    SimilarityPoint,
+    data_fingerprint,
+    identity,
+    model_fingerprint,
+    prepare,
+    run_cell,
+    seeds,
+    tokenizer_fingerprint,
+)
+from limbeck.evaluation.fine_tuning.batches import TaskCollator
+from limbeck.evaluation.fine_tuning.best_epoch import BestEpoch
+from limbeck.evaluation.fine_tuning.encoding import drawn, open_columns
+from limbeck.evaluation.fine_tuning.task_model import load_task_model
+from limbeck.evaluation.sentence_vectors import encode
+from limbeck.evaluation.tasks.task import TaskData
+from limbeck.models.loading import load_model
+from limbeck.models.vocabulary import load_tokenizer
+from tests.evaluation.fine_tuning.tiny_tasks import POINT, QUESTION_POINT, make_data, make_task, tiny_folder
+from tests.models.tiny import make_teacher, save_folder, tiny_model
+
+
+def ready(folder, data, point, tmp_path):
+    return prepare(data, point, load_tokenizer(folder), keys=["t", "d"], cache_dir=tmp_path / "cache")
+
+
+def test_identity_changes_with_everything_that_changes_a_result():
+    cell = Cell("m", "rte", POINT, 1)
+    same = identity(cell, model="a", data="b")
+    assert same == identity(replace(cell, model="elsewhere/m"), model="a", data="b"), "a moved model is the same one"
+    others = [
+        identity(cell, model="x", data="b"),
+        identity(cell, model="a", data="x"),
+        identity(replace(cell, seed=2), model="a", data="b"),
+        *(
+            identity(replace(cell, point=replace(POINT, **change)), model="a", data="b")
+            for change in ({"learning_rate": 1e-5}, {"epochs": 9}, {"length": 8}, {"bf16": True}, {"max_train_rows": 3})
+        ),
+    ]
+    assert len({same, *others}) == len(others) + 1
+
+
+def test_fingerprints(tmp_path):
+    folder, other = tiny_folder(tmp_path / "a"), tiny_folder(tmp_path / "b")
+    assert model_fingerprint(folder) == model_fingerprint(other)
+    changed = make_teacher(tmp_path / "c", "bert", seed=1, layers=2, hidden=32, heads=4, ffn=64)
+    assert model_fingerprint(folder) != model_fingerprint(changed)
+    assert tokenizer_fingerprint(folder) == tokenizer_fingerprint(changed)
+    data = make_data("classification")
+    assert data_fingerprint(data) == data_fingerprint(make_data("classification"))
+    rows = [*data.splits["train"][:-1], replace(data.splits["train"][-1], label=1 - data.splits["train"][-1].label)]
+    assert data_fingerprint(data) != data_fingerprint(TaskData(data.task, {**data.splits, "train": rows}))
+
+
+def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
+    folder, data = tiny_folder(tmp_path), make_data("classification")
+    first = ready(folder, data, POINT, tmp_path)
+    monkeypatch.setattr("limbeck.evaluation.fine_tuning.prepared._encode", lambda *a: pytest.fail("encoded again"))
+    again = ready(folder, data, replace(POINT, learning_rate=1.0, epochs=7), tmp_path)
+    assert again.folder == first.folder
+    columns = open_columns(first.tokens("train"))
+    assert len(columns) == first.train_rows == len(data.splits["train"])
+    plain = load_tokenizer(folder)(data.splits["train"][3].text, data.splits["train"][3].pair)
+    assert columns[3]["input_ids"].tolist() == plain["input_ids"]
+    assert columns[3]["token_type_ids"].tolist() == plain["token_type_ids"]
+
+
+def test_drawn_rows_are_the_same_for_all_and_keep_their_order():
+    rows = list(range(100))
+    found = drawn(rows, 10)
+    assert found == drawn(rows, 10) == sorted(found)
+    assert len(set(found)) == 10
+    assert drawn(rows, 100) is rows
+    assert drawn(rows, None) is rows
+
+
+def test_unlabelled_splits_are_predicted_only_as_a_whole(tmp_path):
+    folder, data = tiny_folder(tmp_path), make_data("classification")
+    whole = run_cell(Cell(str(folder), "t", POINT, 1), ready(folder, data, POINT, tmp_path), lambda share: None)
+    assert len(whole.predictions["test"]) == len(data.splits["test"])
+    assert set(whole.predictions["test"]) <= {0, 1}
+    assert whole.scores.keys() == {"validation"}
+    assert whole.rows == {"train": 36, "validation": 21}
+    point = replace(POINT, max_scored_rows=5)
+    part = run_cell(Cell(str(folder), "t", point, 1), ready(folder, data, point, tmp_path), lambda share: None)
+    assert part.predictions == {}
+    assert part.rows["validation"] == 5
+
+
+def test_seeds_change_the_head_and_the_order(tmp_path):
+    folder, task = tiny_folder(tmp_path), make_task("classification")
+    one, two = (load_task_model(str(folder), task, seed=seed).classifier.weight for seed in (1, 2))
+    assert not torch.equal(one, two)
+    assert torch.equal(one, load_task_model(str(folder), task, seed=1).classifier.weight)
+    assert seeds(task, 3) == [1, 2, 3]
+    assert seeds(make_task("similarity"), 3) == [0]
+
+
+def test_a_head_that_fits_is_taken_and_another_is_not(tmp_path):
+    model = tiny_model("bert", head="classification", layers=2, hidden=32, heads=4, ffn=64, num_labels=2)
+    folder = save_folder(model, tmp_path / "tuned", "bert")
+    kept = load_task_model(str(folder), make_task("classification"), seed=1)
+    assert torch.equal(kept.classifier.weight, model.classifier.weight)
+    three = load_task_model(str(folder), make_task("classification", labels=("a", "b", "c")), seed=1)
+    assert three.classifier.weight.shape == (3, 32)
+    assert three.config.id2label == {0: "a", 1: "b", 2: "c"}
+    values = load_task_model(str(folder), make_task("regression"), seed=1)
+    assert values.classifier.weight.shape == (1, 32)
+
+
+def test_similarity_is_the_rank_correlation_of_cosines(tmp_path):
+    folder, data = tiny_folder(tmp_path), make_data("similarity")
+    point = SimilarityPoint(length=32, pooling=None, max_scored_rows=None)
+    result = run_cell(Cell(str(folder), "t", point, 0), ready(folder, data, point, tmp_path), lambda share: None)
+    rows = data.splits["validation"]
+    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    left, right = (
+        encode(model, tokenizer, texts, max_length=32) for texts in ([r.text for r in rows], [r.pair for r in rows])
+    )
+    expected = spearmanr((left * right).sum(-1).numpy(), [row.label for row in rows]).statistic
+    assert result.scores["validation"]["spearman"] == pytest.approx(expected, abs=1e-5)
+    assert result.epoch is None and result.predictions == {}
+
+
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "modernbert", "llama"])
+def test_families_are_fine_tuned(family, tmp_path):
+    folder = tiny_folder(tmp_path, family)
+    for kind, point in (("classification", POINT), ("question_answering", QUESTION_POINT)):
+        data, point = make_data(kind, train=16), replace(point, epochs=1)
+        result = run_cell(Cell(str(folder), "t", point, 1), ready(folder, data, point, tmp_path), lambda share: None)
+        assert 0 <= next(iter(result.scores["validation"].values())) <= 1
+
+
+def test_progress_rises_to_the_end_of_training(tmp_path):
+    folder, data = tiny_folder(tmp_path), make_data("classification")
+    shares: list[float] = []
+    run_cell(Cell(str(folder), "t", POINT, 1), ready(folder, data, POINT, tmp_path), shares.append)
+    assert shares == sorted(shares)
+    assert len(shares) == 2 * 5
+    assert shares[-1] == pytest.approx(0.95)
+
+
+def test_left_padded_questions_keep_their_places(tmp_path):
+    tokenizer = load_tokenizer(tiny_folder(tmp_path))
+    tokenizer.padding_side = "left"
+    model = load_task_model(str(tmp_path / "teacher-bert"), make_task("question_answering"), seed=1)
+    rows = [{"input_ids": [2, 9, 3], "labels": [1, 1]}, {"input_ids": [2, 9, 8, 7, 3], "labels": [2, 3]}]
+    batch = TaskCollator(model, tokenizer, "question_answering")(rows)
+    assert batch["start_positions"].tolist() == [1, 2]
+    assert batch["end_positions"].tolist() == [1, 3]
+    assert batch["input_ids"][0].tolist() == [2, 9, 3, tokenizer.pad_token_id, tokenizer.pad_token_id]
+    left = TaskCollator(model, tokenizer, "classification")([{"input_ids": [2, 3]}, {"input_ids": [2, 9, 3]}])
+    assert (
+        left["attention_mask"].tolist()
+        == PadCollator(0, "left")([{"input_ids": [2, 3]}, {"input_ids": [2, 9, 3]}])["attention_mask"].tolist()
+    )
+
+
+@pytest.mark.parametrize(("values", "epoch"), [((0.5, 0.7, 0.7), 2), ((np.nan, 0.1), 2), ((np.nan, np.nan), 1)])
+def test_the_first_of_the_best_epochs_is_kept(values, epoch):
+    model = torch.nn.Linear(1, 1)
+    scores = iter(values)
+    best = BestEpoch(lambda: next(scores))
+    for number in range(1, len(values) + 1):
+        torch.nn.init.constant_(model.weight, number)
+        best.on_epoch_end(None, type("State", (), {"epoch": number})(), None, model=model)
+    best.restore(model)
+    assert best.epoch == epoch == model.weight.item()
+
+
+def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):
+    folder, data = tiny_folder(tmp_path), make_data("classification")
+    long = replace(POINT, length=129)
+    with pytest.raises(ModelError, match="takes 128 tokens, not 129; --set length=128"):
+        run_cell(Cell(str(folder), "t", long, 1), ready(folder, data, long, tmp_path), lambda share: None)
+    with pytest.raises(CorpusError, match="no rows to train on"):
+        ready(folder, TaskData(data.task, {"validation": data.splits["validation"]}), POINT, tmp_path)
+    wild = replace(POINT, learning_rate=1e30, weight_decay=1e30)
+    with pytest.raises(TrainingError, match="infinite or no number"):
+        run_cell(Cell(str(folder), "t", wild, 1), ready(folder, data, wild, tmp_path), lambda share: None)
+    single = make_data("similarity", paired=False)
+    point = SimilarityPoint(16, None, None)
+    with pytest.raises(CorpusError, match="rows of one text"):
+        run_cell(Cell(str(folder), "t", point, 0), ready(folder, single, point, tmp_path), lambda share: None)
+
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(LimbeckError, match="slow tokenizer"):
+        prepare(make_data("question_answering"), QUESTION_POINT, Slow(), keys=["x"], cache_dir=tmp_path)

@@ -1,0 +1,94 @@
+"""Tiny tasks: rows that a 2-layer BERT of width 32 can learn, and a folder that holds it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from limbeck.evaluation.fine_tuning.cell import TrainingPoint
+from limbeck.evaluation.tasks.task import SplitFacts, Task, TaskData, TaskRow
+from tests.models.tiny import make_teacher
+
+WORDS = (
+    *("the", "model", "teacher", "student", "layer", "text", "word", "we", "it", "on"),
+    *("are", "of", "and", "to", "in", "is", "for", "that", "with"),
+)
+POINT = TrainingPoint(
+    learning_rate=1e-3,
+    epochs=2,
+    batch_size=8,
+    length=32,
+    stride=0,
+    warmup=0.1,
+    schedule="linear",
+    weight_decay=0.01,
+    group_by_length=False,
+    best_epoch_by=None,
+    bf16=False,
+    max_train_rows=None,
+    max_scored_rows=None,
+)
+QUESTION_POINT = replace(POINT, length=40, stride=8)
+
+
+def tiny_folder(parent: Path, family: str = "bert", **changes) -> Path:
+    """Save an encoder of two layers without a head."""
+    return make_teacher(parent, family, **{"layers": 2, "hidden": 32, "heads": 4, "ffn": 64} | changes)
+
+
+def make_task(kind: str, **changes) -> Task:
+    metrics = {
+        "classification": ("accuracy", "f1"),
+        "regression": ("pearson", "spearman"),
+        "question_answering": ("f1_answer", "exact_match"),
+        "similarity": ("spearman",),
+    }
+    trained = kind != "similarity"
+    fields = {
+        "name": f"tiny_{kind}",
+        "title": kind.title(),
+        "group": "own",
+        "kind": kind,
+        "labels": ("no", "yes") if kind == "classification" else (),
+        "metrics": metrics[kind],
+        "train": "train" if trained else None,
+        "select": "validation" if trained else None,
+        "scored": ("validation",),
+        "predicted": ("test",) if trained else (),
+        "splits": {
+            "train": SplitFacts(),
+            "validation": SplitFacts(),
+            "test": SplitFacts(labelled=False),
+        },
+    }
+    return Task(**fields | changes)
+
+
+def make_rows(kind: str, count: int, seed: int, *, paired: bool = True, labelled: bool = True) -> list[TaskRow]:
+    generator = random.Random(seed)
+    return [_row(kind, f"{seed}-{number}", generator, paired, labelled) for number in range(count)]
+
+
+def make_data(kind: str, *, paired: bool = True, train: int = 36, **changes) -> TaskData:
+    task = make_task(kind, **changes)
+    splits = {"validation": make_rows(kind, 21, 1, paired=paired)}
+    if task.train is not None:
+        splits["train"] = make_rows(kind, train, 0, paired=paired)
+        splits["test"] = make_rows(kind, 9, 2, paired=paired, labelled=False)
+    return TaskData(task, splits)
+
+
+def _row(kind: str, name: str, generator: random.Random, paired: bool, labelled: bool) -> TaskRow:
+    words = generator.choices(WORDS, k=generator.randint(3, 14))
+    if kind == "question_answering":
+        words = generator.choices(WORDS, k=generator.randint(20, 60))
+        text = " ".join(words)
+        place = generator.randrange(len(words))
+        start = len(" ".join(words[:place])) + (place > 0)
+        answers, starts = ((words[place],), (start,)) if labelled else ((), ())
+        return TaskRow(name, text, f"what is {words[place]} ?", answers=answers, answer_starts=starts)
+    pair = " ".join(generator.choices(WORDS, k=generator.randint(2, 8))) if paired else None
+    share = sum(word in ("model", "teacher", "student") for word in words) / len(words)
+    label: float | int = int(share > 0.15) if kind == "classification" else round(5 * share, 2)
+    return TaskRow(name, " ".join(words), pair, label if labelled else None)

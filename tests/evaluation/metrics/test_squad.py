@@ -1,0 +1,138 @@
+"""SQuAD 1.1 and 2.0: hand-made cases, and the scripts done slowly."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from limbeck.errors import CorpusError
+from limbeck.evaluation.metrics import AnswerPrediction, normalise_answer, score, score_answers
+from limbeck.evaluation.tasks import TASKS, TaskRow
+from tests.evaluation.metrics import naive
+
+PIECES = (
+    "the",
+    "The",
+    "a",
+    "an",
+    "river",
+    "River",
+    "river's",
+    "stone-bridge",
+    "U.S.",
+    "10,000",
+    "–",
+    "“old”",
+    " ",
+    "\t",
+    "Δ",
+    "another",
+    "thean",
+    "",
+)
+
+
+def row(row_id: str, *answers: str) -> TaskRow:
+    return TaskRow(row_id, "context", "question", answers=answers, answer_starts=(0,) * len(answers))
+
+
+def scores(name: str, prediction: str, *answers: str) -> tuple[float, float]:
+    found = score_answers({"q": AnswerPrediction(prediction)}, [row("q", *answers)], TASKS[name])
+    return float(found.exact[0]), float(found.f1[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        ("The  Denver\tBroncos!", "denver broncos"),
+        ("a cat, an ant and the theme", "cat ant and theme"),
+        ("U.S. dollars: $10,000", "us dollars 10000"),
+        ("“the” – end", "“ ” – end"),
+        ("The", ""),
+        ("a-an", "aan"),
+    ],
+)
+def test_normalised(text: str, normalised: str) -> None:
+    assert normalise_answer(text) == normalised
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answers", "exact", "f1"),
+    [
+        ("The Denver Broncos.", ("Denver Broncos",), 1, 1),
+        ("Broncos", ("Denver Broncos",), 0, 2 / 3),
+        # Of several answers the best: 2 of 3 tokens of one, 1 of 1 of another.
+        ("New York City", ("York", "New York"), 0, 0.8),
+        ("new new york", ("new york",), 0, 0.8),
+        ("", ("Denver",), 0, 0),
+        ("Denver", ("the",), 0, 0),
+        # Nothing remains of either: the same, with no token in common.
+        ("an", ("the",), 1, 0),
+        ("", ("the",), 1, 0),
+    ],
+)
+def test_squad_by_hand(prediction: str, answers: tuple[str, ...], exact: float, f1: float) -> None:
+    assert scores("squad", prediction, *answers) == pytest.approx((exact, f1))
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answers", "exact", "f1"),
+    [
+        ("Broncos", ("Denver Broncos",), 0, 2 / 3),
+        ("", (), 1, 1),
+        ("the", (), 1, 1),
+        ("Denver", (), 0, 0),
+        ("", ("Denver",), 0, 0),
+        # An answer of which nothing remains is none.
+        ("", ("the",), 1, 1),
+        ("x", ("the", "x"), 1, 1),
+    ],
+)
+def test_squad2_by_hand(prediction: str, answers: tuple[str, ...], exact: float, f1: float) -> None:
+    assert scores("squad2", prediction, *answers) == pytest.approx((exact, f1))
+
+
+def test_xquad_is_scored_as_squad() -> None:
+    german = TaskRow("q", "c", "?", answers=("der Fluss",), language="de")
+    found = score_answers({"q": AnswerPrediction("Fluss")}, [german], TASKS["xquad"])
+    assert found.exact[0] == 0 and found.f1[0] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("name", ["squad", "squad2"])
+def test_against_the_slow_script(name: str) -> None:
+    draw = random.Random(0)
+    seen = set()
+    for _ in range(500):
+        prediction, *answers = (
+            "".join(draw.choice(PIECES) + draw.choice(("", " ")) for _ in range(draw.randint(0, 4)))
+            for _ in range(draw.randint(2, 4))
+        )
+        golds = answers
+        if name == "squad2":
+            golds = [answer for answer in answers if naive.squad_tokens(answer)] or [""]
+        expected = (
+            naive.exact(prediction, golds, naive.squad_tokens),
+            naive.f1(prediction, golds, naive.squad_tokens, empty_is_right=name == "squad2"),
+        )
+        assert scores(name, prediction, *answers) == pytest.approx(expected), (prediction, answers)
+        seen.add(tuple(round(value, 3) for value in expected))
+    assert len(seen) > 5
+
+
+def test_means_and_questions_without_a_prediction() -> None:
+    rows = [row("a", "river"), row("b", "old bridge"), row("c", "stone")]
+    predictions = {"a": AnswerPrediction("The river"), "b": AnswerPrediction("bridge")}
+    assert score(TASKS["squad"], "validation", rows, predictions) == pytest.approx(
+        {"f1_answer": (1 + 2 / 3) / 3, "exact_match": 1 / 3}
+    )
+
+
+def test_null_odds_mean_nothing_where_every_question_has_an_answer() -> None:
+    found = score(TASKS["squad"], "validation", [row("a", "river")], {"a": AnswerPrediction("river", 99.0)})
+    assert found == {"f1_answer": 1.0, "exact_match": 1.0}
+
+
+def test_a_question_without_an_answer_is_refused_where_there_can_be_none() -> None:
+    with pytest.raises(CorpusError, match="The question 'a' of SQuAD 1.1 has no gold answer"):
+        score(TASKS["squad"], "validation", [row("a")], {"a": AnswerPrediction("river")})

@@ -1,0 +1,113 @@
+"""Protocols have the papers' numbers."""
+
+import pytest
+from pydantic import ValidationError
+
+from limbeck.errors import RecipeError
+from limbeck.evaluation.fine_tuning import Cell
+from limbeck.evaluation.fine_tuning.cell import grid, identity
+from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, task_columns
+from limbeck.evaluation.tasks import TASKS
+
+# (preset, task): rates, epochs, batch, length, runs.
+PUBLISHED = {
+    # MiniLMv2, appendix C and table 1.
+    ("minilmv2", "mrpc"): ((1e-5, 1.5e-5, 2e-5, 3e-5, 5e-5), (3, 5, 10), 32, 128, 4),
+    ("minilmv2", "cola"): ((1e-5, 1.5e-5, 2e-5, 3e-5, 5e-5), (25,), 32, 128, 4),
+    ("minilmv2", "squad2"): ((3e-5, 6e-5, 8e-5, 9e-5), (3,), 32, 384, 4),
+    ("minilmv2", "xnli"): ((5e-5, 6e-5), (5,), 128, 128, 4),
+    ("minilmv2", "mlqa"): ((5e-5, 6e-5), (3,), 32, 512, 4),
+    # ELM, section 5.2.
+    ("elm", "sst2"): ((1e-5, 2e-5, 3e-5), (3, 5, 10), 32, 64, 3),
+    ("elm", "mnli"): ((1e-5, 2e-5, 3e-5), (3, 5, 10), 32, 128, 3),
+    ("elm", "squad"): ((3e-5,), (4,), 16, 384, 3),
+    # MLKD-BERT, table 9, stage 2.
+    ("mlkd_bert", "cola"): ((1e-5,), (30,), 32, 64, 1),
+    ("mlkd_bert", "mnli"): ((3e-5,), (6,), 32, 128, 1),
+    ("mlkd_bert", "mrpc"): ((2e-5,), (15,), 32, 128, 1),
+    ("mlkd_bert", "sst2"): ((2e-5,), (10,), 32, 64, 1),
+    ("mlkd_bert", "stsb"): ((3e-5,), (15,), 32, 128, 1),
+    ("mlkd_bert", "qqp"): ((2e-5,), (6,), 32, 128, 1),
+    ("mlkd_bert", "qnli"): ((2e-5,), (10,), 32, 128, 1),
+    ("mlkd_bert", "rte"): ((2e-5,), (15,), 32, 128, 1),
+    ("mlkd_bert", "squad"): ((3e-5,), (3,), 16, 384, 1),
+    ("mlkd_bert", "squad2"): ((3e-5,), (3,), 16, 384, 1),
+    # Comparative study, appendix D.
+    ("comparative_study", "rte"): ((2e-5,), (3,), 32, 128, 3),
+    ("comparative_study", "cola"): ((2e-5,), (6,), 32, 128, 3),
+    ("comparative_study_multilingual", "cola"): ((2e-5,), (10,), 32, 128, 3),
+    ("comparative_study", "xnli"): ((2e-5,), (5,), 32, 128, 3),
+}
+
+
+@pytest.mark.parametrize(("preset", "task"), PUBLISHED, ids="-".join)
+def test_settings_are_the_papers(preset, task):
+    settings = PROTOCOLS[preset].settings(TASKS[task])
+    found = (settings.learning_rates, settings.epochs, settings.batch_size, settings.length, settings.seeds)
+    assert found == PUBLISHED[preset, task]
+
+
+def test_cross_lingual_models_are_chosen_as_the_papers_do():
+    xnli, mlqa = (PROTOCOLS["minilmv2"].settings(TASKS[name]) for name in ("xnli", "mlqa"))
+    assert (xnli.keep, xnli.pick) == ("best_epoch", "best")
+    assert (mlqa.keep, mlqa.pick) == ("best_epoch", "mean")
+    assert PROTOCOLS["comparative_study"].settings(TASKS["xnli"]).keep == "last"
+
+
+@pytest.mark.parametrize("preset", PROTOCOLS)
+def test_every_preset_has_settings_for_every_task(preset):
+    protocol = PROTOCOLS[preset]
+    for name, task in TASKS.items():
+        settings = protocol.settings(task)
+        points = grid(task, settings, bf16=False)
+        assert len({identity(Cell("m", name, point, 1), model="m", data="d") for point in points}) == len(points)
+        assert settings.metric is None or settings.metric in task.metrics
+    keys = {column.key for task in map(TASKS.__getitem__, TASKS) for column in task_columns(task)}
+    assert set(protocol.average) <= keys
+    assert not set(protocol.changes) - {
+        *TASKS,
+        *(t.kind for _, t in TASKS.items()),
+        *(t.group for _, t in TASKS.items()),
+    }
+
+
+def test_columns_are_named_as_tables_name_them():
+    titles = {
+        key: [c.title for c in task_columns(TASKS[key]) if not c.detail] for key in ("rte", "mnli", "xnli", "mlqa")
+    }
+    assert titles == {"rte": ["RTE"], "mnli": ["MNLI-m", "MNLI-mm"], "xnli": ["XNLI"], "mlqa": ["MLQA"]}
+    details = {column.key: column.splits for column in task_columns(TASKS["mlqa"]) if column.detail}
+    assert details["mlqa.de"] == ("test.de.de",)
+    assert len(details) == 7
+    assert len(task_columns(TASKS["xnli"])[0].splits) == 15
+
+
+def test_overrides_win_and_those_of_a_task_most():
+    protocol, cola, rte = PROTOCOLS["minilmv2"], TASKS["cola"], TASKS["rte"]
+    overrides = [("cola", {"epochs": 2}), (None, {"epochs": 7, "seeds": 1}), (None, {"learning_rates": [1e-4, 2e-4]})]
+    assert protocol.settings(cola, overrides).epochs == (2,)
+    assert protocol.settings(rte, overrides).epochs == (7,)
+    assert protocol.settings(rte, overrides).learning_rates == (1e-4, 2e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"epochs": 0}, ["--set epochs", "greater than 0"]),
+        ({"learning_rates": [3]}, ["--set learning_rates", "less than or equal to 1"]),
+        ({"keep": "first"}, ["--set keep", "'last' or 'best_epoch'", "'first'"]),
+        ({"epoch": 3}, ["unknown key 'epoch'", "Did you mean 'epochs'"]),
+        ({"batch_size": "many"}, ["--set batch_size", "'many'"]),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_line(change, parts):
+    with pytest.raises(RecipeError) as caught:
+        PROTOCOLS["quick"].settings(TASKS["rte"], [(None, change)])
+    for part in parts:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_setting_is_frozen():
+    with pytest.raises(ValidationError):
+        FineTuning(learning_rates=1e-5, epochs=3).epochs = (4,)

@@ -1,0 +1,162 @@
+"""Tasks of the user's in YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import yaml
+
+from limbeck.errors import CorpusError, LimbeckError, RecipeError
+from limbeck.evaluation.tasks import TaskRow, load_task
+from tests.evaluation.tasks.layouts import write_lines, write_small_squad, write_table
+
+REVIEWS: dict[str, Any] = {
+    "name": "reviews",
+    "type": "classification",
+    "columns": {"text": "body", "label": "stars"},
+    "labels": ["bad", "good"],
+    "files": {"train": "train.tsv", "validation": "dev.csv"},
+}
+
+
+def describe(folder: Path, base: dict[str, Any] = REVIEWS, **more: Any) -> str:
+    path = folder / "task.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in {**base, **more}.items() if value is not None}))
+    return str(path)
+
+
+def test_a_classification_of_tables(tmp_path: Path) -> None:
+    write_table(tmp_path / "train.tsv", ("body", "stars"), [("fine", "good"), ('"poor', "bad")])
+    (tmp_path / "dev.csv").write_text('stars,body\n1,"all, well"\n')
+    write_lines(tmp_path / "test.jsonl", [{"body": "?"}])
+    files = {**REVIEWS["files"], "test": "test.jsonl"}
+    data = load_task(describe(tmp_path, files=files, unlabelled=["test"]), data=None)
+    assert data.splits == {
+        "train": [TaskRow("0", "fine", label=1), TaskRow("1", '"poor', label=0)],
+        "validation": [TaskRow("0", "all, well", label=1)],
+        "test": [TaskRow("0", "?")],
+    }
+    task = data.task
+    assert (task.name, task.title, task.group, task.kind) == ("reviews", "reviews", "own", "classification")
+    assert (task.train, task.select, task.scored, task.predicted) == ("train", "validation", ("validation",), ("test",))
+    assert task.metrics == ("accuracy", "f1", "matthews")
+    assert data.notes == ("reviews train: 2 rows", "reviews validation: 1 rows", "reviews test: 1 rows")
+
+
+def test_files_beside_the_description_or_in_the_data_folder(tmp_path: Path) -> None:
+    own, data = tmp_path / "own", tmp_path / "data"
+    own.mkdir()
+    write_table(own / "train.tsv", ("body", "stars"), [("near", "good")])
+    write_table(data / "train.tsv", ("body", "stars"), [("far", "good")])
+    write_lines(data / "dev.jsonl", [{"body": "far", "stars": "bad"}])
+    path = describe(own, files={"train": "train.tsv", "validation": "dev.jsonl"}, metric="f1")
+    loaded = load_task(path, data=data)
+    assert {key: rows[0].text for key, rows in loaded.splits.items()} == {"train": "near", "validation": "far"}
+    assert loaded.task.metrics == ("f1",)
+
+
+def test_pairs_values_and_similarity(tmp_path: Path) -> None:
+    write_table(tmp_path / "a.tsv", ("n", "x", "y", "v"), [(7, "a", "b", "1"), (8, "c", "d", "0")])
+    columns = {"text": "x", "pair": "y", "label": "v", "id": "n"}
+    both = {"train": "a.tsv", "validation": "a.tsv"}
+    pair = {"name": "p", "type": "pair", "columns": columns, "labels": ["no", "yes"], "files": both}
+    assert load_task(describe(tmp_path, pair), data=None).splits["train"][0] == TaskRow("7", "a", "b", 1)
+    value = {"name": "r", "type": "regression", "columns": columns, "files": both, "metric": ["spearman", "pearson"]}
+    data = load_task(describe(tmp_path, value), data=None)
+    assert data.splits["train"][1] == TaskRow("8", "c", "d", 0.0)
+    assert data.task.metrics == ("spearman", "pearson") and data.task.labels == ()
+    near = {"name": "s", "type": "similarity", "columns": columns, "files": {"pairs": "a.tsv"}, "language": "de"}
+    data = load_task(describe(tmp_path, near), data=None)
+    assert (data.task.train, data.task.select, data.task.scored) == (None, None, ("pairs",))
+    assert data.splits["pairs"][0] == TaskRow("7", "a", "b", 1.0, language="de")
+
+
+def test_questions_trained_on_squad(tmp_path: Path) -> None:
+    write_small_squad(tmp_path / "mine.json")
+    write_small_squad(tmp_path / "data/train-v1.1.json")
+    mine = {"name": "q", "type": "question_answering", "files": {"test": "mine.json"}, "train": "squad:train"}
+    data = load_task(describe(tmp_path, mine), data=tmp_path / "data")
+    assert list(data.splits) == ["train", "test"] and data.task.select == "test"
+    assert data.splits["test"][0].id == "q1" and data.splits["test"][0].answers == ("The river", "river")
+    assert data.task.answerable_only
+    assert not load_task(describe(tmp_path, mine, no_answers=True), data=tmp_path / "data").task.answerable_only
+
+
+def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load(name: str, config: str | None, *, split: str, **more: Any) -> datasets.Dataset:
+        asked.append((name, config, split, more["revision"]))
+        return datasets.Dataset.from_list([{"body": "a", "stars": "good"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    hub = {
+        "name": "me/reviews",
+        "config": "de",
+        "revision": "v1",
+        "splits": {"train": "train[:1%]", "validation": "dev"},
+    }
+    # A data folder is for other tasks: the description says where its own rows are.
+    data = load_task(describe(tmp_path, files=None, hub=hub), data=tmp_path)
+    assert data.splits["train"] == [TaskRow("0", "a", label=1)]
+    assert asked == [("me/reviews", "de", "train[:1%]", "v1"), ("me/reviews", "de", "dev", "v1")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"type": "classificaton"}, "type: Input should be 'classification'"),
+        ({"colums": {}}, "unknown key 'colums'. Did you mean 'columns'?"),
+        ({"columns": {"txt": "a"}}, "columns: unknown key 'txt'. Did you mean 'text'?"),
+        ({"name": None}, "name: is missing"),
+        ({"name": "../up"}, "name: String should match pattern"),
+        ({"columns": None}, "columns.text is missing"),
+        ({"labels": None}, "labels is missing: name two classes"),
+        ({"labels": ["a", "a"]}, "labels is missing: name two classes"),
+        ({"labels": [True, "b"]}, "the label True is not text"),
+        ({"metric": "acuracy"}, "classification has no metric 'acuracy'. Did you mean 'accuracy'?"),
+        ({"metric": ["accuracy", "pearson"]}, "classification has no metric 'pearson'"),
+        ({"type": "pair"}, "columns.pair is missing"),
+        ({"type": "regression"}, "labels are for classification and pair, not for regression"),
+        ({"files": None}, "give either files or hub"),
+        ({"hub": {"name": "a/b", "splits": {"train": "train"}}}, "give either files or hub"),
+        ({"files": {}}, "files names no split"),
+        ({"files": {"validation": "a.tsv"}}, "there is no split 'train' to train on"),
+        ({"unlabelled": ["tset"]}, "unlabelled names 'tset'"),
+        ({"unlabelled": ["validation"]}, "unlabelled names 'validation'"),
+    ],
+)
+def test_descriptions_that_cannot_be_meant(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_task(describe(tmp_path, **change), data=None)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("a: [", RecipeError, "is not valid YAML at line 1"),
+        ("- a", RecipeError, "must be a mapping"),
+        ("a: !!python/object/apply:os.getcwd []", RecipeError, "is not valid YAML"),
+        (None, CorpusError, "does not exist"),
+    ],
+)
+def test_files_that_are_no_description(
+    tmp_path: Path, text: str | None, kind: type[LimbeckError], message: str
+) -> None:
+    path = tmp_path / "task.yml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(kind, match=message):
+        load_task(str(path), data=None)
+
+
+def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
+    (tmp_path / "train.xlsx").write_bytes(b"PK")
+    path = describe(tmp_path, files={"train": "train.xlsx", "validation": "train.xlsx"})
+    with pytest.raises(CorpusError, match=r"train\.xlsx' is of no known kind: give \.json, \.jsonl, \.csv"):
+        load_task(path, data=None)

@@ -1,0 +1,90 @@
+"""Every task is whole: its splits, sources, metrics and references fit together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from limbeck.errors import CorpusError, RecipeError
+from limbeck.evaluation.metrics import METRICS
+from limbeck.evaluation.tasks import METRIC_NAMES, TASK_GROUPS, TASKS, parse_tasks
+from limbeck.evaluation.tasks.glue import GLUE_SUBMISSIONS
+from limbeck.evaluation.tasks.questions import MLQA_LANGUAGES
+from limbeck.evaluation.tasks.registry import DEFINITIONS
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_a_task_fits_together(name: str) -> None:
+    definition, task = DEFINITIONS[name], TASKS[name]
+    assert definition.task is task and task.name == name
+    assert set(definition.sources) == set(task.splits)
+    assert task.metrics and set(task.metrics) <= set(METRIC_NAMES[task.kind])
+    assert (len(task.labels) >= 2) == (task.kind == "classification")
+    own = [key for key in (task.train, task.select) if key is not None and ":" not in key]
+    for key in (*own, *task.scored, *task.predicted, *definition.second_choice):
+        assert key in task.splits
+    for reference in (key for key in (task.train, task.select) if key is not None and ":" in key):
+        other, _, split = reference.partition(":")
+        assert split in TASKS[other].splits
+        assert TASKS[other].labels == task.labels
+    assert all(task.splits[key].labelled for key in (*task.scored, *definition.second_choice))
+    assert not any(task.splits[key].labelled for key in task.predicted)
+    for source in definition.sources.values():
+        assert source.files or source.parts
+        assert all(part in definition.sources for part in source.parts)
+
+
+def test_no_two_splits_of_a_task_have_a_file_in_common() -> None:
+    for name, definition in DEFINITIONS.items():
+        paths = [
+            (file.path, *sorted(file.only.items())) for source in definition.sources.values() for file in source.files
+        ]
+        assert len(paths) == len(set(paths)), name
+
+
+def test_every_metric_is_of_some_kind_of_task() -> None:
+    assert {name for names in METRIC_NAMES.values() for name in names} == set(METRICS)
+
+
+def test_published_rows_of_mlqa_add_up() -> None:
+    # Questions over all contexts in their own language, table 2 of the paper.
+    task = TASKS["mlqa"]
+    assert len(task.splits) == 2 * 49
+    own = {
+        split: sum(task.splits[f"{split}.{x}.{x}"].published_rows or 0 for x in MLQA_LANGUAGES)
+        for split in ("validation", "test")
+    }
+    assert own == {"validation": 4199, "test": 42245}
+    for split in ("validation", "test"):
+        for first in MLQA_LANGUAGES:
+            for second in MLQA_LANGUAGES:
+                there, back = (task.splits[f"{split}.{a}.{b}"] for a, b in ((first, second), (second, first)))
+                assert there.published_rows == back.published_rows
+                assert (there.language, back.language) == (first, second)
+            # Every question is also there in English.
+            assert (
+                task.splits[f"{split}.{first}.en"].published_rows
+                == task.splits[f"{split}.{first}.{first}"].published_rows
+            )
+
+
+def test_groups_hold_known_tasks() -> None:
+    assert all(name in TASKS for names in TASK_GROUPS.values() for name in names)
+    assert {name for names in TASK_GROUPS.values() for name in names} | {"ocnli"} == set(TASKS)
+    assert {name for name, _ in GLUE_SUBMISSIONS} == set(TASK_GROUPS["glue_leaderboard"])
+    assert all(
+        (name, split) in GLUE_SUBMISSIONS for name in TASK_GROUPS["glue_leaderboard"] for split in TASKS[name].predicted
+    )
+
+
+def test_a_list_of_names(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("")
+    assert parse_tasks(f" squad, glue,sst2 ,{own}") == ["squad", *TASK_GROUPS["glue"], str(own)]
+    with pytest.raises(RecipeError, match=r"Unknown task 'mlni'\. Did you mean 'mnli'\?"):
+        parse_tasks("sst2,mlni")
+    with pytest.raises(RecipeError, match="names no task"):
+        parse_tasks(" , ")
+    with pytest.raises(CorpusError, match=r"task file 'gone\.yaml' does not exist"):
+        parse_tasks("gone.yaml")

@@ -1,0 +1,50 @@
+"""The files of leaderboards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from limbeck.evaluation.tasks import TASKS, AnswerPrediction, write_submission
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "predictions", "file", "lines"),
+    [
+        ("cola", "test", [1, 0], "CoLA.tsv", ["0\t1", "1\t0"]),
+        ("sst2", "test", [0], "SST-2.tsv", ["0\t0"]),
+        ("qqp", "test", [1], "QQP.tsv", ["0\t1"]),
+        ("wnli", "test", [1], "WNLI.tsv", ["0\t1"]),
+        ("stsb", "test", [2.71828, -0.3, 5.2], "STS-B.tsv", ["0\t2.718", "1\t0.000", "2\t5.000"]),
+        ("mnli", "test_matched", [2, 1], "MNLI-m.tsv", ["0\tcontradiction", "1\tneutral"]),
+        ("mnli", "test_mismatched", [0], "MNLI-mm.tsv", ["0\tentailment"]),
+        ("qnli", "test", [1], "QNLI.tsv", ["0\tnot_entailment"]),
+        ("rte", "test", [0], "RTE.tsv", ["0\tentailment"]),
+        ("ax", "test", [2], "AX.tsv", ["0\tcontradiction"]),
+        ("csl", "test", [1], "csl-test.tsv", ["0\t1"]),
+        ("cmnli", "test", [1], "cmnli-test.tsv", ["0\tneutral"]),
+    ],
+)
+def test_tables(tmp_path: Path, name: str, split: str, predictions: list[float], file: str, lines: list[str]) -> None:
+    path = write_submission(TASKS[name], split, predictions, tmp_path / "new")
+    assert path == tmp_path / "new" / file
+    assert path.read_text() == "\n".join(["index\tprediction", *lines]) + "\n"
+
+
+def test_values_of_other_tasks_are_not_held_to_a_scale(tmp_path: Path) -> None:
+    own = replace(TASKS["stsb"], name="prices")
+    assert write_submission(own, "test", [7.25], tmp_path).read_text() == "index\tprediction\n0\t7.250\n"
+
+
+def test_answers(tmp_path: Path) -> None:
+    predictions = {"a": AnswerPrediction("桥", -1.0), "b": AnswerPrediction("river", 0.5)}
+    path = write_submission(TASKS["squad"], "validation", predictions, tmp_path)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": "桥", "b": "river"}
+    path = write_submission(TASKS["squad2"], "validation", predictions, tmp_path)
+    assert path.name == "squad2-validation.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": "桥", "b": ""}
+    path = write_submission(TASKS["squad2"], "validation", predictions, tmp_path, threshold=0.5)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": "桥", "b": "river"}

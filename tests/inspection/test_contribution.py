@@ -1,0 +1,46 @@
+"""The contribution of a layer is the mean cosine of its input and output, as the mapping of that name measures it."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from limbeck.errors import CorpusError
+from limbeck.inspection import measure_contribution
+from limbeck.training.layer_cosines import measure_layer_cosines
+from tests.inspection.subjects import TEXTS, own_hidden, tiny_subject
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "gpt2"])
+def test_it_is_the_mean_over_all_tokens(family):
+    subject = tiny_subject(family)
+    found = measure_contribution(subject, TEXTS)
+    hidden = [torch.cat(layers) for layers in zip(*(own_hidden(subject, text) for text in TEXTS), strict=True)]
+    for layer in range(4):
+        x, y = hidden[layer].double(), hidden[layer + 1].double()
+        wanted = ((x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1))).mean()
+        assert found.cosines[layer] == pytest.approx(float(wanted), abs=1e-5)
+    assert found.tokens == len(hidden[0])
+
+
+def test_the_mapping_of_that_name_sees_the_same():
+    subject = tiny_subject()
+    corpus = SimpleNamespace(train=[{"input_ids": subject.tokenizer(text)["input_ids"]} for text in TEXTS])
+    wanted = measure_layer_cosines(subject.model, corpus, subject.tokenizer)
+    assert measure_contribution(subject, TEXTS).cosines == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_block_that_passes_its_input_on_ranks_last():
+    subject = tiny_subject("llama")
+    for parameter in subject.model.layers[1].parameters():
+        torch.nn.init.zeros_(parameter)
+    found = measure_contribution(subject, TEXTS)
+    assert found.cosines[1] == pytest.approx(1, abs=1e-6)
+    assert found.ranking[-1] == 2
+
+
+def test_texts_without_a_token_are_refused():
+    subject = tiny_subject()
+    subject.tokenizer.backend_tokenizer.post_processor = None
+    with pytest.raises(CorpusError, match="hold no token"):
+        measure_contribution(subject, [" "])

@@ -1,0 +1,185 @@
+"""The tables say what was measured, what is kept of the teacher, and what papers printed beside it."""
+
+import csv
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from limbeck.evaluation.fine_tuning import Cell, grid
+from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.tasks import TASKS
+from limbeck.experiments.plan import PlannedCell, PlannedModel, PlannedTask
+from limbeck.experiments.summary import summarise
+from limbeck.models.families import Shape
+from limbeck.report.cost_tables import cost_sections, cost_tables
+from limbeck.report.evaluation_grid import evaluation_grid
+from limbeck.report.evaluation_tables import (
+    evaluation_csv,
+    evaluation_markdown,
+    evaluation_table,
+    write_evaluation,
+)
+
+# The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.
+STUDENT = {
+    "squad2": 72.9,
+    "mnli": 82.8,
+    "qnli": 90.3,
+    "qqp": 90.6,
+    "rte": 68.9,
+    "sst2": 91.3,
+    "mrpc": 86.6,
+    "cola": 41.8,
+}
+TEACHER = {
+    "squad2": 76.8,
+    "mnli": 84.5,
+    "qnli": 91.7,
+    "qqp": 91.3,
+    "rte": 68.6,
+    "sst2": 93.2,
+    "mrpc": 87.3,
+    "cola": 58.9,
+}
+SEEDS = 2
+
+
+def shape(layers, hidden):
+    return Shape("bert", layers, hidden, 12, 12, hidden // 12, 4 * hidden, 30_522, hidden, 512)
+
+
+def make_summary(tasks=tuple(STUDENT), preset="minilmv2", fail=()):
+    """Results whose runs are 1 point above and below the figures, at the second of two grid points."""
+    protocol = PROTOCOLS[preset]
+    models = [PlannedModel("teacher", "t", "v", shape(12, 768)), PlannedModel("student", "s", "v", shape(6, 384))]
+    rows, planned = {}, []
+    for name in tasks:
+        task = TASKS[name]
+        settings = protocol.settings(task, [(None, {"learning_rates": [1e-5, 2e-5], "epochs": 3})])
+        cells = []
+        for model, figures in zip(models, (TEACHER, STUDENT), strict=True):
+            for place, point in enumerate(grid(task, settings, bf16=False)):
+                for seed in (1, 2):
+                    identity = f"{model.name}-{name}-{place}-{seed}"
+                    cells.append(PlannedCell(Cell(model.name, name, point, seed), identity))
+                    value = (figures[name] + (1, -1)[seed - 1] - (0 if place else 5)) / 100
+                    settings_row = {"learning_rate": point.learning_rate, "epochs": 3, "batch_size": 32, "length": 128}
+                    rows[identity] = {
+                        "id": identity, "status": "finished", "model": model.name, "seed": seed,
+                        "select": task.select,
+                        "settings": settings_row,
+                        "scores": {split: dict.fromkeys(task.metrics, value) for split in task.scored},
+                    }  # fmt: skip
+                    if identity in fail:
+                        rows[identity] |= {"status": "failed", "error": "out of memory"}
+        planned.append(PlannedTask(name, task, settings, "d", tuple(cells), {}, (f"{name}: a note",)))
+    return summarise(rows, planned, models, protocol, seed_count=SEEDS)
+
+
+def test_averages_are_the_papers():
+    averages = make_summary()["models"][1]["averages"]
+    assert averages["average"]["mean"] == pytest.approx(78.15)
+    assert averages["average"]["deviation"] == pytest.approx(2**0.5)
+    assert averages["average"]["complete"]
+    assert averages["without_cola"]["mean"] == pytest.approx((8 * 78.15 - 41.8) / 7)
+    assert "mnli-mm" not in averages["average"]["of"], "table 1 has MNLI-m only"
+
+
+def test_an_average_over_fewer_tasks_says_so():
+    summary = make_summary(tasks=("rte", "cola", "sst2"))
+    average = summary["models"][1]["averages"]["average"]
+    assert average["mean"] == pytest.approx((68.9 + 41.8 + 91.3) / 3)
+    assert not average["complete"]
+    assert ("Average", "of 3 only") in evaluation_grid(summary).headings
+    assert all(row["average"] is None for row in summary["published"]), "the papers' averages are over more tasks"
+    assert make_summary(tasks=("rte",))["models"][0]["averages"]["average"] is None
+
+
+def test_retention_is_of_the_first_model():
+    first, second = make_summary()["models"]
+    assert first["retention"] == {}
+    assert second["retention"]["cola"] == pytest.approx(100 * 41.8 / 58.9)
+    assert second["retention"]["average"] == pytest.approx(100 * 78.15 / 81.5375)
+
+
+def test_the_grid_point_and_its_runs_are_told():
+    chosen = make_summary()["models"][1]["chosen"]["rte"]
+    assert (chosen["settings"]["learning_rate"], chosen["runs"], chosen["points"]) == (2e-5, 2, 2)
+    fail = ("student-rte-0-1", "student-rte-1-1", "student-rte-1-2")
+    summary = make_summary(tasks=("rte",), fail=fail)
+    partly = summary["models"][1]["chosen"]["rte"]
+    assert (partly["settings"]["learning_rate"], partly["runs"], partly["wanted"]) == (1e-5, 1, 2)
+    assert (
+        summary["notes"][-1].startswith("3 cells failed (first student, rte")
+        and "out of memory" in summary["notes"][-1]
+    )
+    assert "1 of 2 runs" in evaluation_markdown(summary)
+
+
+def test_published_rows_stand_beside():
+    grid = evaluation_grid(make_summary())
+    labels = [row.label for row in grid.rows if row.kind == "published"]
+    assert "MiniLMv2 of BERT-base, 6x384 (MiniLMv2, table 1, dev)" in labels
+    assert "BERT-base, 12x768 (MiniLMv2, table 1, dev)" in labels
+    row = grid.rows[[row.label for row in grid.rows].index("MiniLMv2 of BERT-base, 6x384 (MiniLMv2, table 1, dev)")]
+    by_heading = dict(zip((title for title, _ in grid.headings), row.cells, strict=True))
+    assert by_heading["CoLA"] == "41.8"
+    assert by_heading["Average"] == "78.2"
+    assert by_heading["MNLI-mm"] == "–"
+    test_row = next(row for row in grid.rows if "BERT-base, 12x768 (MiniLMv2, table 2, test)" in row.label)
+    assert test_row.cells[-2] == "–", "its average is over other columns"
+
+
+def test_every_form_holds_the_figures(tmp_path):
+    summary = make_summary()
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(evaluation_table(summary))
+    text = console.export_text()
+    assert "41.8 ± 1.4" in text and "71.0 %" in text and "cola: a note" in text
+    markdown = evaluation_markdown(summary)
+    assert "| **student** | 72.9 ± 1.4 |" in markdown
+    assert "## Grid points" in markdown and "rate 2e-05" in markdown
+    lines = list(csv.DictReader(io.StringIO(evaluation_csv(summary))))
+    rte = next(line for line in lines if (line["model"], line["column"]) == ("student", "rte"))
+    assert float(rte["mean"]) == pytest.approx(68.9)
+    assert float(rte["retention"]) == pytest.approx(100 * 68.9 / 68.6)
+    assert rte["runs"] == "2"
+    assert any(line["source"] == "minilmv2 table 1" and line["column"] == "cola" for line in lines)
+    paths = write_evaluation(summary, tmp_path)
+    assert json.loads(paths[2].read_text())["models"][1]["name"] == "student"
+
+
+def test_a_narrow_terminal_gets_blocks_of_columns():
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(evaluation_table(make_summary()))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.strip().startswith("teacher ") for line in lines) == 4, "11 columns, 3 at a time"
+    assert any("more published rows are in the files" in line for line in lines)
+    assert any("41.8 ± 1.4" in line for line in lines), "no figure is broken"
+
+
+def test_costs_beside_the_papers():
+    timing = {"batch": 1, "length": 128, "median_ms": 2.0, "p10_ms": 1.9, "p90_ms": 2.5, "sentences_per_second": 500.0,
+              "tokens_per_second": 64000.0}  # fmt: skip
+    size = {"shape": "bert 4x312", "embedding_parameters": 9_700_000, "transformer_parameters": 4_600_000,
+            "parameters": 14_300_000, "megabytes": 57.4, "megaflops_per_token": {"128": 9.6}}  # fmt: skip
+    costs = {
+        "models": [{**size, "model": name} for name in ("teacher", "student")],
+        "timings": [{**timing, "model": "teacher", "speedup": 1.0}, {**timing, "model": "student", "speedup": None}],
+        "machine": {"device": "an H100"},
+        "published": [
+            {"paper": "mlkd_bert", "table": "3", "shape": "4x312", "device": "a GPU", "task": "mnli-m",
+             "values": {"heads": heads, "batch 64 (ms)": ms}}
+            for heads, ms in ((12, 19.28), (3, 16.56))
+        ],
+    }  # fmt: skip
+    size_table, speed, published = cost_sections(costs)
+    assert size_table[2][0] == ["teacher", "bert 4x312", "9.70", "4.60", "14.30", "57.4", "9.6"]
+    assert speed[0] == "Speed on an H100" and speed[2][0][-1] == "1.00x" and speed[2][1][-1] == "–"
+    assert published[0] == "MLKD-BERT, table 3 (a GPU)" and published[2][1] == ["4x312", "mnli-m", "3", "16.56"]
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(cost_tables(costs))
+    assert "Transformer (M)" in console.export_text()
