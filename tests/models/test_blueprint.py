@@ -229,3 +229,12 @@ def test_a_tapped_teacher_does_not_pass_on_its_attention() -> None:
 def test_heads_that_do_not_divide_are_refused_when_built() -> None:
     with pytest.raises(ModelError, match="5 heads do not divide the hidden width 48"):
         build_student(tiny.tiny_config("bert", heads=5), seed=0)
+
+
+def test_heads_in_the_text():
+    blueprint = parse_blueprint("6x384h6")
+    assert (blueprint.layers, blueprint.hidden, blueprint.heads, blueprint.ffn) == (6, 384, 6, 1536)
+    with pytest.raises(ModelError, match="7 heads do not divide"):
+        parse_blueprint("6x384h7")
+    with pytest.raises(ModelError, match="heads"):
+        parse_blueprint("6x384h0")

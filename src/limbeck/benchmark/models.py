@@ -13,11 +13,11 @@ from limbeck.models.building import build_student, student_config
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.presets import presets
 
-_SIZE = re.compile(r"\d+\s*[x×]\s*\d+", re.IGNORECASE)
+_SIZE = re.compile(r"\d+\s*[x×]\s*\d+(h\d+)?", re.IGNORECASE)
 
 
 def names_shape(name: str) -> bool:
-    """Whether text names a shape, `"12x768"` or a preset, rather than a saved model; an existing folder wins."""
+    """Whether text names a shape (`"12x768"`, `"12x768h6"`, a preset) and no saved model; an existing folder wins."""
     return not Path(name).is_dir() and (_SIZE.fullmatch(name.strip()) is not None or name in presets)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console, RenderableType
 
-from limbeck.cli.shared_options import Json, Overrides, Quiet, progress_console
+from limbeck.cli.shared_options import Json, Overrides, Quiet, parse_numbers, progress_console
 
 if TYPE_CHECKING:
     from limbeck.benchmark.rows import Row
@@ -64,10 +64,10 @@ def loss(
 
     check_output(output)
     chosen = choose_device(device)
-    both = _numbers("--widths", widths)
+    both = parse_numbers("--widths", widths)
     if len(both) != 2:
         raise RecipeError(f"--widths '{widths}' has to be two numbers, teacher and student: 768,384.")
-    all_heads = _numbers("--heads", heads or ("12" if objective == "attention_score_mse" else "48"))
+    all_heads = parse_numbers("--heads", heads or ("12" if objective == "attention_score_mse" else "48"))
     if objective == "soft_label_kl":
         all_heads = all_heads[:1]  # They play no part.
     cases = [
@@ -76,7 +76,7 @@ def loss(
             classes=classes, mask="ragged" if ragged else "full", relation="pair" if pair else "symmetric",
             dtype=dtype, device=str(chosen),
         )
-        for length in _numbers("--lengths", lengths)
+        for length in parse_numbers("--lengths", lengths)
         for head in all_heads
     ]  # fmt: skip
     names = [name.strip() for name in backends.split(",")] if backends else []
@@ -172,20 +172,10 @@ def model(
     chosen = choose_device(device)
     with ProgressBar(progress_console(quiet)) as bar:
         rows = measure_models(
-            models, device=chosen, batch_sizes=_numbers("--batch-sizes", batch_sizes),
-            lengths=_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds, warmup=warmup, report=bar,
+            models, device=chosen, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
+            lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds, warmup=warmup, report=bar,
         )  # fmt: skip
     _hand_over("model", rows, chosen.type, output, None if as_json else model_table(rows))
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    """Read whole numbers above 0, separated by commas."""
-    from limbeck.errors import RecipeError
-
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise RecipeError(f"{option} '{text}' has to be whole numbers above 0, separated by commas: 128,512.")
-    return [int(part) for part in parts]
 
 
 def _hand_over(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from limbeck.cli.shared_options import Json, Quiet, progress_console
+from limbeck.cli.shared_options import Json, Quiet, parse_numbers, progress_console
 
 _EPILOG = (
     "Examples:  limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 "
@@ -54,14 +54,13 @@ def evaluate(
 ) -> None:
     """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
     from limbeck.api import evaluate as run_evaluation
-    from limbeck.cli.benchmark import _numbers
     from limbeck.report.cost_tables import cost_tables
     from limbeck.report.evaluation_tables import evaluation_table
 
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
         preset=preset, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [], speed=speed,
-        batch_sizes=_numbers("--batch-sizes", batch_sizes), lengths=_numbers("--lengths", lengths), device=device,
+        batch_sizes=parse_numbers("--batch-sizes", batch_sizes), lengths=parse_numbers("--lengths", lengths), device=device,
         seconds=seconds, console=progress_console(quiet),
     )  # fmt: skip
     if as_json:

@@ -20,3 +20,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 def progress_console(quiet: bool) -> Console:
     """Progress goes to standard error, so that results can be piped."""
     return Console(stderr=True, quiet=quiet)
+
+
+def parse_numbers(option: str, text: str) -> list[int]:
+    """Read whole numbers above 0, separated by commas."""
+    from limbeck.errors import RecipeError
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise RecipeError(f"{option} '{text}' has to be whole numbers above 0, separated by commas: 128,512.")
+    return [int(part) for part in parts]

@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from limbeck.benchmark.model import measure_models
+from limbeck.benchmark.models import load_or_make, names_shape
 from limbeck.benchmark.operations import forward_cost
 from limbeck.benchmark.progress import Report, quietly
 from limbeck.benchmark.rows import describe_machine
@@ -18,7 +19,6 @@ from limbeck.errors import ModelError
 from limbeck.evaluation.model_size import count_parameters, tensors_megabytes, weights_megabytes
 from limbeck.evaluation.published import matching_costs
 from limbeck.models.families import depth, shape_of
-from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
@@ -36,7 +36,7 @@ def measure_costs(
     """Measure models side by side; the first is what speedups refer to.
 
     Args:
-        names: Folders, `package:NAME` or Hub names.
+        names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
         device: Where.
         batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
         lengths: Tokens a text, all of them real.
@@ -52,7 +52,7 @@ def measure_costs(
     """
     sizes, shapes = [], []
     for name in names:
-        model = load_model(name)
+        model = load_or_make(name, length=max(lengths), dtype=torch.float32, device=torch.device("cpu"))
         shape = shape_of(model.config)
         shapes.append((f"{shape.layers}x{shape.hidden}", shape.vocabulary))
         sizes.append(_size(name, model, lengths))
@@ -70,8 +70,8 @@ def measure_costs(
 def _size(name: str, model: PreTrainedModel, lengths: Sequence[int]) -> dict[str, Any]:
     counts, shape = count_parameters(model), shape_of(model.config)
     megabytes, source = tensors_megabytes(model), "tensors"
-    located = resolve_model(name)
-    if is_local(located):
+    located = None if names_shape(name) else resolve_model(name)
+    if located is not None and is_local(located):
         with suppress(ModelError):  # `megabytes_of` says which it is.
             megabytes, source = weights_megabytes(located), "files"
     return {

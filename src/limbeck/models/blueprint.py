@@ -19,8 +19,8 @@ FFN_RATIO = 4
 MAX_LAYERS = 256
 MAX_WIDTH = 32_768
 
-_SIZE = re.compile(r"(\d+)\s*[x×]\s*(\d+)", re.IGNORECASE)
-_HOW = "write LAYERSxHIDDEN like '6x384', a preset, or the fields layers, hidden, heads, ffn, embedding"
+_SIZE = re.compile(r"(\d+)\s*[x×]\s*(\d+)(?:h(\d+))?", re.IGNORECASE)
+_HOW = "write LAYERSxHIDDEN like '6x384' or '6x384h6', a preset, or the fields layers, hidden, heads, ffn, embedding"
 
 
 class StudentBlueprint(BaseModel):
@@ -58,9 +58,9 @@ def parse_blueprint(source: BlueprintSource) -> StudentBlueprint:
     """Read a student's shape.
 
     Args:
-        source: `"6x384"` (layers x hidden), a preset's name (see `presets`), or a mapping with `layers` and
-            `hidden` and any other field of `StudentBlueprint`. Unset heads are 12 where that divides hidden,
-            else hidden / 64; an unset feed-forward width is 4 x hidden.
+        source: `"6x384"` (layers x hidden) or `"6x384h6"` (with 6 heads), a preset's name (see `presets`), or a
+            mapping with `layers` and `hidden` and any other field of `StudentBlueprint`. Unset heads are 12 where
+            that divides hidden, else hidden / 64; an unset feed-forward width is 4 x hidden.
 
     Raises:
         ModelError: for text that is neither, unknown or missing fields, sizes out of range, heads that do not
@@ -102,7 +102,7 @@ def _parse_text(text: str) -> StudentBlueprint:
     layers, hidden = int(size[1]), int(size[2])
     if layers > MAX_LAYERS and 1 <= hidden <= MAX_LAYERS:
         raise ModelError(f"The student '{text}' would have {layers} layers; layers come first: '{hidden}x{layers}'?")
-    return _complete({"layers": layers, "hidden": hidden})
+    return _complete({"layers": layers, "hidden": hidden, "heads": None if size[3] is None else int(size[3])})
 
 
 def _complete(fields: dict[str, Any]) -> StudentBlueprint:

@@ -1,0 +1,204 @@
+"""ELM's genetic algorithm as an Optuna sampler.
+
+Which genomes make a generation depends on the seed, the generation's number and the values of the generations before
+it, on nothing else: not on how many workers evaluate it, nor on when they were started. A generation that is due is
+bred by whichever worker asks first and written into the study. Optuna's `BaseGASampler` does not fit: it counts a
+generation by its completed trials, and here a generation also holds genomes whose value is known from an earlier one.
+
+Optuna has no lock across processes, but numbers trials in the order in which they are made. So a trial chooses its
+genome once all trials of lower number have chosen theirs, and no two choose the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from limbeck.errors import TrainingError
+from limbeck.search.evolution import Breeding, Scored, draw_new, first_generation, next_generation
+from limbeck.search.genetic_settings import GeneticSettings
+from limbeck.search.genome import Genome, from_binary, to_binary
+from limbeck.search.mapping_space import MappingSpace
+from limbeck.search.trials import Ledger, distributions, mapping_of, parameter, read_ledger
+
+PATIENCE_SECONDS = 10.0
+"""How long a trial waits for earlier ones to choose; they take milliseconds, unless their worker was killed."""
+MOST_GENERATIONS_AT_ONCE = 100
+"""So many generations that hold nothing new are bred for one trial, before it gets a random mapping that is new."""
+# Chance for generations and for single trials must not come from the same stream.
+_GENERATION_STREAM, _TRIAL_STREAM = 0, 1
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A generation of a study.
+
+    Args:
+        number: Counted from 1.
+        genomes: Its members; a genome may come more than once.
+        open: Members that are to be evaluated and that no trial holds.
+        finished: Whether every member has a value, or was given up.
+    """
+
+    number: int
+    genomes: tuple[Genome, ...]
+    open: tuple[Genome, ...]
+    finished: bool
+
+
+def generation_key(number: int) -> str:
+    """Return the study attribute that holds a generation."""
+    return f"generation {number}"
+
+
+class GeneticSampler(BaseSampler):
+    """Samples layer mappings, generation by generation.
+
+    Trials of the study have a categorical parameter for each student layer (see `limbeck.search.trials`). A genome
+    whose trial failed, or was lost with its worker, is open again. Where a worker asks while others hold all that is
+    left of a generation, it gets a random mapping that is new; `limbeck.search.loop` does not ask then.
+
+    Args:
+        space: The mappings to search.
+        settings: Size of a generation, its parents, rates of the operators.
+        seed: Where chance comes from.
+        attempts: How often a genome may end without a finite value before it is given up. It then has no part in
+            breeding.
+    """
+
+    def __init__(self, space: MappingSpace, settings: GeneticSettings, seed: int = 0, attempts: int = 2) -> None:
+        self.space = space
+        self.settings = settings
+        self._seed = seed
+        self._attempts = attempts
+        self._given_up_waiting: set[int] = set()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a study must have been made with to be continued by this sampler, as JSON holds it."""
+        return {
+            "space": self.space.description,
+            "genetic settings": asdict(self.settings) | {"attempts": self._attempts},
+            "seed": self._seed,
+        }
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the parameters of a mapping."""
+        return dict(distributions(self.space))
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Choose an open genome of the present generation, after all earlier trials have chosen.
+
+        Raises:
+            ValueError: for a study that minimises or has several objectives.
+            TrainingError: if every genome of a generation was given up, so that there is nothing to breed from.
+        """
+        if study.directions != [StudyDirection.MAXIMIZE]:
+            raise ValueError("a genetic search maximises one fitness; make its study with direction='maximize'")
+        trials = self._after_earlier_trials(study, trial)
+        ledger = read_ledger(trials, self.space)
+        generation = self._generation(study, ledger, last=None)
+        genome = generation.open[0] if generation.open else self._unseen(ledger, generation, trial.number)
+        return {parameter(m): layer for m, layer in enumerate(self.space.decode(genome), start=1)}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Refuse: this sampler knows only the parameters of a mapping.
+
+        Raises:
+            ValueError: always.
+        """
+        known = ", ".join(distributions(self.space))
+        raise ValueError(f"parameter '{param_name}' is no part of a layer mapping; its parameters are {known}")
+
+    def generation(self, study: Study, last: int) -> Generation:
+        """Return the first generation that is not finished, or the last one, breeding what is due.
+
+        Args:
+            study: The study, with all its trials.
+            last: The number of generations that is asked for, at least 1.
+
+        Raises:
+            TrainingError: if every genome of a generation was given up, so that there is nothing to breed from.
+        """
+        return self._generation(study, read_ledger(study.get_trials(deepcopy=False), self.space), last)
+
+    def _generation(self, study: Study, ledger: Ledger, last: int | None) -> Generation:
+        attributes = study.user_attrs
+        history: list[list[Scored]] = []
+        bred = 0
+        while True:
+            number = len(history) + 1
+            genomes = recorded_generation(attributes, number)
+            if genomes is None:
+                genomes = self._breed(study, number, history)
+                bred += 1
+            generation = self._standing(number, genomes, ledger)
+            # Nothing new is left where a generation of new genomes comes out empty.
+            if not generation.finished or number == last or not genomes or bred == MOST_GENERATIONS_AT_ONCE:
+                return generation
+            history.append([(genome, ledger.values[genome]) for genome in genomes if genome in ledger.values])
+            if not history[-1]:
+                raise TrainingError(
+                    f"No mapping of generation {number} came to a finite fitness, so there is nothing to breed from; "
+                    "lower the learning rate of the proxy training, or raise the population, and name a new study."
+                )
+
+    def _breed(self, study: Study, number: int, history: Sequence[Sequence[Scored]]) -> tuple[Genome, ...]:
+        random = np.random.default_rng([self._seed, _GENERATION_STREAM, number])
+        counts = Breeding()
+        if history:
+            genomes, counts = next_generation(self.space, history, self.settings, random)
+        else:
+            genomes = first_generation(self.space, self.settings, random)
+        written = [to_binary(genome, self.space.bits) for genome in genomes]
+        # Two workers may both get here; they write the same.
+        study.set_user_attr(generation_key(number), {"genomes": written, "breeding": asdict(counts)})
+        return tuple(genomes)
+
+    def _standing(self, number: int, genomes: tuple[Genome, ...], ledger: Ledger) -> Generation:
+        wanted = [
+            genome
+            for genome in dict.fromkeys(genomes)
+            if genome not in ledger.values and ledger.diverged[genome] < self._attempts
+        ]
+        free = tuple(genome for genome in wanted if genome not in ledger.held)
+        return Generation(number, genomes, free, finished=not wanted)
+
+    def _unseen(self, ledger: Ledger, generation: Generation, trial_number: int) -> Genome:
+        random = np.random.default_rng([self._seed, _TRIAL_STREAM, trial_number])
+        known = {*ledger.values, *ledger.held, *generation.genomes}
+        drawn = draw_new(self.space, 1, random, known)
+        return drawn[0] if drawn else next(iter(known))
+
+    def _after_earlier_trials(self, study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
+        waited_until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            trials = study.get_trials(deepcopy=False)
+            choosing = {
+                other.number
+                for other in trials[: trial.number]
+                if other.state == TrialState.RUNNING and mapping_of(other, self.space) is None
+            }
+            if time.monotonic() > waited_until:
+                self._given_up_waiting |= choosing
+            if choosing <= self._given_up_waiting:
+                return trials
+            time.sleep(0.02)
+
+
+def recorded_generation(attributes: Mapping[str, Any], number: int) -> tuple[Genome, ...] | None:
+    """Read a generation from a study's user attributes; none if it has not been bred yet."""
+    record = attributes.get(generation_key(number))
+    return None if record is None else tuple(from_binary(text) for text in record["genomes"])

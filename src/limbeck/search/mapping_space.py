@@ -1,0 +1,187 @@
+"""The layer mappings that a search may try: ELM's space, its members, their number and their encoding.
+
+A mapping is a tuple with one teacher layer for each student layer, 0 for none, as the paper writes it and as a
+recipe's `mapping: [0, 0, 5, 10]` takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from limbeck.errors import RecipeError
+from limbeck.search.genome import Genome, bits_per_layer
+
+MappingTuple: TypeAlias = tuple[int, ...]
+NONE = 0
+"""Stands for the paper's None: this student layer learns from no teacher layer."""
+
+
+@dataclass(frozen=True)
+class MappingSpace:
+    """A set of strictly increasing layer mappings (no crossing), each written in one way as a genome.
+
+    Args:
+        teacher: The teacher's depth N.
+        bits: Bits of a code, k.
+        choices: For each student layer, what its codes mean: code to teacher layer, or to `NONE`. Codes that are
+            left out mean nothing, and a genome that has one is illegal.
+    """
+
+    teacher: int
+    bits: int
+    choices: tuple[dict[int, int], ...]
+
+    @property
+    def student(self) -> int:
+        """The student's depth M."""
+        return len(self.choices)
+
+    @property
+    def description(self) -> dict[str, object]:
+        """What tells this space from others, as JSON holds it."""
+        return {
+            "student layers": self.student,
+            "teacher layers": self.teacher,
+            "choices": [list(choices.values()) for choices in self.choices],
+        }
+
+    @cached_property
+    def completions(self) -> tuple[tuple[int, ...], ...]:
+        """How often a mapping can be completed, `[student layers settled, highest teacher layer used]`.
+
+        By dynamic programming from the last layer down: c[M, f] = 1 and
+        c[m, f] = sum over the choices n of layer m + 1 of c[m + 1, f] for none, or c[m + 1, n] for n > f.
+        """
+        table = [(1,) * (self.teacher + 1)]
+        for choices in reversed(self.choices):
+            above = table[0]
+            table.insert(
+                0,
+                tuple(
+                    sum(above[max(floor, layer)] for layer in choices.values() if layer == NONE or layer > floor)
+                    for floor in range(self.teacher + 1)
+                ),
+            )
+        return tuple(table)
+
+    @property
+    def size(self) -> int:
+        """The number of members."""
+        return self.completions[0][0]
+
+    def __iter__(self) -> Iterator[Genome]:
+        """Iterate over all members, in the order of their bits."""
+        return self._members((), 0)
+
+    def _members(self, codes: Genome, floor: int) -> Iterator[Genome]:
+        if len(codes) == self.student:
+            yield codes
+            return
+        for code, layer, _ in self.steps(len(codes), floor):
+            yield from self._members((*codes, code), max(floor, layer))
+
+    def steps(self, settled: int, floor: int) -> list[tuple[int, int, int]]:
+        """Return how a mapping can go on, as (code, teacher layer, members that go on so).
+
+        Args:
+            settled: Student layers that are settled.
+            floor: The highest teacher layer that these use, 0 for none.
+        """
+        counts = self.completions[settled + 1]
+        found = [
+            (code, layer, counts[max(floor, layer)])
+            for code, layer in sorted(self.choices[settled].items())
+            if layer == NONE or layer > floor
+        ]
+        return [step for step in found if step[2]]
+
+    def __contains__(self, genome: object) -> bool:
+        """Whether a genome is legal: every code means something, and teacher layers increase strictly."""
+        if not isinstance(genome, tuple) or len(genome) != self.student:
+            return False
+        floor = 0
+        for code, choices in zip(genome, self.choices, strict=True):
+            layer = choices.get(code)
+            if layer is None or (layer != NONE and layer <= floor):
+                return False
+            floor = max(floor, layer)
+        return True
+
+    def decode(self, genome: Genome) -> MappingTuple:
+        """Return the mapping of a genome.
+
+        Raises:
+            ValueError: for an illegal genome.
+        """
+        if genome not in self:
+            raise ValueError(f"{genome} is no member of the space")
+        return tuple(choices[code] for code, choices in zip(genome, self.choices, strict=True))
+
+    def encode(self, mapping: MappingTuple) -> Genome:
+        """Return the genome of a mapping.
+
+        Raises:
+            RecipeError: for a mapping outside the space.
+        """
+        codes = [{layer: code for code, layer in choices.items()} for choices in self.choices]
+        genome = tuple(code.get(layer, -1) for code, layer in zip(codes, mapping, strict=False))
+        if len(mapping) != self.student or genome not in self:
+            allowed = "; ".join(f"{m}: {sorted(c.values())}" for m, c in enumerate(self.choices, start=1))
+            raise RecipeError(
+                f"Mapping {list(mapping)} is outside the search space; teacher layers increase strictly and are, by "
+                f"student layer, {allowed} (0 is none)."
+            )
+        return genome
+
+
+def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None = None) -> MappingSpace:
+    """Return ELM's search space for an M-layer student of an N-layer teacher.
+
+    With k the smallest integer with 2^k > 2 N / M and Z = floor((m - 1) N / (2 M)):
+    g(m) in [Z + 1, Z + 2^k - 1] or none for m < M, and g(M) in [N - 2^k + 1, N], strictly increasing. Code 0 is none
+    and code c is Z + c; of the last layer, code c is N - 2^k + 1 + c. Teacher layers outside [1, N], which these
+    ranges reach for shallow students, do not exist.
+
+    Args:
+        student: The student's depth M.
+        teacher: The teacher's depth N.
+        teacher_layers: The teacher layers that may be learned from; all by default. A teacher runs no higher than the
+            highest of them.
+
+    Raises:
+        RecipeError: for a student without layers, one deeper than its teacher, a teacher layer that does not exist, or
+            a space without members.
+
+    Source:
+        ELM (arXiv 2012.06153) section 4.2, equation 8 and table 1. The printed Z = floor((m - 1) N / 2^M) is a
+        misprint: with it the four spaces of table 1 have 911, 4800, 12905 and 213880 members.
+    """
+    if student < 1:
+        raise RecipeError(f"A student of {student} layers has nothing to map; give it at least 1.")
+    if student > teacher:
+        raise RecipeError(
+            f"The student has {student} layers and its teacher {teacher}; a layer mapping search needs a student that "
+            "is no deeper than its teacher."
+        )
+    allowed = set(range(1, teacher + 1)) if teacher_layers is None else set(teacher_layers)
+    for layer in sorted(allowed):
+        if not 1 <= layer <= teacher:
+            raise RecipeError(f"Teacher layer {layer} does not exist: this teacher's layers are 1 to {teacher}.")
+    bits = bits_per_layer(student, teacher)
+    codes = range(2**bits)
+    choices = []
+    for m in range(1, student):
+        offset = (m - 1) * teacher // (2 * student)
+        choices.append({0: NONE} | {code: offset + code for code in codes[1:] if offset + code in allowed})
+    lowest = teacher - 2**bits + 1
+    choices.append({code: lowest + code for code in codes if lowest + code in allowed})
+    space = MappingSpace(teacher=teacher, bits=bits, choices=tuple(choices))
+    if not space.size:
+        raise RecipeError(
+            f"No layer mapping is left: the student's last layer learns from one of teacher layers {max(lowest, 1)} to "
+            f"{teacher}, and only {sorted(allowed)} may be learned from; allow one of them."
+        )
+    return space

@@ -1,0 +1,109 @@
+"""Where a study is kept: a journal file, or any database that Optuna takes, by URL."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from limbeck.errors import OutputError, RecipeError, suggestion
+
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+_JOURNAL_START = b'{"op_code":'
+_SQLITE_SECONDS = 60
+# Workers that start together all make the tables, and all but one fail.
+_DATABASE_TRIES = 5
+
+
+def open_storage(place: str | Path) -> BaseStorage:
+    """Open, or make, the storage of studies.
+
+    Args:
+        place: The path of a journal file, or a database URL such as `sqlite:///search.db` or
+            `postgresql://user@host/database`. Many processes may have it open; over a network file system a journal
+            file is safe where SQLite is not.
+
+    Raises:
+        RecipeError: for a URL of a kind that is not known, or that is malformed.
+        OutputError: for a database that cannot be reached or a file that is no journal; it is left as it is.
+    """
+    if isinstance(place, str) and "://" in place:
+        return _open_database(place)
+    return _open_journal(Path(place))
+
+
+def shown(place: str | Path) -> str:
+    """Return the storage's place as messages show it, without a password."""
+    if isinstance(place, str) and "://" in place:
+        return make_url(place).render_as_string(hide_password=True)
+    return str(place)
+
+
+def _open_journal(path: Path) -> BaseStorage:
+    # Absolute: the lock is a symbolic link to the file, and is waited for without end where that leads nowhere.
+    path = path.resolve()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_journal(path)
+        return JournalStorage(JournalFileBackend(str(path)))
+    except OSError as problem:
+        raise OutputError(f"The search journal {path} cannot be opened: {problem}; name another file.") from None
+    except (ValueError, KeyError, TypeError, AssertionError) as problem:
+        raise OutputError(
+            f"The search journal {path} is damaged, or from a newer Optuna ({problem}); it is left as it is, name "
+            "another file."
+        ) from None
+
+
+def _check_journal(path: Path) -> None:
+    """Refuse a file that is no journal, and take off a last line that a killed writer left unfinished."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        start = file.read(len(_JOURNAL_START))
+    if start.startswith(b"SQLite"):
+        raise OutputError(f"{path} is an SQLite database, not a search journal; write sqlite:///{path}.")
+    if start != _JOURNAL_START:
+        raise OutputError(f"{path} is no search journal; it is left as it is, name another file.")
+    lock = JournalFileSymlinkLock(str(path))
+    lock.acquire()
+    try:
+        content = path.read_bytes()
+        # The next writer would go on in that line, and nobody could read the journal any more.
+        if not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
+    finally:
+        lock.release()
+
+
+def _open_database(url: str) -> BaseStorage:
+    try:
+        kind = make_url(url).get_backend_name()
+    except ArgumentError:
+        raise RecipeError(
+            "The storage URL is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
+        ) from None
+    if kind not in DATABASES:
+        raise RecipeError(f"Unknown storage '{kind}'.{suggestion(kind, DATABASES)} Or give the path of a journal file.")
+    # Writers wait for each other; SQLite by itself gives up after five seconds.
+    options = {"connect_args": {"timeout": _SQLITE_SECONDS}} if kind == "sqlite" else {}
+    for attempt in range(1, _DATABASE_TRIES + 1):
+        try:
+            return RDBStorage(url, engine_kwargs=options)
+        except (ImportError, NoSuchModuleError) as problem:
+            raise OutputError(
+                f"Storage {shown(url)} needs a database driver that is not installed ({problem.__cause__ or problem}); "
+                "install it, or give the path of a journal file."
+            ) from None
+        except (DBAPIError, RuntimeError) as problem:
+            if attempt == _DATABASE_TRIES:
+                reason = str(getattr(problem, "orig", problem)).strip().splitlines()[0]
+                way_out = "check the URL, or give the path of a journal file."
+                raise OutputError(f"Storage {shown(url)} cannot be reached: {reason}; {way_out}") from None
+            time.sleep(0.2 * attempt)
+    raise AssertionError("the last try returns or raises")

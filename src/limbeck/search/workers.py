@@ -1,0 +1,147 @@
+"""Who works on a study and is still alive, so that the trials of a killed worker are tried again.
+
+Optuna's own heartbeat is for databases only, not for journal files, and beats only inside `Study.optimize`, not for a
+generation that is asked for and told as a whole. So every worker keeps a sign of life in the study's user attributes,
+in any storage, and names itself in the trials that it takes. A running trial is lost when its worker has ended, when
+its process is gone (seen from the same machine), or when the sign of life stands still for `MISSED_BEATS` intervals of
+the watcher's own clock; clocks of different machines are never compared.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any
+
+import psutil
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+WORKER = "worker"
+"""User attribute of a trial: the name of the worker that took it."""
+MISSED_BEATS = 4
+BEAT_SECONDS = 15.0
+
+
+def worker_key(name: str) -> str:
+    """Return the study attribute that holds a worker's sign of life."""
+    return f"{WORKER} {name}"
+
+
+def machine() -> str:
+    """Return what two processes have in common that see each other's process ids: host, boot and pid namespace."""
+    parts = [socket.gethostname()]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        with suppress(OSError):
+            source = Path(path)
+            parts.append(str(source.readlink()) if source.is_symlink() else source.read_text().strip())
+    return " ".join(parts)
+
+
+class SignOfLife:
+    """Keeps a worker's sign of life in a study while it is entered.
+
+    Args:
+        study: The study that the worker works on.
+        interval: Seconds between beats; after `MISSED_BEATS` of them without one, others take the worker for dead.
+    """
+
+    def __init__(self, study: Study, interval: float = BEAT_SECONDS) -> None:
+        self.worker = uuid.uuid4().hex[:12]
+        self._study = study
+        self._interval = interval
+        self._stopped = Event()
+        self._thread = Thread(target=self._keep_beating, name=f"sign of life {self.worker}", daemon=True)
+        self._record: dict[str, Any] = {
+            "machine": machine(),
+            "process": os.getpid(),
+            "started": psutil.Process().create_time(),
+            "interval": interval,
+            "beat": 0,
+            "ended": False,
+        }
+
+    def __enter__(self) -> SignOfLife:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._record["ended"] = True
+        self._write()
+
+    def _write(self) -> None:
+        self._study.set_user_attr(worker_key(self.worker), self._record)
+
+    def _keep_beating(self) -> None:
+        while not self._stopped.wait(self._interval):
+            self._record["beat"] += 1
+            # A storage that is out of reach for a moment costs one beat. If it stays away, telling a value says so.
+            with suppress(Exception):
+                self._write()
+
+
+class LostTrials:
+    """Watches a study for running trials whose worker is dead, and fails them.
+
+    Args:
+        study: The study.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._seen: dict[int, tuple[object, float]] = {}
+
+    def fail(self) -> list[FrozenTrial]:
+        """Fail the trials that are lost by now, and return them as they were.
+
+        A worker that only seemed dead cannot tell their values any more; the one whose call failed a trial, and no
+        other, has it in the returned list.
+        """
+        lost = []
+        attributes = self._study.user_attrs
+        running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        self._seen = {trial.number: self._seen[trial.number] for trial in running if trial.number in self._seen}
+        for trial in running:
+            sign = attributes.get(worker_key(trial.user_attrs.get(WORKER, "")))
+            if self._is_lost(trial.number, sign):
+                with suppress(UpdateFinishedTrialError, ValueError):  # another worker was first
+                    self._study.tell(trial.number, state=TrialState.FAIL)
+                    lost.append(trial)
+        return lost
+
+    def _is_lost(self, number: int, sign: dict[str, Any] | None) -> bool:
+        if sign is not None and (sign["ended"] or _is_gone(sign)):
+            return True
+        beat = None if sign is None else sign["beat"]
+        now = time.monotonic()
+        last_beat, since = self._seen.setdefault(number, (beat, now))
+        if last_beat != beat:
+            self._seen[number] = (beat, now)
+            return False
+        # A trial without a worker's name was taken by one that was killed before it could write it.
+        interval = BEAT_SECONDS if sign is None else float(sign["interval"])
+        return now - since > MISSED_BEATS * interval
+
+
+def _is_gone(sign: dict[str, Any]) -> bool:
+    if sign["machine"] != machine():
+        return False
+    try:
+        process = psutil.Process(sign["process"])
+        return process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - sign["started"]) > 1
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False

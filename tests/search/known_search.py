@@ -1,0 +1,70 @@
+"""A search whose fitness is known, the generations it must have, and a worker process that can be killed.
+
+    python known_search.py PLACE LOG BATCH [HANG_AT]
+
+The worker writes every mapping that it starts to evaluate into LOG, and with HANG_AT never comes back from that one.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from limbeck.search import GeneticSampler, GeneticSettings, elm_space, open_study, run_search
+from limbeck.search.evolution import first_generation, next_generation
+
+SPACE = elm_space(4, 12)
+SETTINGS = GeneticSettings(population=6)
+SEED = 11
+GENERATIONS = 3
+IDENTITY = {"teacher": "a teacher", "corpus": "some text"}
+
+
+def fitness(mapping):
+    """Highest at (0, 0, 5, 10), and different for most mappings."""
+    return -sum((i + 1) * abs(a - b) for i, (a, b) in enumerate(zip(mapping, (0, 0, 5, 10), strict=True)))
+
+
+def sampler(settings=SETTINGS, seed=SEED, **options):
+    return GeneticSampler(SPACE, settings, seed, **options)
+
+
+def open_known(place, name="known", **options):
+    brought = sampler(**options)
+    return open_study(place, name, IDENTITY | brought.identity, brought)
+
+
+def expected_generations(generations, settings=SETTINGS, seed=SEED):
+    """The same search without Optuna: lists of genomes."""
+    history = []
+    for number in range(1, generations + 1):
+        random = np.random.default_rng([seed, 0, number])
+        if history:
+            genomes, _ = next_generation(SPACE, history, settings, random)
+        else:
+            genomes = first_generation(SPACE, settings, random)
+        history.append([(genome, fitness(SPACE.decode(genome))) for genome in genomes])
+    return [[genome for genome, _ in generation] for generation in history]
+
+
+def work(place, log, batch, hang_at=None):
+    started = 0
+
+    def evaluate(candidates):
+        nonlocal started
+        for candidate in candidates:
+            with Path(log).open("a") as file:
+                file.write(json.dumps(candidate.mapping) + "\n")
+            started += 1
+            while started == hang_at:
+                time.sleep(0.05)
+            time.sleep(0.01)
+            yield fitness(candidate.mapping)
+
+    run_search(open_known(place), evaluate, generations=GENERATIONS, batch=batch, beat_seconds=5.0, poll_seconds=0.02)
+
+
+if __name__ == "__main__":
+    work(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else None)

@@ -1,0 +1,224 @@
+"""The genetic algorithm as a sampler: the same generations whoever evaluates them, and nothing evaluated twice."""
+
+import math
+from collections import Counter
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from limbeck.errors import RecipeError, TrainingError
+from limbeck.search import GeneticSampler, GeneticSettings, elm_space, generation_rows, run_search
+from limbeck.search import genetic_sampler as module
+from limbeck.search.genetic_sampler import recorded_generation
+from limbeck.search.trials import genome_of, mapping_of, suggest
+from tests.search.known_search import SPACE, expected_generations, fitness, sampler
+
+
+def new_study(**options):
+    return optuna.create_study(sampler=sampler(**options), direction="maximize")
+
+
+def evaluate(candidates):
+    return [fitness(candidate.mapping) for candidate in candidates]
+
+
+def generations_of(study, count):
+    return [list(recorded_generation(study.user_attrs, number)) for number in range(1, count + 1)]
+
+
+def evaluated(study):
+    return [genome_of(trial, SPACE) for trial in study.get_trials(states=(TrialState.COMPLETE,))]
+
+
+@pytest.mark.parametrize("parents", ["generation", "best"])
+@pytest.mark.parametrize("batch", [1, 4, 6, 100])
+def test_generations_are_those_of_the_algorithm_without_optuna(batch, parents):
+    settings = GeneticSettings(population=6, parents=parents)
+    study = new_study(settings=settings)
+    run_search(study, evaluate, generations=4, batch=batch)
+    expected = expected_generations(4, settings)
+    assert generations_of(study, 4) == expected
+    assert recorded_generation(study.user_attrs, 5) is None
+    found = evaluated(study)
+    assert len(found) == len(set(found))
+    assert set(found) == {genome for generation in expected for genome in generation}
+
+
+def test_a_finished_study_goes_on_with_more_generations():
+    study = new_study()
+    run_search(study, evaluate, generations=2, batch=6)
+    before = len(study.trials)
+    run_search(study, evaluate, generations=2, batch=6)
+    assert len(study.trials) == before
+    study.sampler = sampler()
+    run_search(study, evaluate, generations=5, batch=3)
+    assert generations_of(study, 5) == expected_generations(5)
+    run_search(study, evaluate, generations=1, batch=3)
+
+
+def test_another_seed_is_another_search():
+    assert expected_generations(3, seed=11) != expected_generations(3, seed=12)
+
+
+def test_optuna_drives_the_sampler_by_itself():
+    study = new_study()
+    study.optimize(lambda trial: fitness(suggest(trial, SPACE)), n_trials=30)
+    found = evaluated(study)
+    assert len(found) == len(set(found)) == 30
+    bred = sum(name.startswith("generation ") for name in study.user_attrs)
+    assert generations_of(study, bred) == expected_generations(bred)
+    assert set(found) <= {genome for generation in generations_of(study, bred) for genome in generation}
+
+
+def test_failed_trials_are_tried_again_and_count_as_nothing():
+    study = new_study()
+    tries = Counter()
+
+    def falls_over_once(candidates):
+        for number, candidate in enumerate(candidates):
+            tries[candidate.mapping] += 1
+            if number == 2 and len(tries) < 10:
+                raise RuntimeError("out of memory")
+            yield fitness(candidate.mapping)
+
+    for _ in range(20):
+        try:
+            run_search(study, falls_over_once, generations=3, batch=4)
+            break
+        except RuntimeError:
+            continue
+    assert generations_of(study, 3) == expected_generations(3)
+    assert any(trial.state == TrialState.FAIL for trial in study.trials)
+    assert Counter(evaluated(study)).most_common(1)[0][1] == 1
+
+
+def test_values_that_came_before_an_interrupt_are_kept():
+    study = new_study()
+
+    def interrupted(candidates):
+        for candidate in candidates[:4]:
+            yield fitness(candidate.mapping)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_search(study, interrupted, generations=2, batch=6)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 4 + [TrialState.FAIL] * 2
+
+
+def test_a_mapping_that_diverges_is_tried_again_then_given_up():
+    study = new_study(attempts=2)
+    bad = SPACE.decode(expected_generations(1)[0][2])
+    seen = Counter()
+
+    def diverges(candidates):
+        for candidate in candidates:
+            seen[candidate.mapping] += 1
+            yield math.nan if candidate.mapping == bad else fitness(candidate.mapping)
+
+    run_search(study, diverges, generations=3, batch=4)
+    assert seen.pop(bad) == 2
+    assert set(seen.values()) == {1}
+    rows = generation_rows(study, SPACE)
+    assert (rows[0].size, len(rows[0].fitnesses)) == (6, 5)
+
+
+def test_a_generation_that_diverged_as_a_whole_says_so():
+    study = new_study(attempts=1)
+    with pytest.raises(TrainingError, match="No mapping of generation 1 came to a finite fitness"):
+        run_search(study, lambda candidates: [math.inf] * len(candidates), generations=2, batch=6)
+
+
+def test_queued_mappings_are_evaluated_or_refused_and_values_are_reused():
+    study = new_study()
+    for mapping in [(3, 6, 9, 12), (0, 0, 0, 12), (7, 2, 0, 12), (3, 6, 9, 12)]:
+        study.enqueue_trial({f"layer_{m}": layer for m, layer in enumerate(mapping, start=1)})
+    seen = []
+
+    def remember(candidates):
+        seen.extend(candidate.mapping for candidate in candidates)
+        return evaluate(candidates)
+
+    run_search(study, remember, generations=2, batch=1)
+    assert seen[:2] == [(3, 6, 9, 12), (0, 0, 0, 12)]
+    assert len(seen) == len(set(seen))
+    refused = study.trials[2]
+    assert refused.state == TrialState.FAIL
+    assert "outside the search space" in refused.user_attrs["refused"]
+    assert study.trials[3].value == study.trials[0].value == fitness((3, 6, 9, 12))
+    assert generations_of(study, 2) == expected_generations(2)
+
+
+def test_two_that_ask_at_once_never_get_the_same():
+    study = new_study()
+    taken = []
+    while len(taken) < 14:  # more than the generation holds: the rest is new to it
+        trial = study.ask()
+        taken.append(SPACE.encode(suggest(trial, SPACE)))
+    assert taken[:6] == expected_generations(1)[0]
+    assert len(set(taken)) == 14
+
+
+def test_a_trial_waits_until_earlier_ones_have_chosen(monkeypatch):
+    study = new_study()
+    first, second = study.ask(), study.ask()
+    naps = []
+
+    def nap(seconds):
+        naps.append(seconds)
+        if len(naps) == 3:
+            suggest(first, SPACE)
+
+    monkeypatch.setattr(module.time, "sleep", nap)
+    suggest(second, SPACE)
+    assert len(naps) == 3
+    chosen = [genome_of(trial, SPACE) for trial in study.trials]
+    assert chosen == expected_generations(1)[0][:2]
+
+
+def test_a_trial_does_not_wait_for_the_dead(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.1)
+    study = new_study()
+    study.ask()
+    chosen = [suggest(study.ask(), SPACE) for _ in range(2)]
+    assert [SPACE.encode(mapping) for mapping in chosen] == expected_generations(1)[0][:2]
+    assert mapping_of(study.trials[0], SPACE) is None
+
+
+def test_a_small_space_is_searched_to_the_end():
+    space = elm_space(2, 3)
+    settings = GeneticSettings(population=4, parents="best")
+    study = optuna.create_study(sampler=GeneticSampler(space, settings), direction="maximize")
+    run_search(study, lambda candidates: [sum(c.mapping) for c in candidates], generations=50, batch=4)
+    assert len(study.trials) == space.size
+    study.optimize(lambda trial: sum(suggest(trial, space)), n_trials=1)
+    assert len(study.trials) == space.size + 1
+
+
+def test_a_search_that_changes_nothing_ends_too():
+    settings = GeneticSettings(population=6, crossover=0.0, mutation=0.0)
+    study = new_study(settings=settings)
+    run_search(study, evaluate, generations=20, batch=6)
+    assert len(study.trials) == 6
+    study.optimize(lambda trial: fitness(suggest(trial, SPACE)), n_trials=2)
+    assert len(set(evaluated(study))) == 8
+
+
+def test_what_cannot_be_searched_is_refused():
+    minimising = optuna.create_study(sampler=sampler())
+    with pytest.raises(ValueError, match="maximises one fitness"):
+        suggest(minimising.ask(), SPACE)
+    with pytest.raises(ValueError, match="'width' is no part of a layer mapping"):
+        new_study().ask().suggest_int("width", 1, 3)
+    with pytest.raises(TypeError, match="GeneticSampler"):
+        run_search(optuna.create_study(), evaluate, generations=1, batch=1)
+    for values in ({"generations": 0, "batch": 1}, {"generations": 1, "batch": 0}):
+        with pytest.raises(RecipeError, match="leaves nothing to do"):
+            run_search(new_study(), evaluate, **values)
+
+
+@pytest.mark.parametrize("count", [5, 7])
+def test_as_many_values_as_mappings(count):
+    study = new_study()
+    with pytest.raises(ValueError, match="shorter|longer"):
+        run_search(study, lambda candidates: [1.0] * count, generations=1, batch=6)

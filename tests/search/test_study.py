@@ -1,0 +1,138 @@
+"""Opening a study: every storage, its identity, and what is refused."""
+
+import json
+import subprocess
+import sys
+
+import optuna
+import pytest
+
+from limbeck.errors import OutputError, RecipeError
+from limbeck.search import GeneticSettings, elm_space, generation_rows, open_study, run_search
+from limbeck.search.storage import open_storage
+from tests.search.known_search import SPACE, expected_generations, fitness, open_known, sampler
+
+
+def evaluate(candidates):
+    return [fitness(candidate.mapping) for candidate in candidates]
+
+
+def test_a_study_goes_on_after_its_process(place):
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from tests.search.test_study import *\n"
+        "run_search(open_known(sys.argv[1]), evaluate, generations=2, batch=6)"
+    )
+    subprocess.run([sys.executable, "-c", code, place], check=True)
+    study = open_known(place)
+    assert [row.number for row in generation_rows(study, SPACE)] == [1, 2]
+    run_search(study, evaluate, generations=3, batch=6)
+    # Optuna's dashboard reads the same: every trial with the parameters and the value that it plots.
+    for read in [study, optuna.load_study(study_name="known", storage=open_storage(place))]:
+        assert {tuple(sorted(trial.params)) for trial in read.trials} == {("layer_1", "layer_2", "layer_3", "layer_4")}
+        assert all(trial.value == fitness(tuple(trial.params.values())) for trial in read.trials)
+        assert {trial.user_attrs["generation"] for trial in read.trials} <= {1, 2, 3}
+    members = {genome for generation in expected_generations(3) for genome in generation}
+    assert len(study.trials) == len(members)
+
+
+def test_a_study_of_something_else_is_refused_and_left_alone(place):
+    study = open_known(place)
+    run_search(study, evaluate, generations=1, batch=6)
+    brought = sampler()
+    same = {"teacher": "a teacher", "corpus": "some text"} | brought.identity
+    others = [
+        ("teacher", same | {"teacher": "another"}, 'another teacher: "a teacher", not "another"'),
+        ("corpus", {key: value for key, value in same.items() if key != "corpus"}, '"some text", not null'),
+        ("more", same | {"method": {"name": "elm"}}, 'another method: null, not {"name": "elm"}'),
+        ("space", same | {"space": elm_space(6, 12).description}, "made for another space"),
+        ("rates", same | sampler(GeneticSettings(population=8)).identity, "made for another genetic settings"),
+        ("seed", same | {"seed": 12}, "another seed: 11, not 12"),
+    ]
+    for _, identity, message in others:
+        with pytest.raises(OutputError) as caught:
+            open_study(place, "known", identity, brought)
+        assert message in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(OutputError, match="was made to maximize, not to minimize"):
+        open_study(place, "known", same, optuna.samplers.RandomSampler(), direction="minimize")
+    assert len(open_known(place).trials) == len(study.trials)
+    assert open_known(place, name="other").trials == []
+
+
+def test_a_study_that_is_not_ours_is_refused(place):
+    foreign = optuna.create_study(storage=open_storage(place), study_name="known")
+    foreign.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+    with pytest.raises(OutputError, match="trials of something else than a limbeck search"):
+        open_known(place)
+
+
+def test_an_unfinished_last_line_of_a_journal_costs_only_itself(tmp_path):
+    path = tmp_path / "search.journal"
+    run_search(open_known(path), evaluate, generations=1, batch=6)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"op_code":4,"worker_id":"abc","stu')
+    study = open_known(path)
+    assert len(study.trials) == 6
+    run_search(study, evaluate, generations=2, batch=6)
+    assert len(open_known(path).trials) == len(study.trials) > 6
+    assert path.read_bytes().startswith(whole)
+    assert not path.with_name("search.journal.lock").is_symlink()
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_journal_in_a_folder_that_is_not_there_yet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_known("runs/first/search.journal").trials == []
+    assert (tmp_path / "runs" / "first" / "search.journal").is_file()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a diary without a line end", "is no search journal; it is left as it is"),
+        (b'{"op_code":0,"worker_id"\n{"op_code":1}\n', "is damaged"),
+        (b'{"op_code":99}\n{"op_code":1}\n', "is damaged"),
+        (b"SQLite format 3\0", "write sqlite:///"),
+    ],
+    ids=["text", "broken line", "unknown operation", "sqlite"],
+)
+def test_files_that_are_no_journals_are_left_alone(tmp_path, content, message):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(OutputError) as caught:
+        open_known(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("sqlte:///search.db", RecipeError, "Unknown storage 'sqlte'. Did you mean 'sqlite'?"),
+        ("redis://localhost", RecipeError, "Unknown storage 'redis'."),
+        ("://nothing", RecipeError, "malformed"),
+        ("sqlite:////nowhere/at/all/search.db", OutputError, "cannot be reached: unable to open database file"),
+        ("postgresql+nodriver://me:secret@localhost/x", OutputError, "needs a database driver"),
+    ],
+)
+def test_storages_that_cannot_be_reached_say_so_in_one_line(url, error, message, monkeypatch):
+    monkeypatch.setattr("limbeck.search.storage.time.sleep", lambda seconds: None)
+    with pytest.raises(error) as caught:
+        open_known(url)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_folder_is_no_journal(tmp_path):
+    with pytest.raises(OutputError, match="cannot be opened"):
+        open_known(tmp_path)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("limbeck.search.storage.time.sleep", lambda seconds: None)
+    (tmp_path / "text.db").write_text("no database at all, " * 100)
+    with pytest.raises(OutputError, match="file is not a database"):
+        open_known(f"sqlite:///{tmp_path}/text.db")
