@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 TASKS = "sst2,mrpc,squad,sick_cosine"
 SETTINGS = ("squad.max_train_rows=1500", "squad.max_scored_rows=300")

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 # As limbeck's command line has it, and for all sides alike: spinning threads take the cores from whose turn it is.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 import torch
 

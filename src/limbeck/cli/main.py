@@ -51,8 +51,8 @@ def run() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if "OMP_WAIT_POLICY" not in os.environ:
         # Threads that spin at barriers for long lose their core to any other process: a busy machine then trains three
-        # times slower than its share. A short spin costs some 5 % on an idle one. Read when torch is imported.
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+        # times slower than its share. A short spin costs next to nothing on an idle one. Read when torch is imported.
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
