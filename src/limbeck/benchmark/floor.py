@@ -1,4 +1,4 @@
-"""The floor under a time: what its matrix products would take at the rate this machine reaches in a large one."""
+"""The floor under a time: what its matrix products, or the bytes it moves, take at the best rate of this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from limbeck.models.packed_linear import pack_linear_maps
 
 # Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
 CPU_SIZE, DEVICE_SIZE = 1536, 8192
+# Numbers that are copied: more than any cache holds.
+COPIED = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,17 @@ def measure_ceiling(
     run = stopwatch(lambda: linear(left), device)
     fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
     return Ceiling(dtype, rows, 2 * rows**3 / fastest)
+
+
+def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: float = 1.0) -> float:
+    """Measure the bytes a second that memory moves, read and written, in a copy of float32; the fastest pass counts.
+
+    Args:
+        device: Whose memory.
+        numbers: How many are copied.
+        seconds: For all passes; at least three are made.
+    """
+    source = torch.ones(numbers, device=device)
+    target = torch.empty_like(source)
+    run = stopwatch(lambda: target.copy_(source), device)
+    return 2 * source.element_size() * numbers / min(take_turns({"copy": run}, seconds=seconds)["copy"])

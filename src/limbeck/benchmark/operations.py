@@ -13,7 +13,8 @@ waste. With l_b valid tokens in sample b, n = Σ l_b and s = Σ l_b²:
     a learned map          6 n W_S W_T, with forward and both gradients; over R relation heads divided by R
 
 Sliding windows count as full attention. Norms, activations, softmax, embeddings, poolers, heads without a vocabulary,
-terms over whole samples and the optimizer have no products worth counting: they are why 100 % is out of reach.
+terms over whole samples have no products worth counting: they are why 100 % is out of reach. The optimizer's floor is
+the bytes that it moves; see `Step.optimizer_bytes`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import torch
 
 from limbeck.benchmark.device import choose_device
-from limbeck.benchmark.floor import Ceiling, measure_ceiling
+from limbeck.benchmark.floor import Ceiling, measure_bandwidth, measure_ceiling
 from limbeck.benchmark.memory import Peak, peak_in_child
 from limbeck.benchmark.progress import Report, quietly
 from limbeck.benchmark.rows import Row, tidy
@@ -32,15 +32,15 @@ def measure_step(
     """Measure a whole optimizer step and its parts.
 
     Whole steps and steps part by part take turns. A part's `floor_percent` is floor / time · 100, with floor =
-    operations / rate of a large matrix product in the part's format, measured first: 100 % is as fast as products
-    alone could be. The floor of the whole step is the sum of its parts'. Weights are random: times do not depend on
-    them.
+    operations / rate of a large matrix product in the part's format, or for the optimizer bytes / rate of a large copy,
+    both measured: 100 % is as fast as products, or memory, alone could be. The floor of the whole step is the sum of
+    its parts'. Weights are random: times do not depend on them.
 
     Args:
         request: What to measure.
         seconds: For the timing; at least three rounds are made.
         memory: Measure peak memory too, on a CPU in a process of its own.
-        ceiling_size: As in `measure_ceiling`.
+        ceiling_size: As in `measure_ceiling`; its square is how many numbers are copied.
         report: Is told how far it is.
 
     Returns:
@@ -60,8 +60,12 @@ def measure_step(
     def ceilings_now() -> dict[torch.dtype, Ceiling]:
         return {x: measure_ceiling(step.device, x, size=ceiling_size, seconds=min(1.0, seconds / 10)) for x in dtypes}
 
+    def bandwidth_now() -> float:
+        size = {} if ceiling_size is None else {"numbers": ceiling_size**2}
+        return measure_bandwidth(step.device, seconds=min(0.5, seconds / 10), **size)
+
     report(_MEMORY_DONE, "a large matrix product")
-    before = ceilings_now()
+    before, bandwidth = ceilings_now(), bandwidth_now()
     variants: dict[str, Callable[[], dict[str, float]]] = {"whole": _timed(step), "parts": step.run_parts}
     found = take_turns(
         variants,
@@ -75,6 +79,8 @@ def measure_step(
     times |= {part: [run[part] for run in found["parts"]] for part in PARTS}
     medians = {part: summarise(times[part]).median_ms for part in PARTS}
     floors = {part: _floor_ms(*operations[part], ceilings) for part in PARTS}
+    bandwidth = max(bandwidth, bandwidth_now())
+    floors["optimizer"] = step.optimizer_bytes() / bandwidth * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
     rows = []
     for part, seen in times.items():
@@ -93,6 +99,8 @@ def measure_step(
                 "p90_ms": spread.p90_ms,
                 "share": 1.0 if whole else medians[part] / sum(medians.values()),
                 "gflop": count / 1e9,
+                "gbyte": step.optimizer_bytes() / 1e9 if part == "optimizer" else None,
+                "ceiling_gbytes": bandwidth / 1e9 if part == "optimizer" else None,
                 "ceiling_gflops": None if whole or not count else ceilings[dtype].operations_per_second / 1e9,
                 "floor_ms": floor,
                 "floor_percent": None if floor is None else floor / spread.median_ms * 100,

@@ -154,6 +154,15 @@ class Step:
             "optimizer": (0, torch.float32),
         }
 
+    def optimizer_bytes(self) -> int:
+        """Count the bytes that the update has to move.
+
+        AdamW reads weight, gradient and two moments of every trained number and writes all but the gradient, 28 bytes;
+        clipping reads the gradient once for its norm and once to scale it, which writes it, 12 bytes more.
+        """
+        trained = sum(p.numel() * p.element_size() for p in self.module.parameters() if p.requires_grad)
+        return trained * (7 + (3 if self.trainer.args.max_grad_norm else 0))
+
     def _run_micro_batch(self, batch: Mapping[str, Tensor], window: Tensor, spent: dict[str, float]) -> None:
         labels, module = batch.get("labels"), self.module
         inputs = {name: x for name, x in batch.items() if name != "labels"}

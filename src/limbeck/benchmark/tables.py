@@ -73,7 +73,8 @@ def step_table(rows: Rows) -> RenderableType:
         table,
         Text(found),
         Text(
-            f"Floor: what matrix products alone take at the rate of a large one, {rates}; in % of the time.",
+            f"Floor: what matrix products alone take at the rate of a large one, {rates}, and the optimizer's bytes at "
+            f"that of a large copy, {_number(rows[-1]['ceiling_gbytes'])} GB/s; in % of the time.",
             style="dim",
         ),
         *_notes(rows, "part"),
