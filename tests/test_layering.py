@@ -28,6 +28,7 @@ FLOORS = {
     "recipe": 5,
     "training": 6,
     "benchmark": 7,
+    "comparison": 7,
     "experiments": 7,
     "search": 7,
     "report": 7,

@@ -7,15 +7,35 @@ from typing import TYPE_CHECKING, Any
 from limbeck.version import __version__
 
 if TYPE_CHECKING:
-    from limbeck.api import EvaluationResult, RunResult, distill, evaluate, validate
+    from limbeck.api import (
+        ComparisonResult,
+        EvaluationResult,
+        RunResult,
+        compare,
+        distill,
+        evaluate,
+        validate,
+    )
     from limbeck.recipe.schema import Recipe
 
-__all__ = ["EvaluationResult", "Recipe", "RunResult", "__version__", "distill", "evaluate", "validate"]
+__all__ = [
+    "ComparisonResult",
+    "EvaluationResult",
+    "Recipe",
+    "RunResult",
+    "__version__",
+    "compare",
+    "distill",
+    "evaluate",
+    "validate",
+]
 
 _HOMES = {
+    "compare": "limbeck.api",
     "distill": "limbeck.api",
     "evaluate": "limbeck.api",
     "validate": "limbeck.api",
+    "ComparisonResult": "limbeck.api",
     "RunResult": "limbeck.api",
     "EvaluationResult": "limbeck.api",
     "Recipe": "limbeck.recipe.schema",

@@ -1,4 +1,4 @@
-"""The Python entry: `distill`, from a recipe to a measured student, and `evaluate`, from models to tables."""
+"""The Python entry: `distill` a recipe to a student, `evaluate` models, `compare` methods side by side."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from transformers import PreTrainedModel
 
 from limbeck.benchmark.device import choose_device
 from limbeck.benchmark.progress import ProgressBar
+from limbeck.comparison.load import load_plan
+from limbeck.comparison.plan import ComparisonPlan
+from limbeck.comparison.run import run_comparison
 from limbeck.corpus import PadCollator
 from limbeck.errors import Interrupted, LimbeckError, TrainingError
 from limbeck.evaluation import compare_models, measure_task
@@ -27,6 +31,7 @@ from limbeck.models.locating import is_local, resolve_model
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
+from limbeck.report.comparison_tables import write_comparison
 from limbeck.report.evaluation_tables import write_evaluation
 from limbeck.report.model_card import write_model_card
 from limbeck.report.table import write_tables
@@ -269,5 +274,46 @@ def evaluate(
     return EvaluationResult(summary, costs, failed, (*write_evaluation(summary, folder, costs), *files))
 
 
+@dataclass(frozen=True)
+class ComparisonResult:
+    """What a comparison leaves.
+
+    Args:
+        record: As in `comparison.json`; its `summary` is the content of the tables.
+        failed: How many runs and fine-tunings gave nothing; the summary's notes say why.
+        files: The tables.
+    """
+
+    record: dict[str, Any]
+    failed: int
+    files: tuple[Path, ...]
+
+
+def compare(
+    plan: ComparisonPlan | Mapping[str, Any] | str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    output: str | Path,
+    data: str | Path | None = None,
+    console: Console | None = None,
+) -> ComparisonResult:
+    """Distil students by several methods under one token budget, and evaluate them side by side.
+
+    Args:
+        plan: A `ComparisonPlan`, a dict, or the path of a YAML file.
+        overrides: `path.to.key=value` each.
+        output: The comparison's folder; what is finished in it is not done again.
+        data: Folder with the tasks' files, or `"hub"`; wins over the plan's.
+        console: Where progress goes; nowhere by default.
+
+    Raises:
+        LimbeckError: one clear line; see `limbeck.errors`. A run that fails raises nothing: see `failed`.
+    """
+    console = console if console is not None else Console(quiet=True)
+    folder, checked = Path(output).expanduser(), load_plan(plan, overrides, data=data)
+    outcome = run_comparison(checked, folder, partial(distill, resume=True, console=console), console)
+    return ComparisonResult(outcome.record, outcome.failed, tuple(write_comparison(outcome.record, folder)))
+
+
 logging.getLogger("limbeck").addHandler(logging.NullHandler())
-__all__ = ["EvaluationResult", "RunResult", "distill", "evaluate", "validate"]
+__all__ = ["ComparisonResult", "EvaluationResult", "RunResult", "compare", "distill", "evaluate", "validate"]

@@ -89,7 +89,18 @@ def test_a_recipe_from_check_to_table(limbeck, recipe_file, tmp_path):
 def test_help_names_every_command(limbeck):
     done = limbeck("--help")
     assert done.returncode == 0
-    for command in ("quickstart", "distill", "validate", "recipe", "schema", "methods", "benchmark"):
+    for command in (
+        "quickstart",
+        "distill",
+        "validate",
+        "recipe",
+        "schema",
+        "methods",
+        "benchmark",
+        "evaluate",
+        "compare",
+        "inspect",
+    ):
         assert command in done.stdout
         assert limbeck(command, "--help").returncode == 0
 

@@ -1,0 +1,103 @@
+"""`limbeck compare`: methods, layer mappings, students and seeds side by side, from one plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from limbeck.cli.shared_options import Json, Quiet, progress_console
+
+if TYPE_CHECKING:
+    from limbeck.comparison.checks import CheckedPlan
+
+_EPILOG = (
+    "Examples:  limbeck compare recipes/compare-methods.yaml --dry-run --output runs/methods   |   limbeck compare "
+    "plan.yaml --data data/ --output runs/methods --set budget.tokens=10000000 --set 'seeds=[1, 2, 3]'"
+)
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set budget.tokens=1e7")
+]
+
+
+def compare(
+    plan: Annotated[Path, typer.Argument(help="The plan (YAML).")],
+    output: Annotated[
+        Path | None, typer.Option(help="The comparison's folder; what is finished in it is not done again.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files, or `hub`; wins over the plan's.")
+    ] = None,
+    overrides: Overrides = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the plan and list its runs; run nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Distil students by several methods under one token budget, evaluate them, and lay out one table."""
+    if dry_run:
+        from limbeck.comparison.checks import check_plan
+        from limbeck.comparison.evaluating import check_tasks
+        from limbeck.comparison.load import load_plan
+
+        checked = check_plan(load_plan(plan, overrides or [], data=data))
+        check_tasks(checked.plan.evaluation, read=False)
+        _show_plan(checked, as_json)
+        return
+    from limbeck.api import compare as run_comparison
+    from limbeck.errors import RecipeError
+    from limbeck.report.comparison_tables import methods_table
+
+    if output is None:
+        raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run to check the plan only.")
+    result = run_comparison(plan, overrides or [], output=output, data=data, console=progress_console(quiet))
+    if as_json:
+        content = {"summary": result.record["summary"], "costs": result.record["costs"], "failed": result.failed}
+        left_out = {"impossible": result.record["impossible"], "files": [str(path) for path in result.files]}
+        typer.echo(json.dumps({**content, **left_out}, indent=2, ensure_ascii=False))
+    else:
+        console = Console()
+        console.print(methods_table(result.record))
+        console.print(f"Tables: {result.files[0]}", highlight=False, markup=False, soft_wrap=True)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
+    """List what would run, and what cannot."""
+    from limbeck.comparison.record import describe_combination, describe_impossible
+    from limbeck.recipe.plan import summarise
+
+    plan, impossible = checked.plan, describe_impossible(checked.impossible)
+    if as_json:
+        runs = [
+            {**describe_combination(combination), "seeds": plan.seeds, "shares": list(combination.variant.shares)}
+            for combination in checked.combinations
+        ]
+        content = {"runs": runs, "impossible": impossible, "tokens": plan.budget.tokens}
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        return
+    lines = []
+    for combination, run in checked.runs:
+        lines.append(combination.title)
+        shares = iter(combination.variant.shares)
+        described = summarise(run).items()
+        lines += [f"  {next(shares):.0%} {name}: {text}" for name, text in described if name.startswith("stage")]
+    lines += [f"left out: {', '.join(filter(None, entry.values()))}" for entry in impossible]
+    count = len(checked.runs) * len(plan.seeds)
+    left_out = f"; {len(impossible)} left out" if impossible else ""
+    lines.append(
+        f"Combinations: {len(checked.runs)}{left_out}. Seeds: {len(plan.seeds)}. Runs: {count}, of "
+        f"{plan.budget.tokens:,} tokens each."
+    )
+    console = Console()
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print("The plan is valid.", style="green")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=_EPILOG)(compare)

@@ -1,0 +1,240 @@
+"""`run_comparison`: from a plan to its table and its record, run by run, resumable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from limbeck.benchmark.device import choose_device
+from limbeck.benchmark.progress import ProgressBar
+from limbeck.comparison.budget import steps_of_stages
+from limbeck.comparison.cells import Cell
+from limbeck.comparison.checks import CheckedPlan, check_plan
+from limbeck.comparison.distilling import Distil, distil_cells
+from limbeck.comparison.evaluating import check_tasks, evaluate_students, measure_costs_once
+from limbeck.comparison.folder import check_fixed, prepare_comparison
+from limbeck.comparison.held_out import HeldOutText
+from limbeck.comparison.plan import ComparisonPlan
+from limbeck.comparison.record import ComparisonRecord, describe_cell, describe_impossible
+from limbeck.comparison.summary import summarise_comparison
+from limbeck.corpus import Corpus
+from limbeck.errors import Interrupted
+from limbeck.evaluation.fine_tuning.fingerprints import model_fingerprint
+from limbeck.models.loading import load_model, quiet
+from limbeck.models.vocabulary import load_tokenizer
+from limbeck.training.run_corpora import build_corpora
+
+TEACHER = "teacher"
+
+
+@dataclass(frozen=True)
+class ComparisonOutcome:
+    """What a comparison leaves.
+
+    Attributes:
+        record: As in `comparison.json`; its `summary` is the content of the tables.
+        failed: How many runs and fine-tunings gave nothing; the summary's notes say why.
+    """
+
+    record: dict[str, Any]
+    failed: int
+
+
+def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: Console) -> ComparisonOutcome:
+    """Distil every combination with every seed, measure the students, and gather the figures.
+
+    What is finished in the folder is not done again, and a run that was stopped goes on from its checkpoint.
+
+    Args:
+        plan: The plan.
+        folder: Of the comparison.
+        distil: Carries out one recipe in its `output`, going on where an earlier run of it stopped.
+        console: Where progress goes.
+
+    Raises:
+        LimbeckError: for a plan that cannot be carried out, before anything runs; a run that fails raises nothing.
+        OutputError: for a folder that cannot be used, or holds a comparison of something else.
+        Interrupted: if the user stopped it; what was finished is kept.
+    """
+    checked = check_plan(plan)
+    check_tasks(plan.evaluation, read=True)
+    fixed = _fixed(plan)
+    saved = prepare_comparison(folder, fixed)
+    with quiet():
+        corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
+    fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "text": corpus.path.name}
+    check_fixed(folder, saved.get("fixed", {}), fixed)
+    cells = plan_cells(checked, corpus)
+    record = ComparisonRecord(
+        folder,
+        saved,
+        {
+            "name": plan.name,
+            "plan": plan.model_dump(mode="json"),
+            "fixed": {**saved.get("fixed", {}), **fixed},
+            "corpus": {"tokens": corpus.tokens, "rows": len(corpus.train), "held_out_rows": len(corpus.held_out)},
+            "teacher": {
+                "name": plan.teacher.model,
+                "title": plan.teacher.name or plan.teacher.model,
+                "shape": str(checked.with_text.teacher),
+                "held_out": None,
+            },
+            "impossible": describe_impossible(checked.impossible),
+        },
+    )
+    comparison = _Comparison(checked, folder, corpus, cells, record, console)
+    try:
+        return comparison.carry_out(distil)
+    except (Interrupted, KeyboardInterrupt) as error:
+        comparison.note_interruption()
+        message = str(error) or f"Stopped; what is done is kept in '{folder}'; the same command goes on from there."
+        raise Interrupted(message) from None
+
+
+def plan_cells(checked: CheckedPlan, corpus: Corpus) -> list[Cell]:
+    """Return all runs, seed by seed, so that a first table of all methods is there early.
+
+    Raises:
+        RecipeError: if the budget is too small for a stage.
+    """
+    plan, tokens_per_row = checked.plan, corpus.tokens / len(corpus.train)
+    cells = []
+    for seed in plan.seeds:
+        for combination in checked.combinations:
+            variant = combination.variant
+            trainings = [{**plan.training, **stage["training"]} for stage in variant.stages]
+            steps = steps_of_stages(plan.budget.tokens, variant.shares, trainings, tokens_per_row)
+            cells.append(Cell(combination, seed, steps, combination.recipe(plan, seed, steps)))
+    return cells
+
+
+class _Comparison:
+    """Carries a checked plan out in its folder."""
+
+    def __init__(
+        self,
+        checked: CheckedPlan,
+        folder: Path,
+        corpus: Corpus,
+        cells: Sequence[Cell],
+        record: ComparisonRecord,
+        console: Console,
+    ) -> None:
+        self._checked = checked
+        self._plan = checked.plan
+        self._folder = folder
+        self._corpus = corpus
+        self._cells = cells
+        self._record = record
+        self._console = console
+        self._shapes = {id(combination): run.student for combination, run in checked.runs}
+        self._entries = [self._describe(cell, None) for cell in cells]
+
+    def carry_out(self, distil: Distil) -> ComparisonOutcome:
+        """Distil, measure, summarise."""
+        self._record.set("running", cells=self._entries)
+        settled = distil_cells(self._cells, self._folder, distil, self._console)
+        for index, (cell, problem) in enumerate(settled):
+            self._entries[index] = self._describe(cell, problem)
+            self._record.set("running")
+        if self._plan.evaluation.held_out.enabled:
+            self._measure_held_out()
+        evaluation, failed = self._evaluate()
+        costs = self._measure_costs()
+        failed += sum(entry["status"] != "finished" for entry in self._entries)
+        summary = summarise_comparison(self._by_combination(), self._record.fields["teacher"], evaluation, costs)
+        self._record.set("failed" if failed else "finished", summary=summary, costs=costs)
+        return ComparisonOutcome(self._record.fields, failed)
+
+    def note_interruption(self) -> None:
+        """Write down how far it came."""
+        for index, (cell, entry) in enumerate(zip(self._cells, self._entries, strict=True)):
+            if entry["status"] != "finished":
+                self._entries[index] = self._describe(cell, entry["problem"])
+        self._record.set("interrupted")
+
+    @property
+    def _finished(self) -> list[dict[str, Any]]:
+        return [entry for entry in self._entries if entry["status"] == "finished"]
+
+    def _describe(self, cell: Cell, problem: str | None) -> dict[str, Any]:
+        return describe_cell(cell, str(self._shapes[id(cell.combination)]), self._folder, problem)
+
+    def _by_combination(self) -> list[dict[str, Any]]:
+        """The runs in the order of the table: student by student as planned, seeds innermost."""
+        order = {id(combination): index for index, combination in enumerate(self._checked.combinations)}
+        pairs = sorted(zip(self._cells, self._entries, strict=True), key=lambda pair: order[id(pair[0].combination)])
+        return [entry for _, entry in pairs]
+
+    def _measure_held_out(self) -> None:
+        plan, finished = self._plan, self._finished
+        with quiet(), ProgressBar(self._console) as bar:
+            load_teacher = partial(load_model, plan.teacher.model, revision=plan.teacher.revision)
+            text = HeldOutText(
+                load_teacher().to(choose_device("auto")).eval(),
+                _tokenizer(plan),
+                self._corpus,
+                plan.evaluation.held_out,
+                pooling=self._checked.with_text.pooling,
+                students=list(self._shapes.values()),
+            )
+            bar(0.0, "held-out text: teacher")
+            (self._folder / TEACHER).mkdir(exist_ok=True)
+            own = text.measure_once(self._folder / TEACHER, load_teacher)
+            self._record.fields[TEACHER]["held_out"] = own["figures"]
+            for number, entry in enumerate(finished):
+                bar((number + 1) / (len(finished) + 1), f"held-out text: {entry['title']}")
+                found = text.measure_once(self._folder / entry["folder"])
+                entry |= {"held_out": found["figures"], "unavailable": found["unavailable"]}
+        self._record.set("running")
+
+    def _evaluate(self) -> tuple[dict[str, Any] | None, int]:
+        finished = self._finished
+        students = [Path(entry["model"]) for entry in finished]
+        with ProgressBar(self._console) as bar:
+            outcome = evaluate_students(
+                self._plan.evaluation, self._folder, teacher=self._plan.teacher.model, students=students, report=bar
+            )
+        if outcome is None:
+            return None, 0
+        columns = {model["name"]: model["columns"] for model in outcome.summary["models"]}
+        for entry in finished:
+            scores = columns.get(entry["model"], {})
+            entry["scores"] = {key: cell["mean"] for key, cell in scores.items()}
+        self._record.set("running")
+        return outcome.summary, outcome.failed
+
+    def _measure_costs(self) -> dict[str, Any] | None:
+        """Methods change weights only: one student of each shape stands for all."""
+        students: dict[str, Path] = {}
+        for entry in self._finished:
+            students.setdefault(entry["student"], Path(entry["model"]))
+        spec = self._plan.evaluation.speed
+        with ProgressBar(self._console) as bar:
+            return measure_costs_once(
+                spec, self._folder, teacher=self._plan.teacher.model, students=students, report=bar
+            )
+
+
+def _fixed(plan: ComparisonPlan) -> dict[str, Any]:
+    """What all runs of a folder share, as plain values."""
+    fixed: dict[str, Any] = {
+        "teacher": plan.teacher.model_dump(mode="json"),
+        "corpus": plan.corpus.model_dump(mode="json"),
+        "budget": plan.budget.model_dump(mode="json"),
+        "training": plan.training,
+    }
+    if plan.evaluation.tasks:
+        fixed["evaluation"] = {"preset": plan.evaluation.preset, "settings": plan.evaluation.settings}
+    plain: dict[str, Any] = json.loads(json.dumps(fixed))
+    return plain
+
+
+def _tokenizer(plan: ComparisonPlan) -> Any:
+    return load_tokenizer(plan.teacher.model, revision=plan.teacher.revision)

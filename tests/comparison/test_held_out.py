@@ -1,0 +1,84 @@
+"""Measures on held-out text: against plain references, kept once measured, and missing with a reason."""
+
+import json
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from limbeck.comparison.held_out import HELD_OUT, MEASURES, HeldOutText
+from limbeck.comparison.measures import HeldOutSpec
+from limbeck.corpus import CorpusSettings, build_corpus
+from limbeck.evaluation import build_pairs, encode
+from limbeck.models.families import shape_of
+from limbeck.models.loading import load_model
+from limbeck.models.vocabulary import load_tokenizer
+from tests.models.tiny import save_folder, tiny_model
+
+SPEC = HeldOutSpec(blocks=20, pairs=40, retrieval_pairs=10)
+
+
+@pytest.fixture(scope="module")
+def student():
+    return tiny_model(layers=2, hidden=24, heads=4, ffn=48, seed=3)
+
+
+@pytest.fixture(scope="module")
+def measure(teacher, text, student):
+    """Make the measures of a corpus with a share held out."""
+
+    def make(held_out, spec=SPEC):
+        tokenizer = load_tokenizer(str(teacher))
+        corpus = build_corpus(CorpusSettings(sources=(str(text),), length=24, held_out=held_out), tokenizer, workers=1)
+        shapes = [shape_of(student.config)]
+        return HeldOutText(load_model(teacher), tokenizer, corpus, spec, pooling="mean", students=shapes)
+
+    return make
+
+
+def test_agreement_is_spearman_of_the_similarities(measure, teacher, student, text):
+    found = measure(0.3).measure(student)
+    tokenizer = load_tokenizer(str(teacher))
+    corpus = build_corpus(CorpusSettings(sources=(str(text),), length=24, held_out=0.3), tokenizer, workers=1)
+    pairs = build_pairs([document.text for document in corpus.held_out_documents()], 40)
+    similarities = []
+    for model in (student, load_model(teacher)):
+        first, second = (
+            encode(model, tokenizer, [getattr(pair, side) for pair in pairs], max_length=24)
+            for side in ("first", "second")
+        )
+        similarities.append(torch.nn.functional.cosine_similarity(first, second).numpy())
+    assert found["figures"]["agreement"] == pytest.approx(spearmanr(*similarities).statistic, abs=1e-3)
+    assert found["unavailable"] == {}
+    assert set(found["figures"]) == {measure.key for measure in MEASURES}
+    assert 0 < found["figures"]["retrieval"] <= 1 and found["figures"]["explained"] < 1
+
+
+def test_without_held_out_text_each_figure_is_missing_with_its_reason(measure, student):
+    found = measure(0.0).measure(student)
+    assert set(found["figures"].values()) == {None}
+    assert set(found["unavailable"]) == {"agreement", "retrieval", "layers"}
+    assert "corpus.held_out a share above 0" in found["unavailable"]["layers"]
+
+
+def test_figures_are_taken_once_and_again_only_by_other_settings(measure, student, tmp_path):
+    save_folder(student, tmp_path / "student", "bert")
+    first = measure(0.3).measure_once(tmp_path)
+    assert json.loads((tmp_path / HELD_OUT).read_text()) == first
+
+    def never():
+        raise AssertionError("loaded again")
+
+    assert measure(0.3).measure_once(tmp_path, never) == first
+    other = measure(0.3, SPEC.model_copy(update={"blocks": 10})).measure_once(tmp_path)
+    assert other["figures"]["agreement"] == first["figures"]["agreement"]
+    assert other["figures"]["relations"] != first["figures"]["relations"]
+
+
+def test_a_student_that_makes_all_texts_alike_has_no_agreement(measure, student):
+    broken = tiny_model(layers=2, hidden=24, heads=4, ffn=48)
+    for parameter in broken.parameters():
+        parameter.data.zero_()
+    found = measure(0.3).measure(broken)["figures"]
+    assert found["agreement"] is None
+    json.dumps(found, allow_nan=False)

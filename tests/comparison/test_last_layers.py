@@ -1,0 +1,86 @@
+"""What a student's last layer has of its teacher's, beside slow references."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+
+from limbeck.comparison.last_layers import common_relation_heads, compare_last_layers
+from limbeck.models.families import shape_of
+from tests.models.tiny import tiny_batch, tiny_model
+
+
+@pytest.fixture(scope="module")
+def batches():
+    return [tiny_batch(seed=seed, rows=12) for seed in range(6)]
+
+
+@pytest.fixture(scope="module")
+def models():
+    return tiny_model(layers=2, hidden=24, heads=4, seed=1).double(), tiny_model(seed=2).double()
+
+
+def last_hidden(model, batches):
+    with torch.no_grad():
+        states = [model(**batch).last_hidden_state[batch["attention_mask"].bool()] for batch in batches]
+    return torch.cat(states)
+
+
+def relations(model, batch, heads):
+    """Softmax of scaled products of each relation head of queries, keys and values of the last block."""
+    layer = model.encoder.layer[-1].attention.self
+    with torch.no_grad():
+        hidden = model(**batch, output_hidden_states=True).hidden_states[-2]
+        parts = [part(hidden) for part in (layer.query, layer.key, layer.value)]
+    for vectors in parts:
+        vectors = vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
+        scores = vectors @ vectors.transpose(-1, -2) / vectors.shape[-1] ** 0.5
+        yield scores.masked_fill(~batch["attention_mask"].bool()[:, None, None], -torch.inf).softmax(-1)
+
+
+def test_relations_are_the_mean_divergence_from_the_teacher(models, batches):
+    student, teacher = models
+    found, _ = compare_last_layers(student, teacher, batches, heads=6)
+    total = rows = 0.0
+    for batch in batches:
+        for ours, theirs in zip(relations(student, batch, 6), relations(teacher, batch, 6), strict=True):
+            terms = torch.where(theirs > 0, theirs * (theirs.log() - ours.clamp(min=1e-300).log()), 0).sum(-1)
+            valid = batch["attention_mask"].bool()[:, None].expand_as(terms)
+            total, rows = total + float(terms[valid].sum()), rows + int(valid.sum())
+    assert found == pytest.approx(total / rows, rel=1e-5)
+
+
+def test_explained_is_a_ridge_regression_on_other_rows(models, batches):
+    thirds = [batches[0:2], batches[2:4], batches[4:6]]
+    (x1, x2, x3), (y1, y2, y3) = ([last_hidden(model, part).numpy() for part in thirds] for model in models)
+
+    def score(x, y, tested, wanted, penalty):
+        alpha = penalty * ((x - x.mean(0)) ** 2).sum(0).mean()
+        predicted = Ridge(alpha=alpha).fit(x, y).predict(tested)
+        return r2_score(wanted, predicted, multioutput="variance_weighted")
+
+    scores = {10.0**power: score(x1, y1, x2, y2, 10.0**power) for power in range(-4, 3)}
+    best = max(scores, key=scores.get)
+    expected = score(np.concatenate([x1, x2]), np.concatenate([y1, y2]), x3, y3, best)
+    _, found = compare_last_layers(*models, batches, heads=6)
+    assert 1e-4 < best < 100, "neither end of the range, so that choosing is tested"
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_model_has_all_of_itself(models, batches):
+    copy = tiny_model(seed=2).double()
+    found, explained = compare_last_layers(copy, models[1], batches, heads=6)
+    assert found == pytest.approx(0.0, abs=1e-9)
+    assert explained > 0.99
+
+
+def test_two_batches_leave_nothing_to_measure_a_map_on(models, batches):
+    assert compare_last_layers(*models, batches[:2], heads=6)[1] is None
+
+
+def test_heads_are_the_same_for_all_students():
+    teacher = shape_of(tiny_model(hidden=48, heads=4).config)
+    students = [shape_of(tiny_model(hidden=hidden, heads=4).config) for hidden in (24, 32)]
+    assert common_relation_heads(teacher, students[:1]) == 24
+    assert common_relation_heads(teacher, students) == 8

@@ -1,0 +1,154 @@
+"""Plans: what may be written, what is refused and how, and the variants that they come to."""
+
+import pytest
+import yaml
+
+from limbeck.comparison.load import load_plan
+from limbeck.errors import RecipeError
+from tests.comparison.tiny import tiny_plan
+
+
+@pytest.fixture
+def plan(tmp_path):
+    return tiny_plan(tmp_path / "teacher", tmp_path / "text")
+
+
+def variants(plan, *methods):
+    loaded = load_plan({**plan, "methods": list(methods)})
+    return [variant for entry in loaded.methods for variant in entry.variants()]
+
+
+def test_a_file_with_overrides(plan, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(yaml.safe_dump(plan))
+    loaded = load_plan(path, ["budget.tokens=2e6", "methods.0.mappings=[single, [0, 2]]", "seeds=[3, 4]"], data="tasks")
+    assert loaded.budget.tokens == 2_000_000
+    assert loaded.methods[0].mappings == ["single", [0, 2]]
+    assert loaded.seeds == [3, 4]
+    assert loaded.evaluation.data == "tasks"
+    assert load_plan(loaded, ["seeds=[5]"]).seeds == [5]
+
+
+def test_students_are_shapes_or_specs(plan):
+    shapes = [
+        "2x24",
+        {"layers": 2, "hidden": 32, "ffn": 64},
+        {"name": "copy", "shape": "2x24", "initialise": {"layers": "last"}},
+    ]
+    students = load_plan({**plan, "students": shapes}).students
+    assert [student.title for student in students] == ["2x24", "2x32", "copy"]
+    assert students[2].in_recipe()["initialise"]["layers"] == "last"
+    assert "name" not in students[2].in_recipe()
+
+
+def test_a_mapping_each_is_a_row_each(plan):
+    found = variants(plan, {"name": "hidden_states", "mappings": ["single", [0, 2], {1: [1, 2]}]})
+    assert [variant.mapping for variant in found] == ["single", "[0, 2]", "{1: [1, 2]}"]
+    assert [variant.stages[0]["method"]["mapping"] for variant in found] == ["single", [0, 2], {1: [1, 2]}]
+
+
+def test_teacher_layers_are_named_as_the_study_names_them(plan):
+    found = variants(
+        plan, {"name": "minilmv2", "options": {"relation_heads": 8}, "teacher_layers": [-1, -2, 2, "auto"]}
+    )
+    assert [variant.mapping for variant in found] == ["layer L", "layer L-1", "layer 2", "layer auto"]
+    assert found[1].stages[0]["method"] == {"name": "minilmv2", "relation_heads": 8, "teacher_layer": -2}
+
+
+def test_a_method_of_several_stages_is_several_stages(plan):
+    [found] = variants(
+        plan, {"name": "output_distribution", "mappings": ["last"], "options": {"temperature": 2.0}, "shares": [7, 3]}
+    )
+    assert [stage["method"] for stage in found.stages] == [
+        {"name": "hidden_states", "mapping": "last"},
+        {"name": "output_distribution", "temperature": 2.0},
+    ]
+    assert found.shares == pytest.approx((0.7, 0.3))
+    assert [stage["name"] for stage in found.stages] == ["stage-1", "stage-2"]
+
+
+def test_an_option_goes_to_the_stage_that_takes_it(plan):
+    [found] = variants(plan, {"name": "mlkd_bert", "mappings": ["last"], "options": {"hidden_weight": 2.0}})
+    assert found.stages[0]["method"] == {"name": "mlkd_bert", "stage": 1, "hidden_weight": 2.0, "mapping": "last"}
+    assert found.stages[1]["method"] == {"name": "mlkd_bert", "stage": 2}
+    assert found.shares == (0.5, 0.5)
+
+
+def test_stages_written_out_and_arguments_of_a_method(plan):
+    entry = {
+        "title": "slow", "training": {"learning_rate": 1e-4, "weight_decay": 0.0},
+        "stages": [
+            {"method": "hidden_states"}, {"name": "scores", "method": "mlm", "training": {"learning_rate": 2e-4}}
+        ],
+    }  # fmt: skip
+    [found, start] = variants(plan, entry, {"title": "start", "stages": []})
+    assert found.title == "slow, uniform_last"
+    assert [stage["name"] for stage in found.stages] == ["stage-1", "scores"]
+    assert [stage["training"] for stage in found.stages] == [
+        {"learning_rate": 1e-4, "weight_decay": 0.0}, {"learning_rate": 2e-4, "weight_decay": 0.0}
+    ]  # fmt: skip
+    assert (start.mapping, start.stages, start.shares) == ("", (), ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"budgets": 1}, ["unknown key 'budgets'", "Did you mean 'budget'"]),
+        ({"budget": {"tokens": 0}}, ["budget.tokens", "(got '0')"]),
+        ({"methods": ["minilmv3"]}, ["methods.0", "Did you mean 'minilmv2'"]),
+        ({"methods": []}, ["methods"]),
+        (
+            {"methods": [{"name": "minilmv2", "mappings": ["last"]}]},
+            ["methods.0", "minilmv2 takes no mappings; it takes teacher_layers"],
+        ),
+        ({"methods": [{"name": "hidden_states", "mappings": [[1.5]]}]}, ["methods.0.mappings", "is no layer mapping"]),
+        ({"methods": [{"name": "mlm", "options": {"heads": 2}}]}, ["options.heads", "no option 'heads'"]),
+        (
+            {"methods": [{"name": "minilmv2", "options": {"relation_heads": -1}}]},
+            ["options.relation_heads", "no number"],
+        ),
+        ({"methods": [{"name": "minilmv2", "shares": [1, 1]}]}, ["shares", "each of the 1 stages"]),
+        ({"methods": [{"name": "output_distribution", "shares": [1, 0]}]}, ["shares", "above 0"]),
+        ({"methods": [{"stages": [{"method": "mlm"}]}]}, ["need a title"]),
+        ({"methods": [{"title": "x"}]}, ["either name", "or stages"]),
+        ({"methods": [{"title": "x", "stages": []}]}, ["no stage that trains"]),
+        ({"methods": ["mlm", "mlm"]}, ["two of the methods are 'mlm'", "title"]),
+        (
+            {"methods": [{"title": "x", "stages": [{"method": "mlm", "text": {"length": 8}}]}]},
+            ["stage 'mlm'", "text of its own", "a comparison has one"],
+        ),
+        ({"students": ["2x24", "2x24"]}, ["two of the students are '2x24'", "name"]),
+        ({"students": [{"shape": "2x24", "initialize": {}}]}, ["students.0", "Did you mean 'initialise'"]),
+        ({"seeds": [1, 1]}, ["two of the seeds are '1'"]),
+        ({"seeds": [-1]}, ["seeds [-1]"]),
+        ({"training": {"max_steps": 3}}, ["max_steps", "budget.tokens"]),
+        ({"methods": [{"name": "mlm", "training": {"num_train_epochs": 3}}]}, ["num_train_epochs", "budget.tokens"]),
+        ({"evaluation": {"held_out": {"enabled": False}}}, ["nothing would be compared"]),
+        ({"evaluation": {"preset": "elmo"}}, ["Unknown preset 'elmo'", "Did you mean 'elm'"]),
+        ({"teacher": {"model": "a/b", "revision": "v1"}, "evaluation": {"tasks": "rte"}}, ["teacher.revision"]),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named_with_their_place(plan, changes, parts):
+    with pytest.raises(RecipeError) as caught:
+        load_plan(plan | changes)
+    for part in parts:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_plan(tmp_path):
+    with pytest.raises(RecipeError, match="does not exist"):
+        load_plan(tmp_path / "none.yaml")
+    (tmp_path / "list.yaml").write_text("- a")
+    with pytest.raises(RecipeError, match="must be a mapping with teacher"):
+        load_plan(tmp_path / "list.yaml")
+    (tmp_path / "code.yaml").write_text("teacher: !!python/object/apply:os.getcwd []")
+    with pytest.raises(RecipeError, match="not valid YAML"):
+        load_plan(tmp_path / "code.yaml")
+
+
+def test_settings_of_the_evaluation_are_those_of_the_command(plan):
+    settings = {"epochs": [1, 3], "cola": {"epochs": 6, "learning_rates": 1e-5}, "rte.metric": None}
+    spec = load_plan(plan | {"evaluation": {"tasks": "cola, rte", "settings": settings}}).evaluation
+    assert spec.tasks == ["cola", "rte"]
+    assert spec.overrides == ("epochs=[1, 3]", "cola.epochs=6", "cola.learning_rates=1e-05", "rte.metric=null")

@@ -1,0 +1,141 @@
+"""Whole comparisons on a tiny teacher: one start, one corpus, one budget, and what they leave."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+
+import pytest
+
+import limbeck
+from limbeck.corpus import cache
+from limbeck.errors import RecipeError
+from limbeck.models.families import base_model
+from limbeck.training import run as training_run
+from tests.comparison.tiny import STUDENT, TOKENS, write_text
+
+
+def fingerprint_of(model):
+    digest = hashlib.blake2b()
+    for name, tensor in sorted(base_model(model).state_dict().items()):
+        digest.update(name.encode() + tensor.detach().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def test_one_start_whatever_the_method(plan, tmp_path, monkeypatch):
+    starts = defaultdict(set)
+    original = training_run.make_student
+
+    def remembering(choice, head, teacher_head, load_teacher, seed):
+        student, record = original(choice, head, teacher_head, load_teacher, seed)
+        starts[str(choice.shape), seed].add(fingerprint_of(student))
+        return student, record
+
+    monkeypatch.setattr(training_run, "make_student", remembering)
+    methods = ["minilmv2", "mlm", {"title": "start", "stages": []}]
+    narrow = {"shape": {**STUDENT, "hidden": 24}, "initialise": {"layers": "last", "embeddings": "projected"}}
+    students = [{"shape": STUDENT, "initialise": {"layers": "random", "embeddings": "random"}}, narrow]
+    result = limbeck.compare(
+        plan | {"methods": methods, "students": students, "seeds": [1, 2]}, output=tmp_path / "out"
+    )
+    assert result.failed == 0
+    assert len(starts) == 4 and all(len(found) == 1 for found in starts.values())
+    assert len(set.union(*starts.values())) == 3, "seeds start elsewhere, but for the student that copies its teacher"
+
+
+def test_one_corpus_built_once(plan, teacher, tmp_path, monkeypatch):
+    built = []
+    original = cache._write_manifest
+
+    def counting(folder, manifest):
+        built.append(folder.parent.name)
+        original(folder, manifest)
+
+    monkeypatch.setattr(cache, "_write_manifest", counting)
+    plan["corpus"]["sources"] = [str(write_text(tmp_path / "text", 20))]
+    methods = ["output_distribution", "minilmv2"]
+    result = limbeck.compare(plan | {"methods": methods, "seeds": [1, 2]}, output=tmp_path / "out")
+    assert result.failed == 0 and len(result.record["cells"]) == 4
+    assert sorted(built) == ["blocks", "documents"]
+
+
+def test_every_run_reads_the_budget(plan, tmp_path):
+    result = limbeck.compare(plan | {"methods": ["minilmv2", "output_distribution"]}, output=tmp_path / "out")
+    single, double = result.record["cells"]
+    assert len(single["steps"]) == 1 and len(double["steps"]) == 2
+    assert sum(double["steps"]) == single["steps"][0]
+    corpus = result.record["corpus"]
+    step = 8 * corpus["tokens"] / corpus["rows"]
+    for cell in (single, double):
+        assert abs(cell["tokens"] - TOKENS) < 1.5 * step
+    run = json.loads((tmp_path / "out" / double["folder"] / "run.json").read_text())
+    assert [stage["steps"] for stage in run["stages"]] == double["steps"]
+    assert double["tokens"] == sum(stage["tokens"] for stage in run["stages"])
+
+
+def test_from_plan_to_tables_and_record(plan, tasks, tmp_path, trained):
+    plan["evaluation"] |= {
+        "tasks": "rte,mrpc", "preset": "quick", "data": str(tasks), "seeds": 1,
+        "settings": {"length": 32, "epochs": 1, "batch_size": 8, "max_scored_rows": None},
+        "speed": {"batch_sizes": [2], "lengths": [16], "seconds": 0.01},
+    }  # fmt: skip
+    output = tmp_path / "out"
+    result = limbeck.compare(plan | {"seeds": [1, 2]}, output=output)
+    assert result.failed == 0 and len(trained) == 4
+    record = json.loads((output / "comparison.json").read_text())
+    assert record["status"] == "finished" and record["versions"]["torch"] and "git_commit" in record
+    for cell in record["cells"]:
+        assert cell["status"] == "finished" and cell["seconds"] > 0 and cell["versions"]["transformers"]
+        assert set(cell["scores"]) == {"rte", "mrpc"}
+        assert -1 <= cell["held_out"]["agreement"] <= 1 and cell["held_out"]["relations"] > 0
+    [block] = record["summary"]["blocks"]
+    by_run = {cell["title"]: cell for cell in record["cells"]}
+    for row in block["rows"]:
+        own = [by_run[f"{row['method']}, {row['mapping']} on 2x32, seed {seed}"] for seed in (1, 2)]
+        expected = [(cell["scores"]["rte"] + cell["scores"]["mrpc"]) / 2 for cell in own]
+        assert row["averages"]["average"]["runs"] == pytest.approx(expected)
+        of_teacher = record["summary"]["teacher"]["columns"]["rte"]["mean"]
+        assert row["retention"]["rte"] == pytest.approx(100 * row["columns"]["rte"]["mean"] / of_teacher)
+        assert row["held_out"]["agreement"]["runs"] == [cell["held_out"]["agreement"] for cell in own]
+    assert block["cost"]["parameters"] < record["summary"]["teacher"]["cost"]["parameters"]
+    assert record["teacher"]["held_out"]["agreement"] == pytest.approx(1.0)
+    assert [path.name for path in result.files] == [f"comparison_table{end}" for end in (".md", ".csv", ".json")]
+    before = (output / "evaluation" / "results.jsonl").read_bytes()
+    again = limbeck.compare(plan | {"seeds": [1, 2]}, output=output)
+    assert len(trained) == 4, "nothing is trained again"
+    assert (output / "evaluation" / "results.jsonl").read_bytes() == before
+    assert again.record["summary"] == record["summary"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"tasks": "rte", "preset": "quick", "data": "./gone"}, "'gone' does not exist"),
+        ({"tasks": "cola", "preset": "quick"}, "No file of the split 'train' of CoLA"),
+        ({"tasks": "rte", "preset": "quick", "settings": {"epoch": 1}}, "Did you mean 'epochs'"),
+    ],
+)
+def test_tasks_are_checked_before_anything_runs(plan, tasks, tmp_path, trained, changes, part):
+    plan["evaluation"] |= {"data": str(tasks)} | changes
+    with pytest.raises(limbeck.errors.LimbeckError) as caught:
+        limbeck.compare(plan, output=tmp_path / "out")
+    assert part in str(caught.value)
+    assert not trained and not (tmp_path / "out").exists()
+
+
+def test_too_small_a_budget_is_refused_before_anything_runs(plan, tmp_path, trained):
+    with pytest.raises(RecipeError, match="budget.tokens 5 gives a stage 5 tokens"):
+        limbeck.compare(plan | {"budget": {"tokens": 5}}, output=tmp_path / "out")
+    assert not trained
+
+
+def test_what_is_impossible_is_left_out_of_the_record_with_its_reason(plan, tmp_path):
+    few = {"name": "few", "shape": {**STUDENT, "heads": 2}}
+    changes = {"methods": ["tinybert", "minilmv2"], "students": [few], "skip_impossible": True}
+    result = limbeck.compare(plan | changes, output=tmp_path / "out")
+    [left_out] = result.record["impossible"]
+    assert (left_out["student"], left_out["method"]) == ("few", "tinybert")
+    assert "head by head" in left_out["reason"]
+    assert "## Left out" in result.files[0].read_text() and "head by head" in result.files[0].read_text()
+    assert result.failed == 0
