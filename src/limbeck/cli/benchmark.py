@@ -173,7 +173,8 @@ def model(
     with ProgressBar(progress_console(quiet)) as bar:
         rows = measure_models(
             models, device=chosen, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
-            lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds, warmup=warmup, report=bar,
+            lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds,
+            warmup=warmup, report=bar,
         )  # fmt: skip
     _hand_over("model", rows, chosen.type, output, None if as_json else model_table(rows))
 

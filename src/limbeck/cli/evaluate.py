@@ -60,8 +60,8 @@ def evaluate(
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
         preset=preset, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [], speed=speed,
-        batch_sizes=parse_numbers("--batch-sizes", batch_sizes), lengths=parse_numbers("--lengths", lengths), device=device,
-        seconds=seconds, console=progress_console(quiet),
+        batch_sizes=parse_numbers("--batch-sizes", batch_sizes), lengths=parse_numbers("--lengths", lengths),
+        device=device, seconds=seconds, console=progress_console(quiet),
     )  # fmt: skip
     if as_json:
         content = {"summary": result.summary, "costs": result.costs, "failed": result.failed}
