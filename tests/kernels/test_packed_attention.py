@@ -132,3 +132,35 @@ def test_a_second_derivative_is_refused():
     found = packed_attention(*inputs, [4], scale=0.4, dropout=0.2)
     with pytest.raises(KernelError, match="second derivative"):
         torch.autograd.grad(found.sum(), inputs, create_graph=True)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_autocast_changes_nothing(threads):
+    lengths = [30, 20]
+    before = torch.get_num_threads()
+    found = []
+    try:
+        torch.set_num_threads(threads)
+        for enabled in (False, True):
+            inputs = operands(lengths, torch.float32)
+            torch.manual_seed(3)
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                result = packed_attention(*inputs, lengths, scale=0.4, dropout=0.2)
+                found.append([result, *torch.autograd.grad(result.square().sum(), inputs)])
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_everything_dropped():
+    inputs = operands([3, 2])
+    found = packed_attention(*inputs, [3, 2], scale=0.4, dropout=1.0)
+    assert torch.equal(found, torch.zeros(5, HEADS, WIDTH, dtype=torch.float64))
+    assert torch.autograd.grad(found.sum(), inputs[2])[0].abs().max() == 0
+
+
+@pytest.mark.parametrize("lengths", [[], [5], [3, 0, 4], [8, -1]], ids=str)
+def test_lengths_that_do_not_fit(lengths):
+    with pytest.raises(KernelError, match="do not divide 7 tokens"):
+        packed_attention(*operands([7]), lengths, scale=0.4, dropout=0.1)

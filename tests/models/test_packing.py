@@ -7,13 +7,18 @@ from torch import nn
 from limbeck.models import dropout_tap
 from limbeck.models.families import blocks, depth
 from limbeck.models.family_table import families
-from limbeck.models.packed_linear import PackedLinear, pack_linear_maps
+from limbeck.models.packed_linear import PackedLinear, pack_linear_maps, unpack_linear_maps
 from limbeck.models.packing import plan_packing
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 from tests.models.tiny import tiny_model
 
 PACKING = sorted(name for name in families if families[name].packs)
+
+
+@pytest.fixture(autouse=True)
+def short_samples_pack_too(monkeypatch):
+    monkeypatch.setattr("limbeck.models.packing.SHORTEST_MEAN", 0)
 
 
 def mask_of(*rows):
@@ -140,3 +145,42 @@ def test_a_packed_map_lets_gradients_through():
     torch.testing.assert_close(packed(x), linear(x))
     (own,), (wanted,) = (torch.autograd.grad(m(x).sum(), x) for m in (packed, linear))
     torch.testing.assert_close(own, wanted)
+
+
+def test_unpacking_gives_the_model_back():
+    model = tiny_model("bert").requires_grad_(False)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    pack_linear_maps(blocks(model))
+    assert model.state_dict().keys() != before.keys()
+    unpack_linear_maps(blocks(model))
+    assert not [module for module in model.modules() if isinstance(module, PackedLinear)]
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert not any(module.training for module in model.modules())
+
+
+def test_a_checkpointed_model_is_not_packed():
+    mask = MASKS["right"]
+    ids = torch.randint(6, 50, mask.shape, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for checkpointed in (False, True):
+        model = tiny_model("bert").train()
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        if checkpointed:
+            model.config.use_cache = False
+            model.activation_checkpointing_enable({"use_reentrant": True})
+            model.enable_input_require_grads()
+        with StreamTap(model, [StreamKey("hidden", 2)]) as tap:
+            tap(ids, mask)[StreamKey("hidden", 2)][mask.bool()].sin().sum().backward()
+        gradients.append(blocks(model)[1].get_submodule("intermediate.dense").weight.grad)
+    torch.testing.assert_close(*gradients)
+
+
+def test_short_samples_stay_padded(monkeypatch):
+    monkeypatch.setattr("limbeck.models.packing.SHORTEST_MEAN", 4)
+    assert plan_packing(mask_of("1110", "1100")) is None
+    assert plan_packing(mask_of("111111", "110000")) is not None

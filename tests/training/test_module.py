@@ -6,6 +6,7 @@ import torch
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.building import build_student
 from limbeck.models.families import shape_of
+from limbeck.models.packed_linear import PackedLinear
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule
 from limbeck.training.sampling import LengthGroupedSampler
@@ -242,3 +243,24 @@ def test_maps_start_as_the_identity():
             layers = name.split("_")[1:]
             if method == "direct_minilm" or len(set(layers)) == 1 or name == "embedding":
                 assert float(total / count) < 1e-10, name
+
+
+def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():
+    module = make_module()
+    freeze_unreached(module, collate(make_rows(2)))
+    assert not packed_maps(module)  # it may still move elsewhere
+    module.move_teacher("cpu", pack=False)
+    assert not packed_maps(module)
+    module.move_teacher("cpu")
+    assert packed_maps(module)
+    module.move_teacher("meta")
+    assert not packed_maps(module)
+    assert {parameter.device.type for parameter in module.teacher.parameters()} == {"meta"}
+    module = make_module()
+    module.move_teacher("cpu")
+    module.close()
+    assert not packed_maps(module)
+
+
+def packed_maps(module):
+    return [part for part in module.teacher.modules() if isinstance(part, PackedLinear)]

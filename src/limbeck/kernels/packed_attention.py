@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.kernels.precision import compute_dtype, refuse_second_derivative
+from limbeck.errors import KernelError
+from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative
 from limbeck.kernels.random_bits import KeepFactors, draw_seed, dropped_share
 from limbeck.kernels.workers import Scratch, run_tasks
 
@@ -46,7 +47,16 @@ def packed_attention(
     Returns:
         `[T, A, D]`, in the dtype of `value`. Without dropout it is what `scaled_dot_product_attention` gives sample by
         sample; with it scores are computed in float32 (float64 for float64), and it has a first derivative only.
+
+    Raises:
+        KernelError: if a length is below 1, or they do not add up to T.
     """
+    if min(lengths, default=0) < 1 or sum(lengths) != query.shape[1]:
+        raise KernelError(
+            f"Lengths {list(lengths)[:8]} do not divide {query.shape[1]} tokens; give lengths of 1 or more that add up."
+        )
+    if dropped_share(dropout) == 1:
+        return value.transpose(0, 1) * 0
     tokens = [slice(end - size, end) for size, end in zip(lengths, accumulate(lengths), strict=True)]
     if dropped_share(dropout) == 0:
         return torch.cat([_attend_plainly(query, key, value, own, scale) for own in tokens])
@@ -104,7 +114,8 @@ class _DroppedAttention(torch.autograd.Function):
         context = value.new_empty(tokens, heads, width)
         work = _Work(query, key, value, scale, dropout, seed)
         blocks = _blocks(samples, heads)
-        run_tasks([partial(work.attend, block, context) for block in blocks])
+        with autocast_off(query.device):  # Other threads have none; one thread must not differ.
+            run_tasks([partial(work.attend, block, context) for block in blocks])
         ctx.save_for_backward(query, key, value, context)
         ctx.blocks, ctx.options = blocks, (scale, dropout, seed)
         return context
@@ -116,7 +127,8 @@ class _DroppedAttention(torch.autograd.Function):
         # Laid out as the projections gave them, so that heads are joined again without a copy.
         grads = [x.new_empty(x.shape[1], x.shape[0], x.shape[2]) for x in (query, key, value)]
         work = _Work(query, key, value, *ctx.options)
-        run_tasks([partial(work.differentiate, block, context, upstream, grads) for block in ctx.blocks])
+        with autocast_off(query.device):
+            run_tasks([partial(work.differentiate, block, context, upstream, grads) for block in ctx.blocks])
         return *(x.transpose(0, 1) for x in grads), None, None, None, None
 
 

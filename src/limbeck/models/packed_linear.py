@@ -38,6 +38,14 @@ class PackedLinear(nn.Module):
         found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return found
 
+    def unpacked(self) -> nn.Linear:
+        """Make the plain frozen map again."""
+        linear = nn.Linear(self.in_features, self.out_features, bias=False, device="meta").train(self.training)
+        linear.weight = nn.Parameter(self.weight.to_dense(), requires_grad=False)
+        if self.bias is not None:
+            linear.bias = nn.Parameter(self.bias, requires_grad=False)
+        return linear
+
 
 def pack_linear_maps(modules: Iterable[nn.Module]) -> int:
     """Replace the frozen linear maps inside some modules by packed ones, where this CPU and PyTorch can.
@@ -56,6 +64,15 @@ def pack_linear_maps(modules: Iterable[nn.Module]) -> int:
                     setattr(parent, name, PackedLinear(child))
                     count += 1
     return count
+
+
+def unpack_linear_maps(modules: Iterable[nn.Module]) -> None:
+    """Put plain maps back, so that the model can be moved, saved and trained again."""
+    for module in modules:
+        for parent in list(module.modules()):
+            for name, child in list(parent.named_children()):
+                if isinstance(child, PackedLinear):
+                    setattr(parent, name, child.unpacked())
 
 
 def _can_pack(linear: nn.Linear) -> bool:

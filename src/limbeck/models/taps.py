@@ -95,7 +95,9 @@ class StreamTap:
         """
         runs_head = any(key.kind == "logits" for key in self.keys)
         # A head that takes the first token of a row, or scores all tokens, needs rows.
-        packing = plan_packing(attention_mask) if self._packs and (scored is not None or not runs_head) else None
+        # A checkpointed block runs again when nobody can tell it where samples end.
+        may_pack = self._packs and (scored is not None or not runs_head) and not self.model.is_activation_checkpointing
+        packing = plan_packing(attention_mask) if may_pack else None
         self._scored = scored if scored is None or packing is None else packing.pack(scored)
         self.recorder.start(None if packing is None else packing.lengths)
         runner = self.model if runs_head else self.base

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from limbeck.methods.composition import Term
 from limbeck.models.families import blocks
-from limbeck.models.packed_linear import pack_linear_maps
+from limbeck.models.packed_linear import pack_linear_maps, unpack_linear_maps
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
@@ -57,7 +57,6 @@ class DistillationModule(nn.Module):
         self.layer_weights = make_layer_weights(terms)
         self._distances: list[EmdParts] = []
         teacher.eval().requires_grad_(False)
-        self._teacher_packed = False
         self.__dict__["teacher"] = teacher
         self._student_tap = StreamTap(student, _keys(term.student for term in terms), pooling=pooling)
         self._teacher_tap = StreamTap(teacher, _keys(term.teacher for term in terms), drop_above=True, pooling=pooling)
@@ -102,10 +101,6 @@ class DistillationModule(nn.Module):
             scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
             **inputs: Further inputs.
         """
-        if not self._teacher_packed and input_ids.device.type == "cpu":
-            # Not before the first batch: only then is it certain that the teacher stays on the CPU.
-            pack_linear_maps(blocks(self.__dict__["teacher"]))
-            self._teacher_packed = True
         with torch.autocast(device_type=input_ids.device.type, enabled=False):
             return self._teacher_tap(input_ids, attention_mask, scored=scored, **inputs)
 
@@ -154,12 +149,22 @@ class DistillationModule(nn.Module):
         self._distances.append(parts)
         return parts.term
 
-    def move_teacher(self, device: torch.device | str) -> None:
-        """Place the teacher; `.to()` on this module does not reach it."""
-        self.__dict__["teacher"].to(device)
+    def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
+        """Place the teacher where it stays; `.to()` on this module does not reach it.
+
+        Args:
+            device: Where.
+            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
+        """
+        teacher = self.__dict__["teacher"]
+        unpack_linear_maps(blocks(teacher))
+        teacher.to(device)
+        if pack and torch.device(device).type == "cpu":
+            pack_linear_maps(blocks(teacher))
 
     def close(self) -> None:
-        """Take the taps off, so that the student is an ordinary model again."""
+        """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
+        unpack_linear_maps(blocks(self.__dict__["teacher"]))
         self._student_tap.close()
         self._teacher_tap.close()
 

@@ -16,6 +16,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.errors import TrainingError
+from limbeck.host_memory import release_freed_memory
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.training.finite import FiniteGuard
 from limbeck.training.module import DistillationModule
@@ -42,7 +43,7 @@ class DistillationTrainer(Trainer):
         super().__init__(model=model, **arguments)
         self.model_accepts_loss_kwargs = False
         self.module = model
-        self.module.move_teacher(self.args.device)
+        self.module.move_teacher(self.args.device, pack=not self.args.torch_compile)
         self.guard = FiniteGuard([term.name for term in model.terms])
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         self._tokens_before = 0.0
@@ -132,6 +133,7 @@ class DistillationTrainer(Trainer):
                 logs[f"loss_{name}"] = value / self._steps_summed / ranks
             logs["tokens"] = float(self.tokens_seen)
             self._sums, self._steps_summed = {}, 0
+        release_freed_memory()  # Or gaps between blocks of ever other sizes would add up over a long run.
         super().log(logs, start_time)
 
     def evaluation_loop(
