@@ -44,8 +44,9 @@ def make_untrained(folder: Path, teacher: str, student: str, layers: str) -> str
             "teacher": {"model": teacher},
             "student": {"shape": spec, "initialise": start},
             "evaluation": {"enabled": False},
+            "output": str(folder),
         }
-        limbeck.distill(recipe, output=folder)
+        limbeck.distill(recipe, resume=True)
     return str(folder / "student")
 
 

@@ -15,12 +15,9 @@ from limbeck.benchmark.device import choose_device, synchronise
 from limbeck.benchmark.memory import Peak, watch_peak
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set_up_step
-from limbeck.corpus import IGNORED_LABEL
 from limbeck.host_memory import keep_freed_memory
 from limbeck.models.building import build_student
 from limbeck.models.families import base_model, family_of
-from limbeck.models.streams import Streams
-from limbeck.models.taps import StreamTap
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule
 from limbeck.training.trainer import DistillationTrainer
@@ -29,38 +26,6 @@ from limbeck.training.untrained import freeze_unreached
 
 PARTS = ("teacher forward", "student forward", "loss", "student backward", "optimizer")
 _PROBE_ROWS = 2
-
-
-class PartedModule(DistillationModule):
-    """A `DistillationModule` whose forward can also be run part by part."""
-
-    @property
-    def taps(self) -> tuple[StreamTap, StreamTap]:
-        """The taps on student and teacher."""
-        return self._student_tap, self._teacher_tap
-
-    def scored_tokens(self, labels: Tensor | None) -> Tensor | None:
-        """Tokens that are scored over the vocabulary, bool `[B, L]`; None for all."""
-        return labels != IGNORED_LABEL if self._scores_labelled and labels is not None else None
-
-    def read_student(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
-    ) -> Streams:
-        """Run the student as far as it is needed."""
-        return self._student_tap(input_ids, attention_mask, scored=self.scored_tokens(labels), **inputs)
-
-    def compute_terms(
-        self, student: Streams, teacher: Streams, attention_mask: Tensor, labels: Tensor | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """Compute every term on streams, as `forward` does."""
-        with torch.autocast(device_type=attention_mask.device.type, enabled=False):
-            found = {
-                term.name: self._loss(term, student, teacher, attention_mask.bool(), labels) for term in self.terms
-            }
-        if self.layer_weights is not None and self.training:
-            self.layer_weights.update(self._distances)
-        self._distances = []
-        return {name: (loss.total, loss.count) for name, loss in found.items()}
 
 
 class Step:
@@ -78,7 +43,7 @@ class Step:
         if setup.freeze_embeddings:
             for path in family_of(student.config).embeddings:
                 base_model(student).get_submodule(path).requires_grad_(False)
-        self.module = PartedModule(student, teacher, setup.terms, pooling=setup.pooling)
+        self.module = DistillationModule(student, teacher, setup.terms, pooling=setup.pooling)
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
         freeze_unreached(self.module, {name: x[:_PROBE_ROWS] for name, x in batches[0].items()})
         with TemporaryDirectory() as folder:
@@ -169,7 +134,7 @@ class Step:
         with self._clock(spent, "teacher forward"):
             teacher = module.read_teacher(**inputs, scored=module.scored_tokens(labels))
         with self._clock(spent, "student forward"), self.trainer.accelerator.autocast():
-            student = module.read_student(**inputs, labels=labels)
+            student = module.read_student(**inputs, scored=module.scored_tokens(labels))
         # The loss ends at the streams, so that its gradient is told from the student's.
         cut = {key: x.detach().requires_grad_(x.requires_grad) for key, x in student.items()}
         with self._clock(spent, "loss"):

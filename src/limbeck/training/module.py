@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from limbeck.methods.composition import Term
-from limbeck.models.families import blocks
-from limbeck.models.packed_linear import pack_linear_maps, unpack_linear_maps
-from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
 from limbeck.objectives.layer_emd import EmdParts
@@ -21,6 +19,7 @@ from limbeck.objectives.registry import OBJECTIVES, Objective
 from limbeck.training.gather import gather_rows
 from limbeck.training.layer_weights import make_layer_weights
 from limbeck.training.learned_maps import HeadMaps, make_learned_map
+from limbeck.training.teacher_reader import TeacherReader, stream_keys
 from limbeck.training.units import IGNORED_LABEL
 
 
@@ -32,7 +31,8 @@ class DistillationModule(nn.Module):
 
     Args:
         student: The model that learns.
-        teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
+        teacher: The model that is read; frozen here, and cut above the deepest stream that is needed. Or a reader that
+            serves other students too, whose streams include those of these terms.
         terms: What is distilled.
         pooling: How `pooled` streams are made.
     """
@@ -40,7 +40,7 @@ class DistillationModule(nn.Module):
     def __init__(
         self,
         student: PreTrainedModel,
-        teacher: PreTrainedModel,
+        teacher: PreTrainedModel | TeacherReader,
         terms: Sequence[Term],
         *,
         pooling: str = "mean",
@@ -56,10 +56,19 @@ class DistillationModule(nn.Module):
         self._scores_labelled = bool(over_vocabulary) and all(_reads_masked(term) for term in over_vocabulary)
         self.layer_weights = make_layer_weights(terms)
         self._distances: list[EmdParts] = []
-        teacher.eval().requires_grad_(False)
-        self.__dict__["teacher"] = teacher
-        self._student_tap = StreamTap(student, _keys(term.student for term in terms), pooling=pooling)
-        self._teacher_tap = StreamTap(teacher, _keys(term.teacher for term in terms), drop_above=True, pooling=pooling)
+        # A plain attribute of a reader, which is no module: nothing of the teacher is registered here.
+        self._reader = teacher if isinstance(teacher, TeacherReader) else TeacherReader(teacher, terms, pooling=pooling)
+        self._student_tap = StreamTap(student, stream_keys(term.student for term in terms), pooling=pooling)
+
+    @property
+    def teacher(self) -> PreTrainedModel:
+        """The teacher."""
+        return self._reader.teacher
+
+    @property
+    def taps(self) -> tuple[StreamTap, StreamTap]:
+        """The taps on student and teacher."""
+        return self._student_tap, self._reader.tap
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
@@ -75,34 +84,39 @@ class DistillationModule(nn.Module):
         Returns:
             For each term its total and its count, undivided; see `LossTerm`.
         """
-        scored = labels != IGNORED_LABEL if self._scores_labelled and labels is not None else None
+        scored = self.scored_tokens(labels)
         teacher_streams = self.read_teacher(input_ids, attention_mask, scored=scored, **inputs)
-        student_streams = self._student_tap(input_ids, attention_mask, scored=scored, **inputs)
-        valid = attention_mask.bool()
+        student_streams = self.read_student(input_ids, attention_mask, scored=scored, **inputs)
+        return self.compute_terms(student_streams, teacher_streams, attention_mask, labels)
+
+    def scored_tokens(self, labels: Tensor | None) -> Tensor | None:
+        """Return the tokens that are scored over the vocabulary, bool `[B, L]`; None for all."""
+        return labels != IGNORED_LABEL if self._scores_labelled and labels is not None else None
+
+    def read_teacher(
+        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
+    ) -> Streams:
+        """Run the teacher as far as it is needed; see `TeacherReader.read`."""
+        return self._reader.read(input_ids, attention_mask, scored=scored, **inputs)
+
+    def read_student(
+        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
+    ) -> Streams:
+        """Run the student as far as it is needed, under the autocast that is on; arguments as of the teacher."""
+        return self._student_tap(input_ids, attention_mask, scored=scored, **inputs)
+
+    def compute_terms(
+        self, student: Streams, teacher: Streams, attention_mask: Tensor, labels: Tensor | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Compute every term on streams that were read; returns what `forward` returns."""
         # Objectives choose their own number format; autocast must not lower their matrix products.
-        with torch.autocast(device_type=input_ids.device.type, enabled=False):
-            losses = {
-                term.name: self._loss(term, student_streams, teacher_streams, valid, labels) for term in self.terms
-            }
+        with torch.autocast(device_type=attention_mask.device.type, enabled=False):
+            valid = attention_mask.bool()
+            losses = {term.name: self._loss(term, student, teacher, valid, labels) for term in self.terms}
         if self.layer_weights is not None and self.training:
             self.layer_weights.update(self._distances)
         self._distances = []
         return {name: (loss.total, loss.count) for name, loss in losses.items()}
-
-    @torch.no_grad()
-    def read_teacher(
-        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
-    ) -> Streams:
-        """Run the teacher as far as it is needed, in the number format of its own weights.
-
-        Args:
-            input_ids: `[B, L]`.
-            attention_mask: `[B, L]`.
-            scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
-            **inputs: Further inputs.
-        """
-        with torch.autocast(device_type=input_ids.device.type, enabled=False):
-            return self._teacher_tap(input_ids, attention_mask, scored=scored, **inputs)
 
     # The kernels are compiled code already; tracing them anew for every term only costs.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -150,28 +164,13 @@ class DistillationModule(nn.Module):
         return parts.term
 
     def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
-        """Place the teacher where it stays; `.to()` on this module does not reach it.
-
-        Args:
-            device: Where.
-            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
-        """
-        teacher = self.__dict__["teacher"]
-        unpack_linear_maps(blocks(teacher))
-        teacher.to(device)
-        if pack and torch.device(device).type == "cpu":
-            pack_linear_maps(blocks(teacher))
+        """Place the teacher where it stays, which `.to()` on this module does not; see `TeacherReader.move`."""
+        self._reader.move(device, pack=pack)
 
     def close(self) -> None:
         """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
-        unpack_linear_maps(blocks(self.__dict__["teacher"]))
         self._student_tap.close()
-        self._teacher_tap.close()
-
-
-def _keys(groups: Iterable[tuple[StreamKey, ...]]) -> set[StreamKey]:
-    """Join the streams of all terms."""
-    return {key for group in groups for key in group}
+        self._reader.close()
 
 
 def _reads_masked(term: Term) -> bool:

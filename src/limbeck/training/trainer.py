@@ -122,7 +122,7 @@ class DistillationTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the mean of every term since the last log, after making sure that all are finite."""
-        if "loss" in logs and self._steps_summed:
+        if "loss" in logs and self._sums:
             self.guard.check()
             sums = torch.stack([self._sums[name] for name in sorted(self._sums)])
             if self.args.world_size > 1:
@@ -152,7 +152,8 @@ class DistillationTrainer(Trainer):
         model.eval()
         sums: dict[str, Tensor] = {}
         rows = 0
-        with torch.no_grad():
+        # A data loader draws a seed: measuring must not change what is drawn in training.
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for batch in dataloader:
                 inputs = self._prepare_inputs(batch)
                 rows += inputs["input_ids"].shape[0]

@@ -1,0 +1,266 @@
+"""`Proxy`: candidates of a search, trained side by side under one teacher, on a share of the text."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
+
+from limbeck.errors import RecipeError
+from limbeck.host_memory import keep_freed_memory
+from limbeck.methods.composition import Term
+from limbeck.models.loading import load_model, quiet
+from limbeck.models.vocabulary import check_fits_model, load_tokenizer
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training.cohort import StudentCohort
+from limbeck.training.cohort_trainer import CohortTrainer, Cut
+from limbeck.training.layer_cosines import measure_layer_cosines
+from limbeck.training.progress import ProgressReporter
+from limbeck.training.run_corpora import build_corpora, label_kind
+from limbeck.training.stage_setup import StageRows, prepare_student, stage_rows, teacher_dtype
+from limbeck.training.students import LoadTeacher, finish_student, make_student
+from limbeck.training.untrained import freeze_unreached, untrained_names
+
+_LEAST_SHARE_ROWS = 1
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A candidate after its training.
+
+    Args:
+        student: Trained in place, in float32 and evaluation mode, an ordinary model; worthless if it diverged.
+        held_out: Held-out value of every term of its last stage, and `loss`, their weighted sum; empty without
+            held-out text, or if it diverged.
+        steps: Steps that it trained; fewer than the others if it was cut.
+        diverged: Whether a term or a weight became infinite or no number.
+    """
+
+    student: PreTrainedModel
+    held_out: dict[str, float]
+    steps: int
+    diverged: bool
+
+
+class Proxy:
+    """Trains candidates of one recipe side by side, each as it would be trained alone.
+
+    Candidates differ in what they are taught (layer mapping, teacher layer) or in shape. The text is built and read
+    once, the teacher runs once a batch, and candidates of one shape start from one student.
+
+    Args:
+        plan: The recipe that the candidates are variants of.
+        share: Share of the text to train on, a fixed random part of its blocks; in (0, 1].
+        console: Where progress goes.
+
+    Raises:
+        RecipeError: for a share out of range, or a recipe that cannot be trained side by side: without stages, with a
+            stage that has a teacher or a student of its own, or in float16, whose loss scale couples the students.
+    """
+
+    def __init__(self, plan: RunPlan, *, share: float = 1.0, console: Console) -> None:
+        if not 0 < share <= 1:
+            raise RecipeError(f"A share of {share} of the corpus is none; give more than 0 and at most 1.")
+        _check_stages(plan)
+        keep_freed_memory()
+        self.plan = plan
+        self.console = console
+        self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(
+            plan.recipe.teacher.model, revision=plan.recipe.teacher.revision
+        )
+        check_fits_model(self.tokenizer, plan.teacher.vocabulary)
+        self.corpora = build_corpora(plan, self.tokenizer, console)
+        for corpus in self.corpora:
+            if share < 1:
+                rows = max(_LEAST_SHARE_ROWS, round(share * len(corpus.train)))
+                chosen = np.random.default_rng(plan.recipe.seed).permutation(len(corpus.train))[:rows]
+                corpus.train = corpus.train.select(np.sort(chosen))
+
+    def load_teacher(self, **options: Any) -> PreTrainedModel:
+        """Load a whole teacher; options as of `load_model`."""
+        spec = self.plan.teacher_choice.spec
+        return load_model(spec.model, revision=spec.revision, **options)
+
+    def train(self, plans: Sequence[RunPlan], *, cuts: Mapping[int, Cut] | None = None) -> list[Trained]:
+        """Train candidates.
+
+        Args:
+            plans: One for each candidate, of as many stages as the base recipe, on the same text.
+            cuts: After how many steps who goes on is asked; for recipes of one stage.
+
+        Raises:
+            RecipeError: for plans of another number of stages, and for cuts of a recipe of several.
+        """
+        stages = len(self.plan.stages)
+        if any(len(plan.stages) != stages for plan in plans) or (cuts and stages > 1):
+            raise RecipeError(
+                f"Candidates have the {stages} stages of their recipe, and are cut only where it has one; leave the "
+                "other stages out of the recipe."
+            )
+        load = cache(self.load_teacher)  # Students start from it and are filled up from it; neither changes it.
+        with quiet():
+            students = _make_students(plans, load)
+            records: list[list[_Outcome]] = []
+            for index in range(stages):
+                choices = [self._settled(plan.stages[index], index) for plan in plans]
+                records.append(self._train_stage(index, choices, students, cuts or {}))
+            return [
+                _finish(plan, student, outcomes, load)
+                for plan, student, *outcomes in zip(plans, students, *records, strict=True)
+            ]
+
+    def _settled(self, choice: StageChoice, index: int) -> StageChoice:
+        """Compose a stage for what its teacher's layers contribute, where its mapping asks for that."""
+        if not choice.measures_layers:
+            return choice
+        teacher = self.load_teacher(dtype=teacher_dtype(choice))
+        return choice.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
+
+    def _train_stage(
+        self, index: int, choices: Sequence[StageChoice], students: Sequence[PreTrainedModel], cuts: Mapping[int, Cut]
+    ) -> list[_Outcome]:
+        """Train all students for a stage."""
+        first = choices[0]
+        seed = self.plan.recipe.seed + index
+        set_seed(seed)
+        for student in students:
+            prepare_student(student, freeze_embeddings="embeddings" in first.spec.freeze)
+        frozen = [untrained_names(student) for student in students]
+        rows = stage_rows(
+            self.corpora[index],
+            self.tokenizer,
+            replace_tokens=first.spec.augment.replace_tokens,
+            mask_tokens=first.mask_tokens,
+            labels=label_kind(first),
+            seed=seed,
+        )
+        teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
+        terms = [choice.terms for choice in choices]
+        cohort = StudentCohort(students, teacher, terms, seed=seed, pooling=first.pooling)
+        try:
+            unreached = [freeze_unreached(cohort.member(i), rows.probe()) for i in range(len(students))]
+            trainer = self._trainer(first, cohort, rows, seed, cuts)
+            return _outcomes(trainer, frozen, unreached, terms)
+        finally:
+            cohort.close()
+
+    def _trainer(
+        self, choice: StageChoice, cohort: StudentCohort, rows: StageRows, seed: int, cuts: Mapping[int, Cut]
+    ) -> CohortTrainer:
+        """Train, and return the trainer for what it can tell."""
+        training = choice.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
+        progress = ProgressReporter(f"{len(cohort.members)} students", self.console)
+        with tempfile.TemporaryDirectory() as folder:  # The loop wants one; nothing is written.
+            trainer = CohortTrainer(
+                cohort,
+                cuts=cuts,
+                args=build_arguments(training, output=folder, seed=seed, evaluates=False),
+                train_dataset=rows.train,
+                eval_dataset=rows.held_out if len(rows.held_out) else None,
+                data_collator=rows.collator,
+                callbacks=[progress],
+            )
+            trainer.remove_callback(PrinterCallback)
+            try:
+                trainer.train()
+            finally:
+                progress.close()
+        return trainer
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What one stage made of one student."""
+
+    held_out: dict[str, float]
+    steps: int
+    diverged: bool
+    untrained: list[str]
+    frozen: list[str]
+
+
+def _check_stages(plan: RunPlan) -> None:
+    if not plan.stages:
+        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
+    for choice in plan.stages:
+        place = f"Stage '{choice.spec.title}'"
+        if choice.student is not None or choice.spec.teacher is not None:
+            raise RecipeError(
+                f"{place} has a {'student' if choice.student is not None else 'teacher'} of its own; a search trains "
+                "one student by the recipe's teacher, so leave that stage out."
+            )
+        if choice.spec.training.get("fp16"):
+            raise RecipeError(
+                f"{place}: float16 scales the loss of all candidates alike, so one would change the others; use "
+                "training.bf16 or float32 for a search."
+            )
+
+
+def _make_students(plans: Sequence[RunPlan], load_teacher: LoadTeacher) -> list[PreTrainedModel]:
+    """Make the students; those of one choice are copies of one."""
+    made: list[tuple[RunPlan, PreTrainedModel]] = []
+    students = []
+    for plan in plans:
+        like = next((s for p, s in made if (p.student_choice, p.head) == (plan.student_choice, plan.head)), None)
+        if like is None:
+            head = plan.head
+            from_teacher = head if head in {stage.teacher_head for stage in plan.own_stages} else None
+            like, _ = make_student(plan.student_choice, head, from_teacher, load_teacher, plan.recipe.seed)
+            made.append((plan, like))
+        students.append(copy.deepcopy(like))
+    return students
+
+
+def _outcomes(
+    trainer: CohortTrainer, frozen: Sequence[list[str]], unreached: Sequence[list[str]], terms: Sequence[Sequence[Term]]
+) -> list[_Outcome]:
+    """Measure the students on held-out rows, those that were cut too, and tell what became of each."""
+    cohort = trainer.cohort
+    everyone = range(len(cohort.members))
+    trainer.diverged.check()
+    broken = trainer.diverged.found | {i for i in everyone if not _is_finite(cohort.member(i).student)}
+    cohort.active = [index for index in everyone if index not in broken]
+    metrics = trainer.evaluate() if cohort.active and trainer.eval_dataset is not None else {}
+    outcomes = []
+    for index in everyone:
+        values = {
+            term.name: metrics[f"eval_{index}/{term.name}"]
+            for term in terms[index]
+            if f"eval_{index}/{term.name}" in metrics
+        }
+        if values:
+            values["loss"] = sum(term.weight * values[term.name] for term in terms[index])
+        left_out = [name for name in unreached[index] if name not in frozen[index]]
+        outcomes.append(_Outcome(values, trainer.steps[index], index in broken, left_out, frozen[index]))
+    return outcomes
+
+
+def _finish(
+    plan: RunPlan, student: PreTrainedModel, outcomes: Sequence[_Outcome], load_teacher: LoadTeacher
+) -> Trained:
+    """Settle what no stage trained, as a run does."""
+    whole, _ = finish_student(
+        plan.student_choice,
+        student,
+        [{"untrained": outcome.untrained, "frozen": outcome.frozen} for outcome in outcomes],
+        [term for stage in plan.stages for term in stage.terms],
+        load_teacher,
+        teacher_width=plan.teacher.hidden,
+        seed=plan.recipe.seed,
+    )
+    diverged = any(outcome.diverged for outcome in outcomes)
+    held_out = {} if diverged else outcomes[-1].held_out
+    return Trained(whole.eval(), held_out, sum(outcome.steps for outcome in outcomes), diverged)
+
+
+def _is_finite(student: PreTrainedModel) -> bool:
+    return all(bool(parameter.isfinite().all()) for parameter in student.parameters())

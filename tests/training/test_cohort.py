@@ -1,0 +1,207 @@
+"""Many students under one teacher: each gets the weights that it would get alone."""
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from limbeck import distill
+from limbeck.errors import RecipeError
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import plan_run
+from limbeck.training.cohort import StudentCohort
+from limbeck.training.proxy import Proxy
+from tests.models.tiny import make_teacher
+
+METHODS = {
+    "mappings": [{"name": "hidden_states", "mapping": mapping} for mapping in ([0, 2], [1, 4], [2, 3], "uniform")],
+    "attention mappings": [{"name": "tinybert", "mapping": mapping} for mapping in ([1, 2], [2, 4])],
+    "teacher layers": [{"name": "minilmv2", "teacher_layer": layer, "relation_heads": 4} for layer in (2, 3, 4)],
+    "learned maps": [{"name": "direct_minilm", "teacher_layer": layer} for layer in (1, 4)],
+    "masked tokens": [{"name": "output_distribution"}, {"name": "output_distribution", "temperature": 2.0}],
+    "moving layer weights": [{"name": "bert_emd", "soft_label_weight": weight} for weight in (0.5, 2.0)],
+}
+TRAINING = {"max_steps": 6, "max_grad_norm": 0.05, "weight_decay": 0.1}
+
+
+def recipe_for(tiny_recipe, method, **training):
+    recipe = copy.deepcopy(tiny_recipe)
+    recipe["student"] |= {"dropout": 0.1, "shape": recipe["student"]["shape"] | {"heads": 4}}
+    recipe["stages"][0]["method"] = method
+    recipe["stages"][0]["training"] |= TRAINING | training
+    return recipe
+
+
+def proxy_for(recipe, **options):
+    return Proxy(plan_run(load_recipe(recipe)), console=Console(file=io.StringIO()), **options)
+
+
+def plans_for(recipes):
+    return [plan_run(load_recipe(recipe)) for recipe in recipes]
+
+
+def weights_alone(recipe, folder):
+    result = distill(recipe | {"output": str(folder)})
+    return load_file(result.student / "model.safetensors"), result
+
+
+def assert_same(student, weights):
+    found = student.state_dict()
+    compared = [name for name in weights if name in found]
+    assert len(compared) > 20
+    for name in compared:
+        assert torch.equal(found[name], weights[name]), name
+
+
+@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("accumulation", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_each_student_gets_the_weights_that_it_gets_alone(tiny_recipe, tmp_path, kind, accumulation):
+    if kind == "moving layer weights" and accumulation > 1:
+        pytest.skip("a flow belongs to one batch, and the recipe is refused")
+    more = {"gradient_accumulation_steps": accumulation, "per_device_train_batch_size": 8 // accumulation}
+    recipes = [recipe_for(tiny_recipe, method, **more) for method in METHODS[kind]]
+    if kind in ("masked tokens", "moving layer weights"):
+        with_head = str(make_teacher(tmp_path, head="masked_lm"))
+        recipes = [recipe | {"teacher": {"model": with_head}} for recipe in recipes]
+    trained = proxy_for(recipes[0]).train(plans_for(recipes))
+    for number, (recipe, candidate) in enumerate(zip(recipes, trained, strict=True)):
+        weights, result = weights_alone(recipe, tmp_path / str(number))
+        assert_same(candidate.student, weights)
+        assert not candidate.diverged
+        assert candidate.steps == 6
+        alone = result.record["stages"][0]["held_out"]
+        assert candidate.held_out.keys() == alone.keys()
+        for name, value in alone.items():
+            assert candidate.held_out[name] == pytest.approx(value, rel=1e-6)
+
+
+def test_the_teacher_runs_once_a_batch(tiny_recipe, monkeypatch):
+    from limbeck.training.teacher_reader import TeacherReader
+
+    batches = []
+    read = TeacherReader.read
+
+    def count(self, input_ids, *rest, **more):
+        if torch.is_grad_enabled():
+            batches.append(len(input_ids))
+        return read(self, input_ids, *rest, **more)
+
+    recipes = [recipe_for(tiny_recipe, method) for method in METHODS["mappings"]]
+    proxy = proxy_for(recipes[0])
+    monkeypatch.setattr(TeacherReader, "read", count)
+    proxy.train(plans_for(recipes))
+    assert batches == [2] * len(recipes) + [8] * 6  # Two rows for each student tell what its terms reach.
+
+
+def test_several_stages_follow_each_other(tiny_recipe, tmp_path):
+    recipes = []
+    for layer in (2, 4):
+        recipe = recipe_for(tiny_recipe, {"name": "hidden_states", "mapping": [1, layer]})
+        second = copy.deepcopy(recipe["stages"][0]) | {"name": "second", "freeze": ["embeddings"]}
+        second["method"] = {"name": "minilmv2", "relation_heads": 4, "teacher_layer": layer}
+        recipe["stages"][0]["name"] = "first"
+        recipes.append(recipe | {"stages": [recipe["stages"][0], second]})
+    trained = proxy_for(recipes[0]).train(plans_for(recipes))
+    for number, (recipe, candidate) in enumerate(zip(recipes, trained, strict=True)):
+        weights, result = weights_alone(recipe, tmp_path / str(number))
+        assert_same(candidate.student, weights)
+        assert candidate.held_out == pytest.approx(result.record["stages"][1]["held_out"], rel=1e-6)
+        assert candidate.steps == 12
+
+
+def test_a_cut_student_stops_and_the_others_go_on_as_alone(tiny_recipe, tmp_path):
+    recipes = [recipe_for(tiny_recipe, method) for method in METHODS["mappings"][:3]]
+    asked = []
+
+    def cut(students):
+        asked.append(sorted(students))
+        assert not any(student.training for student in students.values())
+        assert not torch.equal(*(next(iter(students[i].parameters())) for i in (0, 1)))
+        return [0, 2]
+
+    trained = proxy_for(recipes[0]).train(plans_for(recipes), cuts={2: cut})
+    assert asked == [[0, 1, 2]]
+    assert [candidate.steps for candidate in trained] == [6, 2, 6]
+    for number in (0, 2):
+        assert_same(trained[number].student, weights_alone(recipes[number], tmp_path / str(number))[0])
+    # A schedule of six steps, stopped after two: not the run of two steps, but its weights stay where they were.
+    assert math.isfinite(trained[1].held_out["loss"])
+
+
+def test_a_student_that_diverges_leaves_the_others_alone(tiny_recipe, tmp_path, monkeypatch):
+    recipes = [recipe_for(tiny_recipe, method) for method in METHODS["mappings"][:2]]
+    steps = iter(range(100))
+    forward = StudentCohort.forward
+
+    def poison(self, *inputs, **more):
+        found = forward(self, *inputs, **more)
+        broken = next(steps) == 3 and self.training
+        return {name: (t * math.nan if broken and name.startswith("1/") else t, c) for name, (t, c) in found.items()}
+
+    monkeypatch.setattr(StudentCohort, "forward", poison)
+    trained = proxy_for(recipes[0]).train(plans_for(recipes))
+    monkeypatch.undo()
+    assert [candidate.diverged for candidate in trained] == [False, True]
+    assert [candidate.steps for candidate in trained] == [6, 3]
+    assert trained[1].held_out == {}
+    assert_same(trained[0].student, weights_alone(recipes[0], tmp_path / "alone")[0])
+
+
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+def test_training_ends_when_all_diverge(tiny_recipe, clip):
+    recipe = recipe_for(tiny_recipe, METHODS["mappings"][0], learning_rate=1e38, max_steps=50, max_grad_norm=clip)
+    (candidate,) = proxy_for(recipe).train(plans_for([recipe]))
+    assert candidate.diverged
+    assert candidate.steps < 50
+
+
+def test_a_share_of_the_text_is_a_fixed_part_of_it(tiny_recipe):
+    recipe = recipe_for(tiny_recipe, METHODS["mappings"][0])
+    whole, part, again = (proxy_for(recipe, share=share).corpora[0].train for share in (1.0, 0.25, 0.25))
+    assert len(part) == round(len(whole) / 4)
+    assert part["input_ids"][:] == again["input_ids"][:]
+    assert all(row in whole["input_ids"][:] for row in part["input_ids"][:])
+
+
+@pytest.mark.parametrize(
+    ("change", "share", "message"),
+    [
+        ({}, 0.0, "share of 0.0"),
+        ({}, 1.5, "share of 1.5"),
+        ({"stages": []}, 1.0, "no stages"),
+        ({"fp16": True}, 1.0, "float16"),
+        ({"own teacher": True}, 1.0, "a teacher of its own"),
+        ({"own student": True}, 1.0, "a student of its own"),
+    ],
+)
+def test_what_cannot_be_trained_side_by_side_is_refused(tiny_recipe, bert_folder, change, share, message):
+    recipe = recipe_for(tiny_recipe, METHODS["mappings"][0])
+    if "stages" in change:
+        recipe["stages"] = []
+    if "fp16" in change:
+        recipe["stages"][0]["training"] |= {"fp16": True}
+    if "own teacher" in change:
+        recipe["stages"][0]["teacher"] = {"model": str(bert_folder)}
+    if "own student" in change:
+        assistant = copy.deepcopy(recipe["stages"][0]) | {"name": "assistant", "student": recipe["student"]}
+        recipe["stages"].insert(0, assistant)
+    with pytest.raises(RecipeError, match=message):
+        proxy_for(recipe, share=share)
+
+
+def test_candidates_of_other_stages_are_refused(tiny_recipe):
+    recipe = recipe_for(tiny_recipe, METHODS["mappings"][0])
+    longer = recipe | {"stages": [recipe["stages"][0] | {"name": "a"}, recipe["stages"][0] | {"name": "b"}]}
+    with pytest.raises(RecipeError, match="1 stages of their recipe"):
+        proxy_for(recipe).train(plans_for([longer]))
+    with pytest.raises(RecipeError, match="cut only where it has one"):
+        proxy_for(longer).train(plans_for([longer]), cuts={1: lambda students: students})
+
+
+def test_a_cohort_needs_terms_for_every_student(tiny_recipe):
+    with pytest.raises(ValueError, match="as many lists of terms"):
+        StudentCohort([], torch.nn.Module(), [])
