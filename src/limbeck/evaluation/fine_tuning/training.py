@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.data import SequentialSampler
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
@@ -56,6 +57,17 @@ def training_arguments(point: TrainingPoint, seed: int, output: str) -> Training
     )
 
 
+class OrderedTrainer(Trainer):
+    """The ordinary loop, whose predictions come in the order of the rows.
+
+    By itself, where batches are of rows of similar length, it draws those that it predicts by length too, and returns
+    their predictions in that order.
+    """
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
+        return SequentialSampler(eval_dataset)
+
+
 class FineTuner:
     """One model being fine-tuned on one task.
 
@@ -70,7 +82,7 @@ class FineTuner:
         self, model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, arguments: TrainingArguments
     ) -> None:
         self._prepared = prepared
-        self._trainer = Trainer(
+        self._trainer = OrderedTrainer(
             model=model,
             args=arguments,
             train_dataset=open_columns(prepared.tokens(TRAIN)),
