@@ -1,11 +1,17 @@
 """`benchmark model`: any models side by side."""
 
+import io
+
 import pytest
 import torch
+from rich.console import Console
 
 from limbeck.benchmark.model import measure_models
 from limbeck.benchmark.models import load_or_make, names_shape, read_config
+from limbeck.benchmark.sizes import measure_size
+from limbeck.benchmark.tables import model_table
 from limbeck.errors import ModelError, RecipeError
+from tests.models.tiny import make_teacher
 
 CPU = torch.device("cpu")
 
@@ -28,6 +34,53 @@ def test_rows_of_a_saved_model_and_a_shape(bert_folder):
             assert row["tokens_per_second"] == pytest.approx(row["length"] * row["sentences_per_second"], rel=1e-4)
     assert rows[0]["shape"] == "bert 4x48, 4 heads, FFN 96"
     assert heard == sorted(heard)
+
+
+def test_sizes_are_those_of_the_weights_and_the_matrix_products(bert_folder):
+    layers, hidden, ffn, length = 4, 48, 96, 16
+    rows = measure_models([str(bert_folder), "1x24"], device=CPU, batch_sizes=[1], lengths=[length, 8], seconds=0.1)
+    saved, made = rows[:2]
+    model = load_or_make(str(bert_folder), length=length, dtype=torch.float32, device=CPU)
+    numbers = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    embedding = sum(number for name, number in numbers.items() if name.startswith("embeddings."))
+    blocks = sum(number for name, number in numbers.items() if name.startswith("encoder.layer."))
+    assert (saved["embedding_parameters"], saved["transformer_parameters"]) == (embedding, blocks)
+    assert saved["parameters"] == sum(numbers.values())
+    on_disk = sum(path.stat().st_size for path in bert_folder.glob("*.safetensors"))
+    assert (saved["megabytes"], saved["megabytes_of"]) == (pytest.approx(on_disk / 1e6, rel=1e-4), "files")
+    assert (made["megabytes"], made["megabytes_of"]) == (
+        pytest.approx(made["parameters"] * 4 / 1e6, rel=1e-5),
+        "tensors",
+    )
+    assert (saved["heads"], made["heads"]) == (4, 12)
+    # Two operations a weight of the blocks' matrices; scores and their use are 2 x 2 a token, neighbour and width.
+    matrices = layers * (4 * hidden * hidden + 2 * hidden * ffn)
+    for row in (rows[0], rows[2]):
+        products = 2 * matrices + layers * 4 * row["length"] * hidden
+        assert row["megaflops_per_token"] == pytest.approx(products / 1e6, rel=1e-4)
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet", "albert"])
+def test_a_measured_model_is_left_as_it_was(family, tmp_path):
+    folder = make_teacher(tmp_path, family)
+    model = load_or_make(str(folder), length=8, dtype=torch.float32, device=CPU)
+    inputs = {"input_ids": torch.arange(5, 13)[None], "attention_mask": torch.ones(1, 8, dtype=torch.long)}
+    attention, before = model.config._attn_implementation, model(**inputs).last_hidden_state
+    assert measure_size(str(folder), model).forward.weights > 0
+    assert model.config._attn_implementation == attention
+    assert torch.equal(model(**inputs).last_hidden_state, before)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_the_table_has_sizes_and_speedups(bert_folder):
+    rows = measure_models([str(bert_folder), "1x24"], device=CPU, batch_sizes=[1], lengths=[4, 16], seconds=0.1)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(model_table(rows))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"how many times as fast as {bert_folder}" in "".join(text.splitlines()).replace("  ", "")
+    assert "Transformer" in text and "of 16" in text and f"{rows[1]['speedup']:.3g}x" in text
+    assert f"{rows[1]['embedding_parameters'] / 1e6:.2f}" in text and f"{rows[0]['megabytes']:.1f}" in text
 
 
 def test_shapes_are_told_from_models(tmp_path, monkeypatch):

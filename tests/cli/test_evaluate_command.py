@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import limbeck as package
-from limbeck.evaluation.fine_tuning import run_cell
+from limbeck.evaluation.fine_tuning import train_once
 from tests.cli import test_commands
 from tests.cli.test_commands import assert_one_line_error
 from tests.evaluation.fine_tuning.tiny_tasks import make_rows
@@ -61,11 +61,11 @@ def count_runs(monkeypatch):
     """Count the cells that are really run."""
     done = []
 
-    def counting(cell, prepared, report):
-        done.append(cell)
-        return run_cell(cell, prepared, report)
+    def counting(cells, report):
+        done.extend(cell.cell for cell in cells)
+        return train_once(cells, report)
 
-    monkeypatch.setattr("limbeck.experiments.attempt.run_cell", counting)
+    monkeypatch.setattr("limbeck.experiments.attempt.train_once", counting)
     return done
 
 
@@ -142,12 +142,12 @@ def test_a_cell_that_fails_leaves_the_others(limbeck, data, models, tmp_path, co
 def test_ctrl_c_keeps_what_is_finished(limbeck, data, models, tmp_path, monkeypatch):
     output = tmp_path / "out"
 
-    def stop_at_the_second(cell, prepared, report):
-        if cell.seed == 2:
+    def stop_at_the_second(cells, report):
+        if cells[0].cell.seed == 2:
             raise KeyboardInterrupt
-        return run_cell(cell, prepared, report)
+        return train_once(cells, report)
 
-    monkeypatch.setattr("limbeck.experiments.attempt.run_cell", stop_at_the_second)
+    monkeypatch.setattr("limbeck.experiments.attempt.train_once", stop_at_the_second)
     done = limbeck("evaluate", models[1], "--tasks", "rte", "--data", data, "--seeds", 3, "--output", output, *SMALL)
     assert_one_line_error(done, 1, "1 of 3 cells are done", "goes on from there")
     assert [row["seed"] for row in rows_of(output)] == [1]

@@ -157,13 +157,13 @@ def test_ctrl_c_while_evaluating_and_a_fine_tuning_that_fails(plan, tasks, tmp_p
     }  # fmt: skip
     output = tmp_path / "out"
 
-    def run_cell(cell, prepared, report):
-        if "minilmv2" in cell.model:
+    def train_once(cells, report):
+        if "minilmv2" in cells[0].cell.model:
             raise stop
-        return original(cell, prepared, report)
+        return original(cells, report)
 
-    original, stop = attempt.run_cell, KeyboardInterrupt()
-    monkeypatch.setattr(attempt, "run_cell", run_cell)
+    original, stop = attempt.train_once, KeyboardInterrupt()
+    monkeypatch.setattr(attempt, "train_once", train_once)
     with pytest.raises(Interrupted, match="1 of 2 cells are done"):
         limbeck.compare(plan, output=output)
     assert json.loads((output / "comparison.json").read_text())["status"] == "interrupted"

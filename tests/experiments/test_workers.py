@@ -1,22 +1,29 @@
 """Jobs end one by one, in this process or in others, and one that dies takes nothing with it."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
-from limbeck.evaluation.fine_tuning import Cell, prepare
+from limbeck.evaluation.fine_tuning import Cell, PreparedCell, prepare
 from limbeck.evaluation.fine_tuning.run_cell import CellResult
 from limbeck.experiments.attempt import Failure, Job, attempt
 from limbeck.experiments.workers import run_jobs
 from limbeck.models.vocabulary import load_tokenizer
-from tests.evaluation.fine_tuning.tiny_tasks import POINT, make_data, tiny_folder
+from tests.evaluation.fine_tuning.tiny_tasks import KEYS, POINT, make_data, tiny_folder
 
 
 @pytest.fixture
 def jobs(tmp_path):
     folder, data = tiny_folder(tmp_path), make_data("classification", train=16)
-    prepared = prepare(data, POINT, load_tokenizer(folder), keys=["t", "d"], cache_dir=tmp_path / "cache")
-    return [Job(f"job-{seed}", Cell(str(folder), "t", POINT, seed), prepared, 1.0) for seed in (1, 2, 3)]
+    prepared = prepare(data, POINT, load_tokenizer(folder), keys=KEYS, cache_dir=tmp_path / "cache")
+    cells = {seed: PreparedCell(Cell(str(folder), "t", POINT, seed), prepared) for seed in (1, 2, 3)}
+    # The second training is scored for two cells.
+    return [
+        Job("job-1", {"cell-1": cells[1]}, 1.0),
+        Job("job-2", {"cell-2": cells[2], "cell-2b": PreparedCell(replace(cells[2].cell, task="u"), prepared)}, 1.0),
+        Job("job-3", {"cell-3": cells[3]}, 1.0),
+    ]
 
 
 def collect(jobs, workers):
@@ -24,7 +31,7 @@ def collect(jobs, workers):
     run_jobs(
         jobs,
         workers=workers,
-        finished=lambda job, outcome: outcomes.__setitem__(job.id, outcome),
+        finished=lambda job, identity, outcome: outcomes.__setitem__(identity, outcome),
         advance=lambda shares, job: moved.append((dict(shares), job.id)),
     )
     return outcomes, moved
@@ -32,24 +39,42 @@ def collect(jobs, workers):
 
 def test_one_by_one(jobs):
     outcomes, moved = collect(jobs, 1)
-    assert list(outcomes) == ["job-1", "job-2", "job-3"]
+    assert list(outcomes) == ["cell-1", "cell-2", "cell-2b", "cell-3"]
     assert all(isinstance(outcome, CellResult) for outcome in outcomes.values())
-    assert {identity for _, identity in moved} == set(outcomes)
+    assert outcomes["cell-2b"].scores == outcomes["cell-2"].scores != outcomes["cell-3"].scores
+    assert {identity for _, identity in moved} == {job.id for job in jobs}
 
 
 def test_any_error_ends_its_own_job_in_one_line(jobs, monkeypatch):
     def fail(*_):
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("limbeck.experiments.attempt.run_cell", fail)
-    assert attempt(jobs[0], lambda share: None) == Failure("ValueError: two lines")
+    monkeypatch.setattr("limbeck.experiments.attempt.train_once", fail)
+    failure = Failure("ValueError: two lines")
+    assert list(attempt(jobs[1], lambda share: None)) == [("cell-2", failure), ("cell-2b", failure)]
+
+
+def test_a_cell_that_cannot_be_scored_leaves_those_of_its_training(jobs):
+    whole, part = jobs[1].cells.values()
+    broken = PreparedCell(part.cell, replace(part.task, folder=part.task.folder / "gone"))
+    job = Job("job", {"whole": whole, "broken": broken, "again": whole}, 1.0)
+    outcomes = dict(attempt(job, lambda share: None))
+    assert list(outcomes) == ["whole", "broken", "again"]
+    assert isinstance(outcomes["broken"], Failure) and "gone" in outcomes["broken"].problem
+    assert outcomes["again"].scores == outcomes["whole"].scores
+
+
+def test_a_job_says_what_it_is_for(jobs):
+    rate = "rate 0.001, 2 epochs, seed"
+    assert jobs[0].describe().endswith(f"teacher-bert, t, {rate} 1")
+    assert jobs[1].describe().endswith(f"teacher-bert, t, {rate} 2; scored on u too")
 
 
 def test_ctrl_c_goes_through(jobs, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.experiments.attempt.run_cell", stop)
+    monkeypatch.setattr("limbeck.experiments.attempt.train_once", stop)
     with pytest.raises(KeyboardInterrupt):
         collect(jobs, 1)
 
@@ -64,10 +89,12 @@ class DiesWhenRead(dict):
 @pytest.mark.slow
 def test_processes_give_the_same_and_a_dead_one_is_replaced(jobs):
     alone, _ = collect(jobs, 1)
-    dying = Job("dies", jobs[0].cell, DiesWhenRead(), 1.0)
+    first = jobs[0].cells["cell-1"]
+    dying = Job("dies", {"one": PreparedCell(first.cell, DiesWhenRead()), "other": first}, 1.0)
     outcomes, moved = collect([dying, *jobs], 2)
-    assert outcomes.pop("dies") == Failure("Its process ended with code 3; out of memory?")
+    dead = Failure("Its process ended with code 3; out of memory?")
+    assert (outcomes.pop("one"), outcomes.pop("other")) == (dead, dead)
     assert {key: outcome.scores for key, outcome in outcomes.items()} == {
         key: outcome.scores for key, outcome in alone.items()
     }
-    assert {identity for _, identity in moved} == set(outcomes)
+    assert {identity for _, identity in moved} == {job.id for job in jobs}

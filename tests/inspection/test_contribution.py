@@ -1,10 +1,13 @@
 """The contribution of a layer is the mean cosine of its input and output, as the mapping of that name measures it."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+import limbeck.inspection
 from limbeck.errors import CorpusError
 from limbeck.inspection import measure_contribution
 from limbeck.training.layer_cosines import measure_layer_cosines
@@ -28,6 +31,40 @@ def test_the_mapping_of_that_name_sees_the_same():
     corpus = SimpleNamespace(train=[{"input_ids": subject.tokenizer(text)["input_ids"]} for text in TEXTS])
     wanted = measure_layer_cosines(subject.model, corpus, subject.tokenizer)
     assert measure_contribution(subject, TEXTS).cosines == pytest.approx(wanted, abs=1e-6)
+
+
+def test_padding_takes_no_part_and_the_mode_is_put_back():
+    subject = tiny_subject()
+    subject.model.train()
+    alone = [measure_contribution(subject, [text]) for text in TEXTS[:3]]
+    corpus = SimpleNamespace(train=[{"input_ids": subject.tokenizer(text)["input_ids"]} for text in TEXTS[:3]])
+    found = measure_layer_cosines(subject.model, corpus, subject.tokenizer)
+    tokens = sum(one.tokens for one in alone)
+    for layer, cosine in enumerate(found):
+        assert cosine == pytest.approx(sum(one.cosines[layer] * one.tokens for one in alone) / tokens, abs=1e-6)
+    assert subject.model.training
+
+
+def test_nothing_to_measure_is_refused():
+    subject = tiny_subject()
+    with pytest.raises(CorpusError, match="no token"):
+        measure_layer_cosines(subject.model, SimpleNamespace(train=[]), subject.tokenizer)
+
+
+def test_a_run_loads_no_clustering():
+    code = (
+        "import sys, limbeck.inspection.contribution, limbeck.training.layer_cosines; "
+        "print([m for m in ('sklearn', 'limbeck.inspection.phrase_clustering') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_has_its_home():
+    for name in limbeck.inspection.__all__:
+        assert getattr(limbeck.inspection, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'cluster'"):
+        limbeck.inspection.cluster  # noqa: B018 - the access is what is tested
 
 
 def test_a_block_that_passes_its_input_on_ranks_last():

@@ -63,7 +63,7 @@ def make_summary(tasks=tuple(STUDENT), preset="minilmv2", fail=()):
             for place, point in enumerate(grid(task, settings, bf16=False)):
                 for seed in (1, 2):
                     identity = f"{model.name}-{name}-{place}-{seed}"
-                    cells.append(PlannedCell(Cell(model.name, name, point, seed), identity))
+                    cells.append(PlannedCell(Cell(model.name, name, point, seed), identity, identity))
                     value = (figures[name] + (1, -1)[seed - 1] - (0 if place else 5)) / 100
                     settings_row = {"learning_rate": point.learning_rate, "epochs": 3, "batch_size": 32, "length": 128}
                     rows[identity] = {
@@ -137,9 +137,12 @@ def test_every_form_holds_the_figures(tmp_path):
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(evaluation_table(summary))
     text = console.export_text()
-    assert "41.8 ± 1.4" in text and "71.0 %" in text and "cola: a note" in text
+    assert "41.8 ± 1.4" in text and "71.0 %" in text
+    assert "squad2: a note; likewise mnli, qnli, qqp and 4 more" in text and "cola: a note" not in text
+    assert "All 8 notes are in the files." in text
     markdown = evaluation_markdown(summary)
     assert "| **student** | 72.9 ± 1.4 |" in markdown
+    assert markdown.count(": a note\n") == len(STUDENT), "the files have every note"
     assert "## Grid points" in markdown and "rate 2e-05" in markdown
     lines = list(csv.DictReader(io.StringIO(evaluation_csv(summary))))
     rte = next(line for line in lines if (line["model"], line["column"]) == ("student", "rte"))

@@ -1,4 +1,4 @@
-"""`limbeck benchmark model`: latency and throughput of any models, side by side."""
+"""`limbeck benchmark model`: size, latency and throughput of any models, side by side."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from transformers import PreTrainedModel
 from limbeck.benchmark.models import load_or_make
 from limbeck.benchmark.progress import Report, part_of, quietly
 from limbeck.benchmark.rows import Row, tidy
+from limbeck.benchmark.sizes import measure_size
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of, longest_input
-from limbeck.evaluation.model_size import count_parameters, tensors_megabytes
-from limbeck.models.families import shape_of
 
 
 def measure_models(
@@ -31,7 +30,7 @@ def measure_models(
     seed: int = 0,
     report: Report = quietly,
 ) -> list[Row]:
-    """Time the forward pass of encoders, in turns.
+    """Measure the size of encoders, and time their forward passes in turns.
 
     All tokens are real: nothing is padded. The first model is what `speedup` refers to.
 
@@ -62,7 +61,8 @@ def measure_models(
         limit = longest_input(encoder_of(models[name]))
         if limit is not None and max(lengths) > limit:
             raise RecipeError(f"--lengths {max(lengths)} is longer than the {limit} tokens '{name}' takes; use less.")
-    vocabulary = min(shape_of(model.config).vocabulary for model in models.values())
+    sizes = {name: measure_size(name, model) for name, model in models.items()}
+    vocabulary = min(size.shape.vocabulary for size in sizes.values())
     generator = torch.Generator().manual_seed(seed)
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     rows: list[Row] = []
@@ -74,7 +74,8 @@ def measure_models(
             spread = summarise(seen)
             rows.append(
                 {
-                    **_describe(name, models[name]),
+                    "model": name,
+                    **sizes[name].columns(length),
                     "dtype": str(dtype).removeprefix("torch."),
                     "device_type": device.type,
                     "batch": batch,
@@ -107,14 +108,3 @@ def _time(
 
 def _forward(encoder: nn.Module, input_ids: Tensor, valid: Tensor) -> None:
     encoder(input_ids=input_ids, attention_mask=valid)
-
-
-def _describe(name: str, model: PreTrainedModel) -> Row:
-    counts = count_parameters(model)
-    return {
-        "model": name,
-        "shape": str(shape_of(model.config)),
-        "parameters": counts.total,
-        "transformer_parameters": counts.transformer,
-        "megabytes": tensors_megabytes(model),
-    }

@@ -86,6 +86,7 @@ def model_table(rows: Rows) -> RenderableType:
     table = _table(
         ("model", "batch x\nlength", "median\nms", "p10–p90", "sentences\nper s", "tokens\nper s", "speedup")
     )
+    first = rows[0]
     for row in rows:
         table.add_row(
             str(row["model"]),
@@ -96,13 +97,25 @@ def model_table(rows: Rows) -> RenderableType:
             _number(row["tokens_per_second"]),
             _times(row["speedup"]),
         )
-    seen = {str(row["model"]): row for row in rows}
-    shapes = [
-        Text(f"{name}: {row['shape']}, {float(row['parameters'] or 0) / 1e6:.1f} M parameters", style="dim")
-        for name, row in seen.items()
-    ]
-    title = f"Forward passes in {rows[0]['dtype']} on {rows[0]['device_type']}"
-    return Group(Text(title, style="bold"), table, *shapes)
+    title = f"Forward passes in {first['dtype']} on {first['device_type']}"
+    against = [Text(f"Speedup: how many times as fast as {first['model']}.", style="dim")]
+    return Group(Text(title, style="bold"), table, *against, Text("Size", style="bold"), _size_table(rows))
+
+
+def _size_table(rows: Rows) -> Table:
+    """A row a model; operations depend on the length, so there is a column for each."""
+    models: dict[str, dict[str, Mapping[str, Value]]] = {}
+    for row in rows:
+        models.setdefault(str(row["model"]), {})[str(row["length"])] = row
+    lengths = list(dict.fromkeys(str(row["length"]) for row in rows))
+    operations = [f"Mflop/token\nof {length}" for length in lengths]
+    table = _table(("model", "embedding\nM", "Transformer\nM", "all\nM", "MB", *operations))
+    for name, by_length in models.items():
+        row = next(iter(by_length.values()))
+        parts = (f"{float(row[f'{part}parameters'] or 0) / 1e6:.2f}" for part in ("embedding_", "transformer_", ""))
+        flops = (_number(by_length[length]["megaflops_per_token"]) for length in lengths)
+        table.add_row(f"{name}\n{row['shape']}", *parts, f"{float(row['megabytes'] or 0):.1f}", *flops)
+    return table
 
 
 def _table(headings: Sequence[str]) -> Table:

@@ -1,31 +1,38 @@
-"""One cell, tried: a result, or why there is none in one line."""
+"""A training and its cells, tried: a result of each, or why there is none in one line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.fine_tuning.cell import Cell
-from limbeck.evaluation.fine_tuning.prepared import PreparedTask
+from limbeck.evaluation.fine_tuning.prepared import PreparedCell
 from limbeck.evaluation.fine_tuning.progress import Share
-from limbeck.evaluation.fine_tuning.run_cell import CellResult, run_cell
+from limbeck.evaluation.fine_tuning.run_cell import CellResult, train_once
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A cell that is to run.
+    """A training that is to run, and the cells that it is scored for.
 
     Attributes:
-        id: Its identity.
-        cell: What to run.
-        prepared: Its task.
+        id: Identity of the training, or of the one cell where nothing is trained.
+        cells: By identity; of one model, grid point and seed.
         work: What it costs, compared with others.
     """
 
     id: str
-    cell: Cell
-    prepared: PreparedTask
+    cells: Mapping[str, PreparedCell]
     work: float
+
+    def describe(self) -> str:
+        """Return it in a few words, for progress."""
+        first, *others = (cell.cell for cell in self.cells.values())
+        return first.describe() + (f"; scored on {', '.join(cell.task for cell in others)} too" if others else "")
 
 
 @dataclass(frozen=True)
@@ -38,10 +45,19 @@ class Failure:
 Outcome = CellResult | Failure
 
 
-def attempt(job: Job, report: Share) -> Outcome:
-    """Run a cell; whatever goes wrong in it ends this cell only."""
+def attempt(job: Job, report: Share) -> Iterator[tuple[str, Outcome]]:
+    """Train once and score every cell; yields identity and outcome of each as soon as it is there.
+
+    Whatever goes wrong in the training ends the cells of this job only, and in a cell that cell only.
+    """
+    trained = _tried(partial(train_once, list(job.cells.values()), report))
+    for identity, cell in job.cells.items():
+        yield identity, trained if isinstance(trained, Failure) else _tried(partial(trained.score, cell))
+
+
+def _tried(action: Callable[[], Found]) -> Found | Failure:
     try:
-        return run_cell(job.cell, job.prepared, report)
+        return action()
     except LimbeckError as error:
         return Failure(" ".join(str(error).split()))
     except Exception as error:  # A fault in one cell must not take the night's other cells with it.

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
 
 from limbeck.benchmark.model import measure_models
-from limbeck.benchmark.models import load_or_make, names_shape
-from limbeck.benchmark.operations import forward_cost
+from limbeck.benchmark.models import read_config
 from limbeck.benchmark.progress import Report, quietly
-from limbeck.benchmark.rows import describe_machine
-from limbeck.errors import ModelError
-from limbeck.evaluation.model_size import count_parameters, tensors_megabytes, weights_megabytes
+from limbeck.benchmark.rows import Value, describe_machine
 from limbeck.evaluation.published import matching_costs
-from limbeck.models.families import depth, shape_of
-from limbeck.models.locating import is_local, resolve_model
-from limbeck.models.streams import StreamKey
-from limbeck.models.taps import StreamTap
+from limbeck.models.families import shape_of
+
+_SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
+          "megabytes_of")  # fmt: skip
 
 
 def measure_costs(
@@ -44,50 +39,26 @@ def measure_costs(
         report: Is told how far it is.
 
     Returns:
-        `models` (sizes and operations), `timings` (as `limbeck benchmark model` has them), `published` and `machine`.
+        `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.
 
     Raises:
         ModelError: if a model cannot be loaded.
         RecipeError: if a length is beyond what a model takes.
     """
-    sizes, shapes = [], []
-    for name in names:
-        model = load_or_make(name, length=max(lengths), dtype=torch.float32, device=torch.device("cpu"))
-        shape = shape_of(model.config)
-        shapes.append((f"{shape.layers}x{shape.hidden}", shape.vocabulary))
-        sizes.append(_size(name, model, lengths))
     timings = measure_models(
         names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
     )
+    shapes = [shape_of(read_config(name, max(lengths))) for name in names]
+    papers = matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
     return {
-        "models": sizes,
+        "models": [_size([row for row in timings if row["model"] == name]) for name in names],
         "timings": timings,
-        "published": [asdict(cost) for cost in matching_costs(shapes)],
+        "published": [asdict(cost) for cost in papers],
         "machine": describe_machine(device.type).to_dict(),
     }
 
 
-def _size(name: str, model: PreTrainedModel, lengths: Sequence[int]) -> dict[str, Any]:
-    counts, shape = count_parameters(model), shape_of(model.config)
-    megabytes, source = tensors_megabytes(model), "tensors"
-    located = None if names_shape(name) else resolve_model(name)
-    if located is not None and is_local(located):
-        with suppress(ModelError):  # `megabytes_of` says which it is.
-            megabytes, source = weights_megabytes(located), "files"
-    return {
-        "model": name,
-        "shape": str(shape),
-        "heads": shape.heads,
-        "embedding_parameters": counts.embedding,
-        "transformer_parameters": counts.transformer,
-        "parameters": counts.total,
-        "megabytes": round(megabytes, 3),
-        "megabytes_of": source,
-        "megaflops_per_token": {str(length): _operations_per_token(model, length) / 1e6 for length in lengths},
-    }
-
-
-def _operations_per_token(model: PreTrainedModel, length: int) -> float:
-    """Operations of a whole forward pass without a head, for every token of a text of `length` tokens."""
-    whole = StreamTap(model, [StreamKey("hidden", depth(model.config))])
-    return forward_cost(whole, shape_of(model.config)).operations([length]) / length
+def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """What the rows of one model say of its size; operations by length."""
+    operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
+    return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}

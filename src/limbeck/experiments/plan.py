@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.evaluation.fine_tuning.cell import Cell, Point, SimilarityPoint, grid, identity, seeds
-from limbeck.evaluation.fine_tuning.fingerprints import data_fingerprint, model_fingerprint, tokenizer_fingerprint
-from limbeck.evaluation.fine_tuning.prepared import PreparedTask, prepare
+from limbeck.evaluation.fine_tuning.cell import Cell, Point, SimilarityPoint, grid, identity, seeds, training_identity
+from limbeck.evaluation.fine_tuning.fingerprints import (
+    data_fingerprint,
+    model_fingerprint,
+    tokenizer_fingerprint,
+    training_set_fingerprint,
+)
+from limbeck.evaluation.fine_tuning.prepared import PreparedCell, PreparedTask, TokenKeys, prepare
 from limbeck.evaluation.protocols.protocol import Protocol
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks import Task, TaskData, load_task
@@ -39,10 +44,17 @@ class PlannedModel:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell and what identifies it."""
+    """A cell and what identifies it.
+
+    Attributes:
+        cell: The cell.
+        id: Its identity.
+        training: Identity of its fine-tuning, which cells of other tasks may share; its own where nothing is trained.
+    """
 
     cell: Cell
     id: str
+    training: str
 
 
 @dataclass(frozen=True)
@@ -126,32 +138,44 @@ class Planner:
         _check_metric(task, settings)
         runs = seeds(task, self.seeds or settings.seeds)
         points = grid(task, settings, bf16=self.bf16)
-        rows = data_fingerprint(data)
+        rows, training_set = data_fingerprint(data), training_set_fingerprint(data)
         cells: list[PlannedCell] = []
         prepared: dict[str, PreparedTask] = {}
         for model in self.models:
             own = [Cell(model.name, name, point, seed) for point in points for seed in runs]
-            planned = [PlannedCell(cell, identity(cell, model=model.fingerprint, data=rows)) for cell in own]
+            planned = [_planned(cell, model, rows, training_set) for cell in own]
             cells += planned
             open_cells = any(cell.id not in self.finished for cell in planned)
             if open_cells and model.tokenizer not in prepared:
-                prepared[model.tokenizer] = self._prepare(data, points[0], model, rows)
+                keys = TokenKeys(model.tokenizer, rows, training_set)
+                prepared[model.tokenizer] = self._prepare(data, points[0], model, keys)
         notes = dict.fromkeys((*data.notes, *(note for ready in prepared.values() for note in ready.notes)))
         return PlannedTask(name, task, settings, rows, tuple(cells), prepared, tuple(notes))
 
-    def _prepare(self, data: TaskData, point: Point, model: PlannedModel, rows: str) -> PreparedTask:
+    def _prepare(self, data: TaskData, point: Point, model: PlannedModel, keys: TokenKeys) -> PreparedTask:
         tokenizer: Any = load_tokenizer(model.name)
-        return prepare(data, point, tokenizer, keys=[model.tokenizer, rows], cache_dir=self.cache_dir)
+        return prepare(data, point, tokenizer, keys=keys, cache_dir=self.cache_dir)
 
 
-def work_of(cell: Cell, model: PlannedModel, prepared: PreparedTask) -> float:
-    """Estimate what a cell costs, in arbitrary units: tokens x Transformer parameters, training three times as much as
-    scoring. It is only used to say how much time is left."""
-    shape, point = model.shape, cell.point
+def work_of(cells: Collection[PreparedCell], shape: Shape) -> float:
+    """Estimate what cells with one training cost, in arbitrary units: tokens x Transformer parameters, training three
+    times as much as scoring. It is only used to say how much time is left.
+
+    Args:
+        cells: At least one.
+        shape: Of the model.
+    """
+    first = next(iter(cells))
+    point = first.cell.point
     parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
-    scored = sum(len(rows) for rows in prepared.rows.values())
-    trained = 0.0 if isinstance(point, SimilarityPoint) else 3 * point.epochs * prepared.train_rows
+    scored = sum(len(rows) for cell in cells for rows in cell.task.rows.values())
+    trained = 0.0 if isinstance(point, SimilarityPoint) else 3 * point.epochs * first.task.train_rows
     return parameters * point.length * (trained + scored) + 1.0
+
+
+def _planned(cell: Cell, model: PlannedModel, rows: str, training_set: str) -> PlannedCell:
+    own = identity(cell, model=model.fingerprint, data=rows)
+    return PlannedCell(cell, own, training_identity(cell, model=model.fingerprint, training_set=training_set) or own)
 
 
 def _check_metric(task: Task, settings: FineTuning) -> None:

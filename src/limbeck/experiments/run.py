@@ -14,6 +14,7 @@ import torch
 from limbeck.benchmark.progress import Report, part_of, quietly
 from limbeck.corpus.cache import default_cache_dir
 from limbeck.errors import Interrupted
+from limbeck.evaluation.fine_tuning.prepared import PreparedCell
 from limbeck.evaluation.fine_tuning.run_cell import CellResult, select_split
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.experiments.attempt import Job, Outcome
@@ -120,6 +121,8 @@ class _Run:
         self._jobs = self._unfinished()
         self._work = {job.id: job.work for job in self._jobs}
         self._total = sum(self._work.values()) or 1.0
+        self._cells = sum(len(job.cells) for job in self._jobs)
+        self._open = {job.id: len(job.cells) for job in self._jobs}
         self._ended = 0
         self._ended_work = 0.0
         self._provenance = {"versions": versions(), "commit": git_commit(), "device": hardware()["device"]}
@@ -134,46 +137,51 @@ class _Run:
             run_jobs(self._jobs, workers=self._workers, finished=self._finished, advance=self._advance)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"Stopped; {self._ended} of {len(self._jobs)} cells are done and kept in '{self._folder}'; the same "
+                f"Stopped; {self._ended} of {self._cells} cells are done and kept in '{self._folder}'; the same "
                 "command goes on from there."
             ) from None
 
     def _unfinished(self) -> list[Job]:
         done = self._results.finished()
-        jobs: dict[str, Job] = {}
+        cells: dict[str, dict[str, PreparedCell]] = {}
         for task in self._tasks.values():
             for planned in task.cells:
                 if planned.id not in done:  # Two names of one model share their cells.
-                    model = self._models[planned.cell.model]
-                    prepared = task.prepared[model.tokenizer]
-                    work = work_of(planned.cell, model, prepared)
-                    jobs.setdefault(planned.id, Job(planned.id, planned.cell, prepared, work))
-        return list(jobs.values())
+                    prepared = task.prepared[self._models[planned.cell.model].tokenizer]
+                    cells.setdefault(planned.training, {}).setdefault(planned.id, PreparedCell(planned.cell, prepared))
+        return [Job(training, shared, self._work_of(shared)) for training, shared in cells.items()]
+
+    def _work_of(self, cells: dict[str, PreparedCell]) -> float:
+        return work_of(cells.values(), self._models[next(iter(cells.values())).cell.model].shape)
 
     def _advance(self, shares: dict[str, float], job: Job) -> None:
         running = sum(self._work[identity] * share for identity, share in shares.items())
-        what = f"cell {self._ended + 1} of {len(self._jobs)}: {job.cell.describe()}"
+        what = f"cell {self._ended + 1} of {self._cells}: {job.describe()}"
         self._report(min((self._ended_work + running) / self._total, 1.0), what)
 
-    def _finished(self, job: Job, outcome: Outcome) -> None:
-        self._results.append(self._row(job, outcome))
+    def _finished(self, job: Job, identity: str, outcome: Outcome) -> None:
+        self._results.append(self._row(job, identity, outcome))
         self._ended += 1
-        self._ended_work += job.work
-        self._report(self._ended_work / self._total, f"{self._ended} of {len(self._jobs)} cells done")
+        self._open[job.id] -= 1
+        if not self._open[job.id]:
+            self._ended_work += job.work
+            self._report(self._ended_work / self._total, f"{self._ended} of {self._cells} cells done")
 
-    def _row(self, job: Job, outcome: Outcome) -> Row:
-        task = self._tasks[job.cell.task]
+    def _row(self, job: Job, identity: str, outcome: Outcome) -> Row:
+        cell, prepared = job.cells[identity]
+        task = self._tasks[cell.task]
         row: Row = {
-            "id": job.id,
+            "id": identity,
+            "training": job.id,
             "status": FINISHED if isinstance(outcome, CellResult) else FAILED,
-            "model": job.cell.model,
-            "model_fingerprint": self._models[job.cell.model].fingerprint,
+            "model": cell.model,
+            "model_fingerprint": self._models[cell.model].fingerprint,
             "task": task.task.name,
             "data_fingerprint": task.data,
             "preset": self._preset,
-            "settings": asdict(job.cell.point),
-            "seed": job.cell.seed,
-            "select": select_split(job.prepared),
+            "settings": asdict(cell.point),
+            "seed": cell.seed,
+            "select": select_split(prepared),
         }
         if isinstance(outcome, CellResult):
             row |= {
@@ -181,7 +189,8 @@ class _Run:
                 "epoch": outcome.epoch,
                 "rows": dict(outcome.rows),
                 "seconds": outcome.seconds,
-                "predictions": save_predictions(self._folder, job.id, outcome.predictions),
+                "training_seconds": outcome.training_seconds,
+                "predictions": save_predictions(self._folder, identity, outcome.predictions),
                 "notes": list(task.notes),
             }
         else:

@@ -10,6 +10,7 @@ from limbeck.evaluation.protocols.columns import Column, task_columns
 from limbeck.evaluation.protocols.protocol import Protocol
 from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
 from limbeck.experiments.choosing import Choice, choose
+from limbeck.experiments.gathered_notes import gather_notes
 from limbeck.experiments.plan import PlannedModel, PlannedTask
 from limbeck.experiments.results import FINISHED, Row
 from limbeck.experiments.statistics_of_runs import Runs, average, in_percent
@@ -36,8 +37,8 @@ def summarise(
         seed_count: Runs of every point where the protocol does not decide.
 
     Returns:
-        `columns`, `models` (each with `columns`, `averages`, `retention`, `chosen`), `published` and `notes`; scores in
-        percent.
+        `columns`, `models` (each with `columns`, `averages`, `retention`, `chosen`), `published`, `notes` and
+        `notes_in_short`, a line a kind; scores in percent.
     """
     columns = [
         {**_described(column, task), "metric": _metric(task)} for task in tasks for column in task_columns(task.task)
@@ -47,13 +48,16 @@ def summarise(
         entry["retention"] = _retention(entry, found[0]) if entry is not found[0] else {}
     shown = [(column["key"], column["metric"]) for column in columns]
     shapes = [(f"{model.shape.layers}x{model.shape.hidden}", model.shape.vocabulary) for model in models]
+    # Tasks that are trained on the same rows say the same of them.
+    notes, failures = list(dict.fromkeys(note for task in tasks for note in task.notes)), _missing(rows, tasks)
     beside = matching_rows(shapes, shown, protocol.papers or PAPERS)
     return {
         "preset": protocol.name,
         "columns": columns,
         "models": found,
         "published": [_published(row, protocol, shown) for row in beside],
-        "notes": [*(note for task in tasks for note in task.notes), *_missing(rows, tasks)],
+        "notes": [*notes, *failures],
+        "notes_in_short": [*gather_notes(notes), *failures],
     }
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -15,13 +15,14 @@ import torch
 
 from limbeck.experiments.attempt import Failure, Job, Outcome, attempt
 
-Finished = Callable[[Job, Outcome], None]
+Finished = Callable[[Job, str, Outcome], None]
+"""Is given a job, the identity of one of its cells, and the outcome."""
 Advance = Callable[[dict[str, float], Job], None]
 """Is told which share of each running job is done, by identity, and which job moved."""
 
 
 def run_jobs(jobs: Sequence[Job], *, workers: int, finished: Finished, advance: Advance) -> None:
-    """Run jobs; each outcome is handed over as soon as it is there.
+    """Run jobs; the outcome of each cell is handed over as soon as it is there.
 
     A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
     process of its own.
@@ -29,7 +30,7 @@ def run_jobs(jobs: Sequence[Job], *, workers: int, finished: Finished, advance: 
     Args:
         jobs: In this order.
         workers: Processes; 1 runs them in this one.
-        finished: Is given each job and its outcome.
+        finished: Is given each outcome.
         advance: Is told how far the running jobs are.
     """
     if workers == 1 and torch.cuda.device_count() <= 1:
@@ -41,7 +42,8 @@ def run_jobs(jobs: Sequence[Job], *, workers: int, finished: Finished, advance: 
                 advance(shares, job)
 
             report(0.0)
-            finished(job, attempt(job, report))
+            for identity, outcome in attempt(job, report):
+                finished(job, identity, outcome)
         return
     if jobs:
         _Pool(jobs, min(workers, len(jobs)), finished, advance).run()
@@ -52,6 +54,8 @@ class _Worker:
     process: Any
     connection: Connection
     job: Job | None = None
+    left: dict[str, None] = field(default_factory=dict)
+    """Cells of the job without an outcome."""
 
 
 class _Pool:
@@ -94,6 +98,7 @@ class _Pool:
         worker.job = self._jobs.popleft() if self._jobs else None
         if worker.job is not None:
             self._shares[worker.job.id] = 0.0
+            worker.left = dict.fromkeys(worker.job.cells)
             worker.connection.send(worker.job)
 
     def _receive(self, index: int, worker: _Worker) -> None:
@@ -104,7 +109,9 @@ class _Pool:
         except (EOFError, OSError):
             worker.process.join()
             worker.connection.close()
-            self._end(job, Failure(f"Its process ended with code {worker.process.exitcode}; out of memory?"))
+            for identity in list(worker.left):
+                problem = f"Its process ended with code {worker.process.exitcode}; out of memory?"
+                self._end(worker, job, identity, Failure(problem))
             if self._jobs:
                 self._workers[index] = self._start(index)
             else:
@@ -114,12 +121,15 @@ class _Pool:
             self._shares[job.id] = message
             self._advance(self._shares, job)
             return
-        self._end(job, message)
-        self._hand_out(worker)
+        self._end(worker, job, *message)
+        if not worker.left:
+            self._hand_out(worker)
 
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        self._shares.pop(job.id, None)
-        self._finished(job, outcome)
+    def _end(self, worker: _Worker, job: Job, identity: str, outcome: Outcome) -> None:
+        del worker.left[identity]
+        if not worker.left:
+            self._shares.pop(job.id, None)
+        self._finished(job, identity, outcome)
 
 
 def _work(connection: Connection, threads: int, device: str | None) -> None:
@@ -133,7 +143,8 @@ def _work(connection: Connection, threads: int, device: str | None) -> None:
             job: Job = connection.recv()
         except EOFError:
             return
-        connection.send(attempt(job, lambda share: connection.send(float(share))))
+        for ended in attempt(job, lambda share: connection.send(float(share))):
+            connection.send(ended)
 
 
 def _threads(workers: int) -> int:

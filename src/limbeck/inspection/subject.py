@@ -51,7 +51,12 @@ class Subject:
     @property
     def layer_keys(self) -> list[StreamKey]:
         """The output of every layer, 0 to N."""
-        return [StreamKey("embedding", 0), *(StreamKey("hidden", layer) for layer in range(1, self.layers + 1))]
+        return layer_keys(self.model)
+
+
+def layer_keys(model: PreTrainedModel) -> list[StreamKey]:
+    """Return the streams of the output of every layer of a model, 0 to N."""
+    return [StreamKey("embedding", 0), *(StreamKey("hidden", layer) for layer in range(1, depth(model.config) + 1))]
 
 
 def load_subject(name_or_path: str | Path, *, device: torch.device | str = "cpu") -> Subject:

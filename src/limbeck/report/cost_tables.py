@@ -71,7 +71,9 @@ def cost_tables(costs: Mapping[str, Any]) -> RenderableType:
     for heading, headings, body in cost_sections(costs):
         table = Table(box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=True)
         for index, name in enumerate(headings):
-            table.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
+            # Names may be folded, figures not.
+            whole = max(len(row[index]) for row in body) if index > 1 else None
+            table.add_column(name, justify="left" if index == 0 else "right", overflow="fold", min_width=whole)
         for row in body:
             table.add_row(*(Text(cell) for cell in row))
         parts += [Text(heading, style="bold"), table]

@@ -24,11 +24,13 @@ STEM = "evaluation_table"
 
 
 def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
-    """Return the main table for the terminal, in blocks of as many columns as fit, with its notes below.
+    """Return the main table for the terminal, in blocks of as many columns as fit, with its notes in short below.
 
-    Of the published rows those with the most columns are shown; the files have them all.
+    Of the published rows those with the most columns are shown; the files have them all, and every note.
     """
-    notes = [Text(note, style="dim") for note in summary["notes"]]
+    notes = [Text(note, style="dim") for note in summary["notes_in_short"]]
+    if len(notes) < len(summary["notes"]):
+        notes.append(Text(f"All {len(summary['notes'])} notes are in the files.", style="dim"))
     return Group(Text(_title(summary), style="bold"), _Blocks(evaluation_grid(summary)), *notes)
 
 

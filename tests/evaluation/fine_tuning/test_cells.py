@@ -28,12 +28,12 @@ from limbeck.evaluation.sentence_vectors import encode
 from limbeck.evaluation.tasks.task import TaskData
 from limbeck.models.loading import load_model
 from limbeck.models.vocabulary import load_tokenizer
-from tests.evaluation.fine_tuning.tiny_tasks import POINT, QUESTION_POINT, make_data, make_task, tiny_folder
+from tests.evaluation.fine_tuning.tiny_tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, tiny_folder
 from tests.models.tiny import make_teacher, save_folder, tiny_model
 
 
 def ready(folder, data, point, tmp_path):
-    return prepare(data, point, load_tokenizer(folder), keys=["t", "d"], cache_dir=tmp_path / "cache")
+    return prepare(data, point, load_tokenizer(folder), keys=KEYS, cache_dir=tmp_path / "cache")
 
 
 def test_identity_changes_with_everything_that_changes_a_result():
@@ -67,7 +67,8 @@ def test_fingerprints(tmp_path):
 def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     first = ready(folder, data, POINT, tmp_path)
-    monkeypatch.setattr("limbeck.evaluation.fine_tuning.prepared._encode", lambda *a: pytest.fail("encoded again"))
+    again = "limbeck.evaluation.fine_tuning.prepared.encode_sequences"
+    monkeypatch.setattr(again, lambda *_, **__: pytest.fail("encoded again"))
     again = ready(folder, data, replace(POINT, learning_rate=1.0, epochs=7), tmp_path)
     assert again.folder == first.folder
     columns = open_columns(first.tokens("train"))
@@ -199,4 +200,4 @@ def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):
         is_fast = False
 
     with pytest.raises(LimbeckError, match="slow tokenizer"):
-        prepare(make_data("question_answering"), QUESTION_POINT, Slow(), keys=["x"], cache_dir=tmp_path)
+        prepare(make_data("question_answering"), QUESTION_POINT, Slow(), keys=KEYS, cache_dir=tmp_path)

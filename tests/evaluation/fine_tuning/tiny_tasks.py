@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck.evaluation.fine_tuning.cell import TrainingPoint
+from limbeck.evaluation.fine_tuning.prepared import TokenKeys
 from limbeck.evaluation.tasks.task import SplitFacts, Task, TaskData, TaskRow
 from tests.models.tiny import make_teacher
 
@@ -14,6 +15,7 @@ WORDS = (
     *("the", "model", "teacher", "student", "layer", "text", "word", "we", "it", "on"),
     *("are", "of", "and", "to", "in", "is", "for", "that", "with"),
 )
+KEYS = TokenKeys("tokenizer", "rows", "training set")
 POINT = TrainingPoint(
     learning_rate=1e-3,
     epochs=2,

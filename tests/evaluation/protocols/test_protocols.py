@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation.fine_tuning import Cell
-from limbeck.evaluation.fine_tuning.cell import grid, identity
+from limbeck.evaluation.fine_tuning.cell import grid, identity, training_identity
 from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, task_columns
 from limbeck.evaluation.tasks import TASKS
 
@@ -111,3 +111,31 @@ def test_settings_that_cannot_be_are_refused_in_one_line(change, parts):
 def test_a_setting_is_frozen():
     with pytest.raises(ValidationError):
         FineTuning(learning_rates=1e-5, epochs=3).epochs = (4,)
+
+
+@pytest.mark.parametrize(
+    ("preset", "mnli", "squad"),
+    [
+        ("minilmv2", [{"mnli", "ax"}, {"xnli"}], [{"squad"}, {"mlqa", "xquad"}]),
+        ("minilm", [{"mnli", "ax"}, {"xnli"}], [{"squad"}, {"mlqa", "xquad"}]),
+        ("elm", [{"mnli", "ax", "xnli"}], [{"squad", "mlqa", "xquad"}]),
+        ("mlkd_bert", [{"mnli", "ax", "xnli"}], [{"squad", "mlqa", "xquad"}]),
+        ("comparative_study", [{"mnli", "ax"}, {"xnli"}], [{"squad", "mlqa", "xquad"}]),
+        ("comparative_study_multilingual", [{"mnli", "ax"}, {"xnli"}], [{"squad", "mlqa", "xquad"}]),
+        ("quick", [{"mnli", "ax", "xnli"}], [{"squad", "mlqa", "xquad"}]),
+    ],
+)
+def test_which_tasks_share_their_trainings(preset, mnli, squad):
+    """As the table in docs/evaluation.md has it."""
+
+    def trainings(name):
+        points = grid(TASKS[name], PROTOCOLS[preset].settings(TASKS[name]), bf16=False)
+        cells = [Cell("m", name, point, 1) for point in points]
+        return frozenset(training_identity(cell, model="m", training_set="same") for cell in cells)
+
+    for wanted in (mnli, squad):
+        groups = {}
+        for name in sorted(set().union(*wanted)):
+            groups.setdefault(trainings(name), set()).add(name)
+        assert sorted(map(sorted, groups.values())) == sorted(map(sorted, wanted))
+        assert sum(map(len, groups)) == len(frozenset().union(*groups)), "grids overlap wholly or not at all"

@@ -24,14 +24,34 @@ from limbeck.evaluation.tasks import TASKS, AnswerPrediction, write_submission
         ("qnli", "test", [1], "QNLI.tsv", ["0\tnot_entailment"]),
         ("rte", "test", [0], "RTE.tsv", ["0\tentailment"]),
         ("ax", "test", [2], "AX.tsv", ["0\tcontradiction"]),
-        ("csl", "test", [1], "csl-test.tsv", ["0\t1"]),
-        ("cmnli", "test", [1], "cmnli-test.tsv", ["0\tneutral"]),
+        ("few_ocnli", "test", [1], "few_ocnli-test.tsv", ["0\tneutral"]),
     ],
 )
 def test_tables(tmp_path: Path, name: str, split: str, predictions: list[float], file: str, lines: list[str]) -> None:
     path = write_submission(TASKS[name], split, predictions, tmp_path / "new")
     assert path == tmp_path / "new" / file
     assert path.read_text() == "\n".join(["index\tprediction", *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "labels"),
+    [
+        ("cmnli", "cmnli_predict.json", ["neutral", "entailment"]),
+        ("ocnli", "ocnli_50k_predict.json", ["neutral", "entailment"]),
+        ("csl", "csl_predict.json", ["1", "0"]),
+    ],
+)
+def test_clue_wants_a_json_object_a_line(tmp_path: Path, name: str, file: str, labels: list[str]) -> None:
+    path = write_submission(TASKS[name], "test", [1, 0], tmp_path)
+    assert path == tmp_path / file
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [{"id": row, "label": label} for row, label in enumerate(labels)]
+
+
+def test_clue_wants_one_json_object_of_answers(tmp_path: Path) -> None:
+    path = write_submission(TASKS["cmrc2018"], "test", {"TEST_0_QUERY_0": AnswerPrediction("桥", 9.0)}, tmp_path)
+    assert path == tmp_path / "cmrc2018_predict.json"
+    assert path.read_text(encoding="utf-8") == '{"TEST_0_QUERY_0": "桥"}'
 
 
 def test_values_of_other_tasks_are_not_held_to_a_scale(tmp_path: Path) -> None:

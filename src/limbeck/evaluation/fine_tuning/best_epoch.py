@@ -7,8 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a model's weights, on the CPU."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
 
 
 class BestEpoch(TrainerCallback):
@@ -44,7 +49,7 @@ class BestEpoch(TrainerCallback):
         # A correlation of constant predictions is NaN: no better than anything, but better than no weights at all.
         if value > self._best or not self._weights:
             self._best = value if math.isfinite(value) else -math.inf
-            self._weights = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+            self._weights = copy_weights(model)
             self.epoch = state.epoch
 
     def restore(self, model: PreTrainedModel) -> None:

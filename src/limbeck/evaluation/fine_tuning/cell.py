@@ -1,4 +1,4 @@
-"""Cells: what is fine-tuned and scored at once, and what makes two of them the same."""
+"""Cells: what is scored at once, what makes two of them the same, and which of them share a fine-tuning."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ class SimilarityPoint:
 
 
 Point = TrainingPoint | SimilarityPoint
+_SCORING_SETTINGS = ("best_epoch_by", "max_scored_rows")
+"""Of a training point: what no weight depends on."""
 
 
 @dataclass(frozen=True)
@@ -138,3 +140,24 @@ def identity(cell: Cell, *, model: str, data: str) -> str:
     """
     point: dict[str, Any] = asdict(cell.point)
     return fingerprint({"model": model, "data": data, "point": point, "seed": cell.seed})
+
+
+def training_identity(cell: Cell, *, model: str, training_set: str) -> str | None:
+    """Return what makes the fine-tuning of a cell itself: a hash of its model, the rows that it is trained on, every
+    setting that its weights depend on, and its seed.
+
+    Cells of several tasks that have the same share one fine-tuning. Which epoch of it is kept may differ between them:
+    no epoch's weights depend on that.
+
+    Args:
+        cell: The cell.
+        model: Fingerprint of the model.
+        training_set: Fingerprint of the rows to train on.
+
+    Returns:
+        None where nothing is trained.
+    """
+    if isinstance(cell.point, SimilarityPoint):
+        return None
+    point = {name: value for name, value in asdict(cell.point).items() if name not in _SCORING_SETTINGS}
+    return fingerprint({"model": model, "training_set": training_set, "point": point, "seed": cell.seed})

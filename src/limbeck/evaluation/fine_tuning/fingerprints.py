@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from limbeck.evaluation.tasks.task import TaskData
+from limbeck.evaluation.tasks.load import TRAIN
+from limbeck.evaluation.tasks.task import TaskData, TaskRow
 from limbeck.models.loading import load_config
 from limbeck.models.locating import is_local, resolve_model
 
@@ -64,9 +66,25 @@ def data_fingerprint(data: TaskData) -> str:
     digest.update(json.dumps([task.name, task.kind, task.labels, task.select, task.answerable_only]).encode())
     for split in sorted(data.splits):
         digest.update(f"\0{split}\0".encode())
-        for row in data.splits[split]:
-            digest.update(json.dumps(list(asdict(row).values()), ensure_ascii=False).encode())
+        _add_rows(digest, data.splits[split])
     return digest.hexdigest()
+
+
+def training_set_fingerprint(data: TaskData) -> str:
+    """Return a hash of the rows that a task is trained on, with the kind of its head and its classes.
+
+    Tasks that are trained on the same rows of another task (AX and XNLI on MNLI's, MLQA and XQuAD on SQuAD's) have the
+    same.
+    """
+    digest = hashlib.blake2b(digest_size=12)
+    digest.update(json.dumps([data.task.kind, data.task.labels]).encode())
+    _add_rows(digest, data.splits.get(TRAIN, ()))
+    return digest.hexdigest()
+
+
+def _add_rows(digest: hashlib.blake2b, rows: Sequence[TaskRow]) -> None:
+    for row in rows:
+        digest.update(json.dumps(list(asdict(row).values()), ensure_ascii=False).encode())
 
 
 def _text_hash(text: str) -> str:

@@ -5,19 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from limbeck.corpus.cache import build_once, fingerprint
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
-from limbeck.evaluation.fine_tuning.cell import Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.fine_tuning.cell import Cell, Point, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.fine_tuning.encoding import drawn, encode_sequences
 from limbeck.evaluation.fine_tuning.question_encoding import encode_questions
+from limbeck.evaluation.tasks.load import TRAIN
 from limbeck.evaluation.tasks.task import Task, TaskData, TaskRow
 
-TRAIN = "train"
-TOKEN_FORMAT = 1
-"""Raise it when the same rows would give other tokens: older files are then made anew."""
+TOKEN_FORMAT = 2
+"""Raise it when the same rows would give other tokens, or other files: older ones are then made anew."""
+
+
+class TokenKeys(NamedTuple):
+    """Fingerprints of what tokens are made of.
+
+    Attributes:
+        tokenizer: The tokenizer.
+        rows: All rows of the task.
+        training_set: The rows that it is trained on, which may be another task's too.
+    """
+
+    tokenizer: str
+    rows: str
+    training_set: str
 
 
 @dataclass(frozen=True)
@@ -28,31 +42,40 @@ class PreparedTask:
         task: The task.
         rows: The rows of every split that is scored or predicted.
         train_rows: How many rows there are to train on.
-        folder: Holds a file of tokens per split; None where nothing is trained.
+        train_folder: Holds the file of tokens to train on, for all tasks that are trained on them; None where nothing
+            is trained.
+        folder: Holds a file of tokens for each split of `rows`; None where nothing is trained.
         notes: Rows cut or left out on the way to tokens, for the user to read.
     """
 
     task: Task
     rows: Mapping[str, Sequence[TaskRow]]
-    train_rows: int
-    folder: Path | None
+    train_rows: int = 0
+    train_folder: Path | None = None
+    folder: Path | None = None
     notes: tuple[str, ...] = ()
 
     def tokens(self, split: str) -> Path:
-        """Return the file of a split's tokens."""
-        assert self.folder is not None, f"{self.task.name} has no tokens"
-        names = [TRAIN, *self.rows]
-        return self.folder / f"{names.index(split):02d}.arrow"
+        """Return the file of a split's tokens; of those to train on, for `"train"`."""
+        assert self.folder is not None and self.train_folder is not None, f"{self.task.name} has no tokens"
+        return self.train_folder / _file(0) if split == TRAIN else self.folder / _file([*self.rows].index(split))
 
 
-def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: Sequence[str], cache_dir: Path) -> PreparedTask:
+class PreparedCell(NamedTuple):
+    """A cell and its task's rows and tokens."""
+
+    cell: Cell
+    task: PreparedTask
+
+
+def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, cache_dir: Path) -> PreparedTask:
     """Draw the rows that a grid point asks for, and encode them unless that was done before.
 
     Args:
         data: All rows of the task.
         point: Any of its grid points: all of them have the same length and draw the same rows.
         tokenizer: Of the model.
-        keys: Fingerprints of the tokenizer and of the rows.
+        keys: Of tokenizer and rows.
         cache_dir: Root of the cache of tokens.
 
     Raises:
@@ -67,33 +90,52 @@ def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: Sequence[str]
         if split not in left_out and found
     }
     if isinstance(point, SimilarityPoint):
-        return PreparedTask(task, rows, 0, None)
+        return PreparedTask(task, rows)
     if not data.splits.get(TRAIN):
         raise CorpusError(f"{task.title} has no rows to train on ({task.train}); give --data a folder that has them.")
     train = drawn(data.splits[TRAIN], point.max_train_rows)
-    choices = [point.length, point.stride, point.max_train_rows, point.max_scored_rows]
-    folder = cache_dir / "evaluation" / fingerprint([TOKEN_FORMAT, *keys, *choices, sorted(rows)])
-    prepared = PreparedTask(task, rows, len(train), folder)
-
-    def build(aside: Path) -> dict[str, Any]:
-        reports = {}
-        for split, part in {TRAIN: train, **rows}.items():
-            path = aside / prepared.tokens(split).name
-            reports[split] = _encode(part, task, tokenizer, point, path, split == TRAIN).to_dict()
-        return {"task": task.name, "reports": reports}
-
-    manifest = build_once(folder, build)
-    notes = tuple(
-        f"{task.title} {split}: {line}"
-        for split, report in manifest["reports"].items()
-        for line in SourceReport.from_dict(report).lines()
-    )
-    return PreparedTask(task, rows, len(train), folder, notes)
+    encoder = _Encoder(task, tokenizer, point, cache_dir / "evaluation")
+    choices = [TOKEN_FORMAT, keys.tokenizer, point.length, point.stride]
+    train_folder, cut = encoder.encode({TRAIN: train}, [*choices, keys.training_set, point.max_train_rows])
+    folder, more = encoder.encode(rows, [*choices, keys.rows, point.max_scored_rows, list(rows)])
+    return PreparedTask(task, rows, len(train), train_folder, folder, (*cut, *more))
 
 
-def _encode(
-    rows: Sequence[TaskRow], task: Task, tokenizer: Any, point: TrainingPoint, path: Path, training: bool
-) -> SourceReport:
-    if task.kind == "question_answering":
-        return encode_questions(rows, tokenizer, point.length, point.stride, path, training=training)
-    return encode_sequences(rows, task, tokenizer, point.length, path, labelled=training)
+@dataclass(frozen=True)
+class _Encoder:
+    """Encodes splits of one task."""
+
+    task: Task
+    tokenizer: Any
+    point: TrainingPoint
+    root: Path
+
+    def encode(self, splits: Mapping[str, Sequence[TaskRow]], key: Sequence[Any]) -> tuple[Path, list[str]]:
+        """Return the folder of the splits' files, one after the other, and what there is to say about them."""
+        folder = self.root / fingerprint(list(key))
+
+        def build(aside: Path) -> dict[str, Any]:
+            return {
+                "reports": [
+                    self._encode(rows, aside / _file(number), split == TRAIN).to_dict()
+                    for number, (split, rows) in enumerate(splits.items())
+                ]
+            }
+
+        reports = build_once(folder, build)["reports"]
+        notes = [
+            f"{self.task.title} {split}: {line}"
+            for split, report in zip(splits, reports, strict=True)
+            for line in SourceReport.from_dict(report).lines()
+        ]
+        return folder, notes
+
+    def _encode(self, rows: Sequence[TaskRow], path: Path, training: bool) -> SourceReport:
+        length = self.point.length
+        if self.task.kind == "question_answering":
+            return encode_questions(rows, self.tokenizer, length, self.point.stride, path, training=training)
+        return encode_sequences(rows, self.task, self.tokenizer, length, path, labelled=training)
+
+
+def _file(number: int) -> str:
+    return f"{number:02d}.arrow"

@@ -1,19 +1,22 @@
-"""`run_cell`: one cell from its settings to its scores."""
+"""`run_cell`: one cell from its settings to its scores; `train_once`: one fine-tuning that several cells share."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, TrainingError
-from limbeck.evaluation.fine_tuning.cell import Cell, SimilarityPoint, TrainingPoint
-from limbeck.evaluation.fine_tuning.prepared import PreparedTask
+from limbeck.evaluation.fine_tuning.best_epoch import BestEpoch
+from limbeck.evaluation.fine_tuning.cell import Cell, SimilarityPoint
+from limbeck.evaluation.fine_tuning.prepared import PreparedCell, PreparedTask
 from limbeck.evaluation.fine_tuning.progress import Share
 from limbeck.evaluation.fine_tuning.similarity import pooling_of, predict_similarities
 from limbeck.evaluation.fine_tuning.task_model import load_task_model
@@ -37,7 +40,8 @@ class CellResult:
         predictions: Of the unlabelled splits.
         epoch: Whose weights were scored; None where they are the last.
         rows: How many there were to train on, and in every scored split.
-        seconds: For everything, tokens and data apart.
+        seconds: For everything, tokens and data apart; a training that is shared counts for each of its cells.
+        training_seconds: Of the training alone; 0 where nothing is trained.
     """
 
     scores: Scores
@@ -45,6 +49,7 @@ class CellResult:
     epoch: float | None
     rows: Mapping[str, int]
     seconds: float
+    training_seconds: float
 
 
 def run_cell(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
@@ -56,47 +61,69 @@ def run_cell(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
         report: Is told how far it is.
 
     Raises:
-        LimbeckError: one clear line: a model that cannot be loaded or takes fewer tokens than asked for, a training
-            that diverged, a device that is out of memory.
+        LimbeckError: as `train_once` and `Trained.score`.
+    """
+    whole = PreparedCell(cell, prepared)
+    return train_once([whole], report).score(whole)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What cells with one training are scored by.
+
+    Attributes:
+        tuner: Holds the fine-tuned model; None where nothing is trained.
+        best_epochs: Of the cells that keep the weights of an epoch.
+        seconds: For the training.
+    """
+
+    tuner: FineTuner | None
+    best_epochs: Mapping[Cell, BestEpoch]
+    seconds: float
+
+    def score(self, cell: PreparedCell) -> CellResult:
+        """Score one of the cells, by the weights that its settings keep.
+
+        Raises:
+            LimbeckError: one clear line: a weight that is not finite, a device that is out of memory, a model without
+                sentence vectors.
+        """
+        started = time.monotonic()
+        best = self.best_epochs.get(cell.cell)
+        with _plainly():
+            scores, predictions = _similarities(cell) if self.tuner is None else _scored(cell, self.tuner, best)
+        rows = {"train": cell.task.train_rows, **{split: len(cell.task.rows[split]) for split in scores}}
+        seconds = self.seconds + time.monotonic() - started
+        epoch = None if best is None else best.epoch
+        return CellResult(scores, predictions, epoch, rows, round(seconds, 3), round(self.seconds, 3))
+
+
+def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
+    """Fine-tune a model once, for all cells that it is then scored for.
+
+    Args:
+        cells: At least one; all of the same training, see `training_identity`. They differ in what they are scored on
+            and in which epoch they keep.
+        report: Is told how far it is.
+
+    Raises:
+        LimbeckError: one clear line: a model that cannot be loaded or takes fewer tokens than asked for, a device that
+            is out of memory.
     """
     started = time.monotonic()
-    epoch: float | None = None
-    predictions: Mapping[str, Predictions] = {}
-    try:
-        with quiet():
-            if isinstance(cell.point, SimilarityPoint):
-                scores = _similarity_scores(cell, cell.point, prepared)
-            else:
-                epoch, scores, predictions = _fine_tuned(cell, cell.point, prepared, report)
-    except torch.OutOfMemoryError:
-        raise TrainingError("The device is out of memory; --set batch_size or length lower.") from None
-    rows = {"train": prepared.train_rows, **{split: len(prepared.rows[split]) for split in scores}}
-    return CellResult(scores, predictions, epoch, rows, round(time.monotonic() - started, 3))
-
-
-def _fine_tuned(
-    cell: Cell, point: TrainingPoint, prepared: PreparedTask, report: Share
-) -> tuple[float | None, Scores, Mapping[str, Predictions]]:
-    task = prepared.task
-    tokenizer = load_tokenizer(cell.model)
-    with tempfile.TemporaryDirectory(prefix="limbeck-cell-") as scratch:
+    (cell, prepared), point = cells[0], cells[0].cell.point
+    if isinstance(point, SimilarityPoint):
+        return Trained(None, {}, 0.0)
+    with _plainly(), tempfile.TemporaryDirectory(prefix="limbeck-cell-") as scratch:
+        tokenizer = load_tokenizer(cell.model)
         arguments = training_arguments(point, cell.seed, scratch)
-        model = load_task_model(cell.model, task, seed=cell.seed)
+        model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         _check_inputs(cell.model, model, tokenizer, point.length)
         tuner = FineTuner(model, tokenizer, prepared, arguments)
-
-        def scored(split: str) -> dict[str, float]:
-            return score(task, split, prepared.rows[split], tuner.predict(split))
-
-        select = select_split(prepared)
-        best_by: Callable[[], float] | None = None
-        if point.best_epoch_by is not None and select is not None:
-            metric = point.best_epoch_by
-            best_by = lambda: _one(scored(select), metric)  # noqa: E731 - reads as what it is
-        epoch = tuner.train(report, best_by)
-        splits = dict.fromkeys([*task.scored, *([select] if select is not None else [])])
-        scores = {split: scored(split) for split in splits}
-        return epoch, scores, {split: tuner.predict(split) for split in task.predicted if split in prepared.rows}
+        found = {each.cell: _best_epoch(each, tuner) for each in cells}
+        best_epochs = {cell: best for cell, best in found.items() if best is not None}
+        tuner.train(report, list(best_epochs.values()))
+    return Trained(tuner, best_epochs, time.monotonic() - started)
 
 
 def select_split(prepared: PreparedTask) -> str | None:
@@ -107,17 +134,36 @@ def select_split(prepared: PreparedTask) -> str | None:
     return task.scored[0] if task.scored else None
 
 
-def _one(scores: Mapping[str, float], metric: str) -> float:
+def _best_epoch(cell: PreparedCell, tuner: FineTuner) -> BestEpoch | None:
+    point, split = cell.cell.point, select_split(cell.task)
+    if isinstance(point, SimilarityPoint) or point.best_epoch_by is None or split is None:
+        return None
+    return BestEpoch(partial(_selected, tuner, cell.task, split, point.best_epoch_by))
+
+
+def _selected(tuner: FineTuner, prepared: PreparedTask, split: str, metric: str) -> float:
+    """What an epoch is kept by."""
+    scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
     return scores[metric] if metric in scores else next(iter(scores.values()))
 
 
-def _similarity_scores(cell: Cell, point: SimilarityPoint, prepared: PreparedTask) -> Scores:
-    tokenizer = load_tokenizer(cell.model)
-    model: PreTrainedModel = load_model(cell.model)
+def _scored(cell: PreparedCell, tuner: FineTuner, best: BestEpoch | None) -> tuple[Scores, Mapping[str, Predictions]]:
+    tuner.settle(best)
+    prepared, task, select = cell.task, cell.task.task, select_split(cell.task)
+    splits = dict.fromkeys([*task.scored, *([select] if select is not None else [])])
+    scores = {split: score(task, split, prepared.rows[split], tuner.predict(prepared, split)) for split in splits}
+    return scores, {split: tuner.predict(prepared, split) for split in task.predicted if split in prepared.rows}
+
+
+def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]]:
+    name, point, prepared = cell.cell.model, cell.cell.point, cell.task
+    assert isinstance(point, SimilarityPoint)
+    tokenizer = load_tokenizer(name)
+    model: PreTrainedModel = load_model(name)
     if torch.accelerator.is_available():
         model = model.to(torch.accelerator.current_accelerator())
-    pooling = pooling_of(cell.model, point)
-    return {
+    pooling = pooling_of(name, point)
+    scores = {
         split: score(
             prepared.task,
             split,
@@ -126,6 +172,17 @@ def _similarity_scores(cell: Cell, point: SimilarityPoint, prepared: PreparedTas
         )
         for split in prepared.task.scored
     }
+    return scores, {}
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Keep libraries quiet, and say in one line what to do about a full device."""
+    try:
+        with quiet():
+            yield
+    except torch.OutOfMemoryError:
+        raise TrainingError("The device is out of memory; --set batch_size or length lower.") from None
 
 
 def _check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:

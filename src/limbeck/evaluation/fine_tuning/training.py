@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import SequentialSampler
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
@@ -15,12 +16,13 @@ from transformers.trainer_callback import PrinterCallback
 from limbeck.errors import TrainingError
 from limbeck.evaluation.answers.decoding import decode_answers
 from limbeck.evaluation.fine_tuning.batches import TaskCollator
-from limbeck.evaluation.fine_tuning.best_epoch import BestEpoch
+from limbeck.evaluation.fine_tuning.best_epoch import BestEpoch, copy_weights
 from limbeck.evaluation.fine_tuning.cell import TrainingPoint
 from limbeck.evaluation.fine_tuning.encoding import open_columns
-from limbeck.evaluation.fine_tuning.prepared import TRAIN, PreparedTask
+from limbeck.evaluation.fine_tuning.prepared import PreparedTask
 from limbeck.evaluation.fine_tuning.progress import Share, StepReporter
 from limbeck.evaluation.fine_tuning.question_encoding import read_windows
+from limbeck.evaluation.tasks.load import TRAIN
 from limbeck.evaluation.tasks.predictions import Predictions
 
 EVALUATION_BATCH = 64
@@ -69,7 +71,7 @@ class OrderedTrainer(Trainer):
 
 
 class FineTuner:
-    """One model being fine-tuned on one task.
+    """One model being fine-tuned on the rows of one task, and predicting those of any task with the same head.
 
     Args:
         model: With the head of the task; trained in place.
@@ -81,7 +83,7 @@ class FineTuner:
     def __init__(
         self, model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, arguments: TrainingArguments
     ) -> None:
-        self._prepared = prepared
+        self._last: dict[str, Tensor] | None = None
         self._trainer = OrderedTrainer(
             model=model,
             args=arguments,
@@ -90,49 +92,49 @@ class FineTuner:
         )
         self._trainer.remove_callback(PrinterCallback)
 
-    def train(self, report: Share, select: Callable[[], float] | None = None) -> float | None:
+    def train(self, report: Share, best_epochs: Sequence[BestEpoch] = ()) -> None:
         """Train to the end.
 
         Args:
             report: Is told how far it is.
-            select: Scores the model as it is; the weights of the epoch with the highest score are kept. Without it
-                the last are.
+            best_epochs: Are asked after every epoch, and keep a copy of the weights that each finds best.
+        """
+        for callback in (StepReporter(report), *best_epochs):
+            self._trainer.add_callback(callback)
+        self._trainer.train()
+        self._last = copy_weights(self._trainer.model) if best_epochs else None
 
-        Returns:
-            The epoch whose weights were kept; None without `select`.
+    def settle(self, best: BestEpoch | None) -> None:
+        """Give the model the weights of one of its best epochs, or its last ones.
 
         Raises:
-            TrainingError: if a weight is not finite at the end.
+            TrainingError: if a weight is not finite.
         """
-        self._trainer.add_callback(StepReporter(report))
-        best = None if select is None else BestEpoch(select)
-        if best is not None:
-            self._trainer.add_callback(best)
-        self._trainer.train()
         model = self._trainer.model
         if best is not None:
             best.restore(model)
+        elif self._last is not None:
+            model.load_state_dict(self._last)
         if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
             raise TrainingError(
                 "A weight became infinite or no number; use a lower learning rate, or --set bf16=false."
             )
-        return None if best is None else best.epoch
 
-    def predict(self, split: str) -> Predictions:
-        """Predict a split: a class or a value per row, or an answer per row id."""
-        path = self._prepared.tokens(split)
+    def predict(self, prepared: PreparedTask, split: str) -> Predictions:
+        """Predict a split of a task: a class or a value per row, or an answer per row id."""
+        path = prepared.tokens(split)
         columns = open_columns(path)
         known = [name for name in columns.column_names if name in ("input_ids", "token_type_ids")]
         found = self._trainer.predict(columns.select_columns(known)).predictions
-        kind = self._prepared.task.kind
+        kind = prepared.task.kind
         if kind == "question_answering":
             start_scores, end_scores = found[0], found[1]
             return decode_answers(
                 read_windows(path),
                 start_scores,
                 end_scores,
-                {row.id: row.text for row in self._prepared.rows[split]},
-                answerable_only=self._prepared.task.answerable_only,
+                {row.id: row.text for row in prepared.rows[split]},
+                answerable_only=prepared.task.answerable_only,
             )
         scores: NDArray[np.floating[Any]] = found[0] if isinstance(found, tuple) else found
         if kind == "regression":

@@ -10,6 +10,14 @@ from limbeck.evaluation.tasks.glue import GLUE_SUBMISSIONS
 from limbeck.evaluation.tasks.predictions import AnswerPrediction, Predictions
 from limbeck.evaluation.tasks.task import Task
 
+CLUE_SUBMISSIONS: dict[tuple[str, str], str] = {
+    ("cmnli", "test"): "cmnli_predict.json",
+    ("ocnli", "test"): "ocnli_50k_predict.json",
+    ("csl", "test"): "csl_predict.json",
+    ("cmrc2018", "test"): "cmrc2018_predict.json",
+}
+"""Task and split to the file that CLUE's leaderboard asks for."""
+
 # The leaderboard refuses values outside of STS-B's scale.
 _STSB_RANGE = (0.0, 5.0)
 
@@ -19,7 +27,9 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
 
     GLUE's splits go to the files that its leaderboard names (`MNLI-m.tsv`, `AX.tsv`, …), a header `index`, `prediction`
     and a row per prediction: class names for MNLI, QNLI, RTE and AX, class numbers for the others, values within 0 and
-    5 for STS-B. Answers go to a JSON object of id to text, as SQuAD's own script reads it. Every other split goes to
+    5 for STS-B. CLUE's go to `cmnli_predict.json` and the like: a JSON object a line, with the number of the row and
+    the class name, in the order of the test file; for CMRC 2018 one object of id to text. Answers of other tasks go to
+    such an object too, `{task}-{split}.json`, as SQuAD's own script reads it, and every other split to
     `{task}-{split}.tsv` with class names or values.
 
     Args:
@@ -32,18 +42,25 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     Returns:
         The file.
 
-    Source: GLUE's page on submissions (gluebenchmark.com/faq); SQuAD's evaluation script.
+    Source: GLUE's page on submissions (gluebenchmark.com/faq); CLUE's notes on submissions of 4 September 2021, which
+    name files `<task>_predict.json` and say that of a line only the label is read; OCNLI's file name is that of the
+    CLUE baselines in PaddleNLP; SQuAD's evaluation script.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(predictions, Mapping):
-        path = folder / f"{task.name}-{split}.json"
+        path = folder / CLUE_SUBMISSIONS.get((task.name, split), f"{task.name}-{split}.json")
         answers = {key: answer_text(found, task, threshold) for key, found in predictions.items()}
         path.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
+        return path
+    if (task.name, split) in CLUE_SUBMISSIONS:
+        path = folder / CLUE_SUBMISSIONS[task.name, split]
+        rows = [{"id": number, "label": _written(task, found, named=True)} for number, found in enumerate(predictions)]
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
         return path
     file, named = GLUE_SUBMISSIONS.get((task.name, split), (f"{task.name}-{split}.tsv", True))
     lines = ["index\tprediction"]
     for number, prediction in enumerate(predictions):
-        lines.append(f"{number}\t{_written(task, prediction, named)}")
+        lines.append(f"{number}\t{_written(task, prediction, named=named)}")
     path = folder / file
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -60,7 +77,7 @@ def answer_text(found: AnswerPrediction, task: Task, threshold: float) -> str:
     return "" if not task.answerable_only and found.null_odds > threshold else found.text
 
 
-def _written(task: Task, prediction: int | float, named: bool) -> str:
+def _written(task: Task, prediction: int | float, *, named: bool) -> str:
     if task.kind == "classification":
         return task.labels[int(prediction)] if named else str(int(prediction))
     if task.name == "stsb":

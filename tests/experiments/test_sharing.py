@@ -1,0 +1,145 @@
+"""An evaluation fine-tunes once for all tasks that are trained on the same rows in the same way."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from limbeck.evaluation.fine_tuning.run_cell import Trained
+from limbeck.evaluation.fine_tuning.training import FineTuner
+from limbeck.evaluation.tasks.glue import NLI_LABELS
+from limbeck.experiments.request import EvaluationRequest
+from limbeck.experiments.run import run_evaluation
+from tests.evaluation.fine_tuning.tiny_tasks import make_rows, tiny_folder
+from tests.evaluation.tasks.layouts import question, write_squad, write_table
+
+SETTINGS = ("length=32", "stride=8", "epochs=1", "batch_size=8")
+
+
+def entailments(count, seed):
+    return [(row.text, row.pair, NLI_LABELS[row.label]) for row in make_rows("classification", count, seed)]
+
+
+def questions(path, count, seed):
+    rows = make_rows("question_answering", count, seed)
+    answers = [zip(row.answers, row.answer_starts, strict=True) for row in rows]
+    return write_squad(
+        path, *((row.text, [question(row.id, row.pair, *found)]) for row, found in zip(rows, answers, strict=True))
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """MNLI, AX and XNLI; SQuAD 1.1, MLQA and XQuAD."""
+    folder = tmp_path_factory.mktemp("data")
+    header = ("sentence1", "sentence2", "gold_label")
+    write_table(folder / "MNLI/train.tsv", header, entailments(20, 0))
+    write_table(folder / "MNLI/dev_matched.tsv", header, entailments(9, 1))
+    write_table(folder / "MNLI/dev_mismatched.tsv", header, entailments(9, 2))
+    pairs = [(number, *row[:2]) for number, row in enumerate(entailments(4, 3))]
+    write_table(folder / "AX/AX.tsv", ("index", "sentence1", "sentence2"), pairs)
+    for split, seed in (("dev", 4), ("test", 5)):
+        write_table(folder / f"xnli/{split}-en.tsv", None, entailments(6, seed))
+    questions(folder / "train-v1.1.json", 10, 6)
+    questions(folder / "dev-v1.1.json", 5, 7)
+    questions(folder / "dev-context-en-question-en.json", 4, 8)
+    questions(folder / "test-context-en-question-en.json", 4, 9)
+    questions(folder / "xquad.en.json", 4, 10)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(tiny_folder(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Count the fine-tunings."""
+    done, original = [], FineTuner.train
+
+    def counting(tuner, *arguments):
+        done.append(tuner)
+        return original(tuner, *arguments)
+
+    monkeypatch.setattr(FineTuner, "train", counting)
+    return done
+
+
+@pytest.fixture
+def evaluate(data, model, tmp_path):
+    def run(tasks, *more, seeds=1, folder="out"):
+        request = EvaluationRequest((model,), tasks, tmp_path / folder, data=data, preset="comparative_study",
+                                    seeds=seeds, overrides=(*SETTINGS, *more))  # fmt: skip
+        outcome = run_evaluation(request)
+        lines = (outcome.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        return outcome, [json.loads(line) for line in lines]
+
+    return run
+
+
+def test_tasks_of_one_training_set_share_their_trainings(evaluate, trainings):
+    outcome, rows = evaluate("mnli,ax,xnli,squad,mlqa,xquad", seeds=2)
+    assert len(trainings) == 2 * 2, "two training sets, two seeds"
+    assert len(rows) == 6 * 2 == len({row["id"] for row in rows})
+    assert Counter(row["training"] for row in rows) == dict.fromkeys({row["training"] for row in rows}, 3)
+    by_training = {}
+    for row in rows:
+        by_training.setdefault((row["training"], row["seed"]), []).append(row["task"])
+    assert sorted(by_training.values()) == [["mnli", "ax", "xnli"]] * 2 + [["squad", "mlqa", "xquad"]] * 2
+    assert {column["key"] for column in outcome.summary["columns"]} >= {"mnli-m", "xnli", "squad", "mlqa", "xquad"}
+    assert [path.name for path in outcome.submissions] == ["AX.tsv"]
+    evaluate("mnli,ax,xnli,squad,mlqa,xquad", seeds=2)
+    assert len(trainings) == 4, "nothing is done again"
+
+
+def test_sharing_changes_no_score(evaluate):
+    _, together = evaluate("squad,mlqa,xquad", folder="together")
+    alone = [row for task in ("squad", "mlqa", "xquad") for row in evaluate(task, folder=task)[1]]
+    for ours, theirs in zip(together, alone, strict=True):
+        assert (ours["id"], ours["training"], ours["scores"]) == (theirs["id"], theirs["training"], theirs["scores"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        (("mlqa.length=28",), 2),
+        (("mlqa.epochs=2", "xquad.learning_rates=1e-3"), 3),
+        (("mlqa.learning_rates=[2e-5, 1e-4]",), 2),
+        (("mlqa.keep=best_epoch", "mlqa.metric=exact_match", "xquad.max_scored_rows=2"), 1),
+    ],
+)
+def test_only_what_weights_depend_on_parts_them(evaluate, trainings, settings, count):
+    _, rows = evaluate("squad,mlqa,xquad", *settings)
+    assert len(trainings) == count == len({row["training"] for row in rows})
+
+
+def test_a_stopped_training_is_made_again_for_what_is_missing_only(evaluate, trainings, monkeypatch):
+    score = Trained.score
+
+    def stop(trained, cell):
+        if cell.cell.task == "xquad":
+            raise KeyboardInterrupt
+        return score(trained, cell)
+
+    monkeypatch.setattr(Trained, "score", stop)
+    with pytest.raises(Exception, match="2 of 3 cells are done"):
+        evaluate("squad,mlqa,xquad")
+    monkeypatch.setattr(Trained, "score", score)
+    _, rows = evaluate("squad,mlqa,xquad")
+    assert [row["task"] for row in rows] == ["squad", "mlqa", "xquad"]
+    assert len(trainings) == 2
+    _, rows = evaluate("squad,mlqa,xquad", seeds=2)
+    assert [(row["task"], row["seed"]) for row in rows[3:]] == [("squad", 2), ("mlqa", 2), ("xquad", 2)]
+    assert len(trainings) == 3
+
+
+def test_a_folder_from_before_trainings_were_shared_goes_on(evaluate, trainings, tmp_path):
+    _, rows = evaluate("squad,mlqa")
+    path = tmp_path / "out" / "results.jsonl"
+    older = [{k: v for k, v in row.items() if k not in ("training", "training_seconds")} for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in older))
+    outcome, rows = evaluate("squad,mlqa,xquad")
+    assert rows[:2] == older and [row["task"] for row in rows] == ["squad", "mlqa", "xquad"]
+    assert len(trainings) == 2
+    assert set(outcome.summary["models"][0]["columns"]) >= {"squad", "mlqa", "xquad"}
