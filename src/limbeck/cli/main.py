@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from limbeck.cli import benchmark, compare, distill, evaluate, inspect, methods, quickstart, recipe, schema, validate
+from limbeck.cli import (
+    benchmark,
+    compare,
+    distill,
+    evaluate,
+    inspect,
+    methods,
+    quickstart,
+    recipe,
+    schema,
+    search,
+    validate,
+)
 from limbeck.errors import LimbeckError
 from limbeck.version import __version__
 
@@ -41,7 +53,19 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
-    for module in (quickstart, distill, validate, recipe, schema, methods, benchmark, evaluate, compare, inspect):
+    for module in (
+        quickstart,
+        distill,
+        validate,
+        recipe,
+        schema,
+        methods,
+        benchmark,
+        evaluate,
+        compare,
+        inspect,
+        search,
+    ):
         module.register(app)
     return app
 

@@ -84,7 +84,7 @@ def _check_journal(path: Path) -> None:
 def _open_database(url: str) -> BaseStorage:
     try:
         kind = make_url(url).get_backend_name()
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
         raise RecipeError(
             "The storage URL is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
         ) from None

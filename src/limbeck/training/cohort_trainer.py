@@ -14,7 +14,10 @@ from limbeck.training.cohort import StudentCohort, split_term
 from limbeck.training.trainer import DistillationTrainer
 
 Cut: TypeAlias = Callable[[Mapping[int, PreTrainedModel]], Collection[int]]
-"""Told the students that are in training, by index and in evaluation mode; returns the indices of those that go on."""
+"""Told the students that are in training, by index and in evaluation mode; returns the indices of those that go on.
+
+They are tapped, and a forward stops at the deepest layer that is taught: to measure one, copy its weights.
+"""
 
 
 class DivergedStudents:

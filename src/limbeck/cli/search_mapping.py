@@ -1,0 +1,141 @@
+"""`limbeck search mapping`: ELM's genetic search for the layer mapping that makes the best student."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from limbeck.cli.search_options import (
+    BatchSize,
+    Corpus,
+    LearningRate,
+    Length,
+    Method,
+    Output,
+    RecipeFile,
+    Seed,
+    Share,
+    Steps,
+    Storage,
+    Student,
+    Teacher,
+    Workers,
+    base_recipe,
+    parse_layers,
+)
+from limbeck.cli.shared_options import Json, Overrides, Quiet, progress_console
+
+EPILOG = (
+    "Examples:  limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping   |   limbeck search mapping "
+    "--teacher google-bert/bert-base-uncased --student 4x312 --corpus texts/ --method elm --steps 2000 --data data/ "
+    "--output runs/mapping   |   limbeck distill runs/mapping/recipe.yaml"
+)
+
+
+def command(
+    output: Output,
+    recipe: RecipeFile = None,
+    teacher: Teacher = None,
+    student: Student = None,
+    corpus: Corpus = None,
+    method: Method = None,
+    steps: Steps = None,
+    batch_size: BatchSize = None,
+    learning_rate: LearningRate = None,
+    length: Length = None,
+    seed: Seed = None,
+    share: Share = 0.1,
+    generations: Annotated[
+        int, typer.Option(help="Generations in all; a finished search goes on where they are more.")
+    ] = 5,
+    population: Annotated[
+        int | None, typer.Option(help="Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.")
+    ] = None,
+    parents: Annotated[
+        str,
+        typer.Option(
+            help="Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new "
+            "children only, which costs a whole generation each time and found more in as many (docs/search.md)."
+        ),
+    ] = "generation",
+    elite: Annotated[int, typer.Option(help="Best of a generation that go on unchanged; the paper keeps none.")] = 0,
+    crossover: Annotated[float, typer.Option(help="How likely a pair of parents is crossed (p_C).")] = 0.2,
+    exchange: Annotated[float, typer.Option(help="How likely a crossed pair exchanges each layer (q_C).")] = 0.2,
+    mutation: Annotated[float, typer.Option(help="How likely a child is mutated (p_M).")] = 0.8,
+    flip: Annotated[float, typer.Option(help="How likely a mutated child flips each bit (q_M).")] = 0.05,
+    teacher_layers: Annotated[
+        str | None, typer.Option(metavar="LAYERS", help="Teacher layers that may be learned from: 1-8,10.")
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            help="Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, "
+            "held-out text decides, which needs no labels."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files, or `hub`; default with tasks: hub.")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="Protocol of the fine-tuning, as `limbeck evaluate` has it.")] = "quick",
+    seeds: Annotated[int, typer.Option(help="Fine-tunings of every student on every task.")] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set-task", metavar="SETTING=VALUE", help="Override the protocol: --set-task mnli.epochs=1"),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            help="Students that a worker trains at once under one teacher; default: its part of a generation."
+        ),
+    ] = None,
+    storage: Storage = None,
+    name: Annotated[str, typer.Option(help="Name of the study in the storage.")] = "mapping",
+    workers: Workers = 1,
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Search for the layer mapping whose student does best on a proxy: ELM's genetic algorithm, one teacher for all."""
+    from limbeck.recipe.load import load_recipe
+    from limbeck.report.search_files import write_search
+    from limbeck.report.search_mapping_figures import mapping_pictures
+    from limbeck.report.search_mapping_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
+    from limbeck.search.mapping_request import MappingRequest, task_measures
+    from limbeck.search.proxy_request import ProxyRequest
+    from limbeck.search.run_mapping import search_mapping
+
+    base = base_recipe(
+        recipe, overrides, output=output, teacher=teacher, student=student, corpus=corpus, method=method,
+        batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed,
+    )  # fmt: skip
+    genetic = {
+        "crossover": crossover, "exchange": exchange, "mutation": mutation, "flip": flip, "elite": elite,
+        "parents": parents, **({} if population is None else {"population": population}),
+    }  # fmt: skip
+    layers = parse_layers("--teacher-layers", teacher_layers)
+    run = load_recipe(base)
+    request = MappingRequest(
+        ProxyRequest(run, output, name, steps=steps, share=share, storage=storage),
+        generations=generations,
+        genetic=genetic,
+        teacher_layers=None if layers is None else tuple(layers),
+        measures=task_measures(tasks, data=data, preset=preset, seeds=seeds, settings=settings or []),
+        batch=batch,
+        workers=workers,
+    )
+    record = search_mapping(request, progress_console(quiet))
+    tables = {
+        "search.md": mapping_markdown(record),
+        "generations.csv": generations_csv(record),
+        "candidates.csv": candidates_csv(record),
+    }
+    files = write_search(output.expanduser(), record, mapping_pictures(record), tables)
+    if as_json:
+        typer.echo(json.dumps({**record, "files": [str(path) for path in files]}, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    console.print(mapping_table(record))
+    console.print(f"Recipe: {files[1]}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,96 @@
+"""`limbeck search teacher-layer`: the layer of the teacher whose student does best."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from limbeck.cli.search_options import (
+    BatchSize,
+    Corpus,
+    LearningRate,
+    Length,
+    Method,
+    Output,
+    RecipeFile,
+    Seed,
+    Share,
+    Storage,
+    Student,
+    Teacher,
+    base_recipe,
+    parse_layers,
+)
+from limbeck.cli.shared_options import Json, Overrides, Quiet, progress_console
+
+EPILOG = (
+    "Examples:  limbeck search teacher-layer recipe.yaml --steps 2000 --output runs/layer   |   limbeck search "
+    "teacher-layer --teacher google-bert/bert-large-uncased --student 6x384 --corpus texts/ --method minilmv2 --layers "
+    "12-24 --steps-total 20000 --output runs/layer   |   limbeck distill runs/layer/recipe.yaml"
+)
+
+
+def command(
+    output: Output,
+    recipe: RecipeFile = None,
+    teacher: Teacher = None,
+    student: Student = None,
+    corpus: Corpus = None,
+    method: Method = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Steps of a candidate that is never dropped; default: the recipe's. What is found keeps those."
+        ),
+    ] = None,
+    steps_total: Annotated[
+        int | None, typer.Option(help="Steps of all candidates together, in place of --steps.")
+    ] = None,
+    halving: Annotated[int, typer.Option(help="Of how many candidates one goes on after each round.")] = 2,
+    no_halving: Annotated[bool, typer.Option("--no-halving", help="Train every candidate to the end.")] = False,
+    batch_size: BatchSize = None,
+    learning_rate: LearningRate = None,
+    length: Length = None,
+    seed: Seed = None,
+    share: Share = 1.0,
+    storage: Storage = None,
+    name: Annotated[str, typer.Option(help="Name of the study in the storage.")] = "teacher-layer",
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Search for the teacher layer to learn from: all candidates at once, the lower ones dropped on the way."""
+    from limbeck.recipe.load import load_recipe
+    from limbeck.report.search_files import write_search
+    from limbeck.report.search_teacher_layer_figures import teacher_layer_picture
+    from limbeck.report.search_teacher_layer_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
+    from limbeck.search.proxy_request import ProxyRequest
+    from limbeck.search.run_teacher_layer import search_teacher_layer
+    from limbeck.search.teacher_layer_request import TeacherLayerRequest
+
+    base = base_recipe(
+        recipe, overrides, output=output, teacher=teacher, student=student, corpus=corpus, method=method,
+        batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed,
+    )  # fmt: skip
+    chosen = parse_layers("--layers", layers)
+    request = TeacherLayerRequest(
+        proxy=ProxyRequest(load_recipe(base), output, name, steps=steps, share=share, storage=storage),
+        layers=None if chosen is None else tuple(chosen),
+        steps_total=steps_total,
+        halving=None if no_halving else halving,
+    )
+    record = search_teacher_layer(request, progress_console(quiet))
+    tables = {"search.md": teacher_layer_markdown(record), "layers.csv": layers_csv(record)}
+    files = write_search(output.expanduser(), record, {"layers": teacher_layer_picture(record)}, tables)
+    if as_json:
+        typer.echo(json.dumps({**record, "files": [str(path) for path in files]}, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    console.print(teacher_layer_table(record))
+    console.print(f"Recipe: {files[1]}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,109 @@
+"""`ProxyRequest`: the run that is searched for, the proxy that its candidates are trained on, and the study."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from limbeck.errors import RecipeError
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.schema import Recipe
+
+JOURNAL = "search.journal"
+
+
+@dataclass(frozen=True)
+class ProxyRequest:
+    """What a search trains on, and where it keeps what it finds.
+
+    Args:
+        recipe: Of the run that is searched for.
+        output: The search's folder.
+        name: Of the study.
+        steps: Of every candidate, in every stage; None leaves it to the recipe.
+        share: Of the corpus that candidates are trained on, in (0, 1].
+        storage: Journal file or database URL; None for a journal in the output.
+    """
+
+    recipe: Recipe
+    output: Path
+    name: str
+    steps: int | None = None
+    share: float = 1.0
+    storage: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The storage."""
+        return self.storage or str(self.output.expanduser() / JOURNAL)
+
+    @property
+    def proxy_recipe(self) -> Recipe:
+        """The recipe of the candidates: as searched for, with the proxy's steps."""
+        if self.steps is None:
+            return self.recipe
+        stages = range(len(self.recipe.stages))
+        return load_recipe(self.recipe, [f"stages.{index}.training.max_steps={self.steps}" for index in stages])
+
+    def check(self) -> None:
+        """Refuse numbers that leave nothing to do.
+
+        Raises:
+            RecipeError: one line for the first.
+        """
+        check_positive("--steps", self.steps)
+        if not 0 < self.share <= 1:
+            raise RecipeError(f"--share {self.share} is no share of the corpus; give more than 0 and at most 1.")
+        if not self.name.strip():
+            raise RecipeError("--name is empty; give the study a name, or leave it out.")
+
+
+def check_positive(option: str, value: float | None) -> None:
+    """Refuse a number that leaves nothing to do.
+
+    Raises:
+        RecipeError: for less than 1.
+    """
+    if value is not None and value < 1:
+        raise RecipeError(f"{option} {value} leaves nothing to do; give 1 or more.")
+
+
+def check_text_only(plan: RunPlan) -> None:
+    """Refuse recipes whose students cannot be compared on held-out text.
+
+    Raises:
+        RecipeError: for one without stages, or with a stage that learns from labelled rows.
+    """
+    if not plan.stages:
+        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
+    for choice in plan.stages:
+        if choice.pairing.task != "text":
+            raise RecipeError(
+                f"Stage '{choice.spec.title}' learns from labelled rows ({choice.pairing.task}), and candidates are "
+                "compared on text; leave corpus.task out, and use what is found in this recipe."
+            )
+
+
+def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
+    """Return the steps of a recipe of one stage, which candidates can be stopped on the way through.
+
+    Args:
+        plan: Of the proxy's recipe.
+        way_out: What to do where they cannot, for the message: an option.
+
+    Raises:
+        RecipeError: for several stages, or a stage that counts epochs.
+    """
+    if len(plan.stages) > 1:
+        raise RecipeError(
+            f"The recipe has {len(plan.stages)} stages, and candidates are stopped early only where it has one; give "
+            f"{way_out}, or a recipe of one stage."
+        )
+    steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
+    if steps < 1:
+        raise RecipeError(
+            f"The recipe counts epochs, and candidates are stopped early after a number of steps; give --steps, or "
+            f"{way_out}."
+        )
+    return steps

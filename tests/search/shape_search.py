@@ -1,0 +1,188 @@
+"""A search of shapes without models: losses and latencies are known functions of the shape.
+
+`install(monkeypatch)` puts them in the place of the real ones and returns what was asked of them.
+
+    python -m tests.search.shape_search TEACHER TEXT OUTPUT LOG
+
+is a worker that writes the shapes of each training into LOG, and never comes back from the second.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from limbeck.models.vocabulary import load_tokenizer
+from limbeck.recipe.load import load_recipe
+from limbeck.search import run_architecture, shape_training
+from limbeck.search.architecture_request import ArchitectureRequest, MeasuringRequest
+from limbeck.search.proxy_request import ProxyRequest
+from limbeck.search.shape_latency import ShapeLatency
+from limbeck.search.shape_limits import ShapeLimits
+from limbeck.search.shape_space import ShapePoint, ShapeSizes
+from limbeck.training.run_corpora import build_corpora
+from tests.models.tiny import make_teacher
+
+SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
+STEPS = 30
+
+
+def loss_of(point: ShapePoint) -> float:
+    """Lower for deeper and wider shapes, different for all."""
+    return 0.9 - 0.1 * point.layers - 0.02 * point.hidden - 0.01 * point.ffn - 0.001 * point.heads
+
+
+def share_of(point: ShapePoint) -> float:
+    """Higher for deeper and wider shapes, different for all."""
+    return 0.1 * point.layers + 0.01 * point.hidden + 0.002 * point.ffn + 0.0001 * point.heads
+
+
+def reward_of(point: ShapePoint) -> float:
+    return (1 - loss_of(point)) * (share_of(point) / 0.6) ** -0.06
+
+
+def point_of(config) -> ShapePoint:
+    ffn = config.intermediate_size / config.hidden_size
+    return ShapePoint(config.num_hidden_layers, config.hidden_size, config.num_attention_heads, ffn)
+
+
+@dataclass
+class Asked:
+    """What a search asked for: the shapes of each training, those whose latency was measured, and what to do."""
+
+    batches: list = field(default_factory=list)
+    measured: list = field(default_factory=list)
+    steps: set = field(default_factory=set)
+    diverges: set = field(default_factory=set)
+    before: object = None
+
+    @property
+    def shapes(self):
+        return [point for batch in self.batches for point in batch]
+
+
+def install(monkeypatch) -> Asked:
+    asked = Asked()
+
+    class FakeProxy:
+        def __init__(self, plan, *, share, console):
+            self.plan = plan
+            self.tokenizer = load_tokenizer(plan.recipe.teacher.model)
+            self.corpora = build_corpora(plan, self.tokenizer, console)
+
+        def load_teacher(self):
+            return self
+
+        def to(self, device):
+            return self
+
+        def eval(self):
+            return self
+
+        def train(self, plans, *, cuts):
+            points = [point_of(plan.student_config) for plan in plans]
+            if asked.before is not None:
+                asked.before(points)
+            asked.batches.append(points)
+            asked.steps |= {plan.recipe.stages[0].training["max_steps"] for plan in plans}
+            active = {index: point for index, point in enumerate(points) if point not in asked.diverges}
+            steps = dict.fromkeys(range(len(points)), 1)
+            for step in [*sorted(cuts), STEPS]:
+                steps |= dict.fromkeys(active, step)
+                if step in cuts and active:
+                    kept = cuts[step](dict(active))
+                    active = {index: active[index] for index in kept}
+            return [
+                SimpleNamespace(student=point, steps=steps[index], diverged=point in asked.diverges, held_out={})
+                for index, point in enumerate(points)
+            ]
+
+    class FakeLoss:
+        def __init__(self, *arguments):
+            pass
+
+        def __call__(self, student):
+            return loss_of(student) if isinstance(student, ShapePoint) else 1.0
+
+        def divided_by(self, untrained):
+            assert untrained == 1.0
+            return self
+
+    class FakeBench:
+        def __init__(self, teacher, setting):
+            pass
+
+        def __call__(self, config):
+            asked.measured.append(point_of(config))
+            share = share_of(asked.measured[-1])
+            return ShapeLatency(share=share, student_ms=10 * share, teacher_ms=10.0, threads=1)
+
+    monkeypatch.setattr(run_architecture, "Proxy", FakeProxy)
+    monkeypatch.setattr(run_architecture, "LastLayerLoss", FakeLoss)
+    monkeypatch.setattr(run_architecture, "LatencyBench", FakeBench)
+    monkeypatch.setattr(run_architecture, "make_student", lambda *arguments: ("untrained", {}))
+    monkeypatch.setattr(shape_training, "plain_copy", lambda student, plan: student)
+    return asked
+
+
+def write_teacher(folder: Path) -> Path:
+    return make_teacher(folder, "bert", layers=3, hidden=16, heads=4, ffn=32)
+
+
+def recipe_data(teacher: Path, text: Path, **changes):
+    return {
+        "output": "run",
+        "seed": 3,
+        "teacher": {"model": str(teacher)},
+        "student": {"shape": "2x8h2"},
+        "corpus": {"sources": [str(text)], "length": 24, "held_out": 0.3},
+        "stages": [
+            {
+                "method": {"name": "hidden_states", "mapping": "last"},
+                "training": {
+                    "max_steps": STEPS,
+                    "per_device_train_batch_size": 8,
+                    "learning_rate": 1e-3,
+                    "bf16": False,
+                },
+            }
+        ],
+    } | changes
+
+
+def make_request(recipe, output, *, name="architecture", steps=None, storage=None, **options) -> ArchitectureRequest:
+    """A search of 6 shapes, 2 at once, without pruning; options as of `ArchitectureRequest`."""
+    proxy = ProxyRequest(load_recipe(recipe), Path(output), name, steps=steps, storage=storage)
+    usual = {
+        "sizes": SIZES,
+        "limits": ShapeLimits(),
+        "measuring": MeasuringRequest("cpu", length=16, seconds=0.05),
+        "trials": 6,
+        "batch": 2,
+        "prune": False,
+    }
+    return ArchitectureRequest(proxy, **{**usual, **options})
+
+
+def work(teacher: str, text: str, output: str, log: str) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        asked = install(monkeypatch)
+
+        def hang(points):
+            with Path(log).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(points) + "\n")
+            while asked.batches:
+                time.sleep(0.05)
+
+        asked.before = hang
+        run_architecture.search_architecture(make_request(recipe_data(Path(teacher), Path(text)), output))
+
+
+if __name__ == "__main__":
+    work(*sys.argv[1:])
