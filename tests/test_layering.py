@@ -17,6 +17,7 @@ FLOORS = {
     "host_memory": 1,
     "registry": 1,
     "strict": 1,
+    "worker_process": 1,
     "corpus": 2,
     "models": 2,
     "kernels": 2,

@@ -197,7 +197,7 @@ def test_costs(limbeck, models, tmp_path):
         (["--tasks", "rte", "--data", "./nowhere"], ["'nowhere' does not exist"]),
         (["--tasks", "cola"], ["No file of the split 'train' of CoLA"]),
         (["--tasks", "none.yaml"], ["'none.yaml' does not exist"]),
-        ([], ["names no task"]),
+        ([], ["give --tasks", "--speed"]),
         (["--tasks", "rte", "--teacher", "./gone"], ["no model folder './gone'"]),
     ],
 )

@@ -113,7 +113,7 @@ def test_a_search_of_another_teacher_is_refused(limbeck, recipe, tmp_path):
     assert limbeck(*command).returncode == 0
     before = (tmp_path / "out" / "search.json").read_text()
     other = write_teacher(tmp_path / "other", layers=4, seed=8)
-    assert_one_line_error(limbeck(*command, "--teacher", other), 2, "another teacher", "another name")
+    assert_one_line_error(limbeck(*command, "--teacher", other), 2, "another teacher", "another output")
     assert (tmp_path / "out" / "search.json").read_text() == before
 
 

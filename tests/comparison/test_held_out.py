@@ -6,9 +6,10 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from limbeck.comparison.held_out import HELD_OUT, MEASURES, HeldOutText
+from limbeck.comparison.held_out import HELD_OUT, MEASURES, HeldOutText, check_held_out
 from limbeck.comparison.measures import HeldOutSpec
 from limbeck.corpus import CorpusSettings, build_corpus
+from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, encode
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_model
@@ -82,3 +83,19 @@ def test_a_student_that_makes_all_texts_alike_has_no_agreement(measure, student)
     found = measure(0.3).measure(broken)["figures"]
     assert found["agreement"] is None
     json.dumps(found, allow_nan=False)
+
+
+def test_one_document_is_refused_where_a_share_was_to_be_held_out(teacher, tmp_path):
+    path = tmp_path / "one.txt"
+    path.write_text("the model of the teacher is for the text " * 40)
+    for held_out, spec in ((0.0, SPEC), (0.3, HeldOutSpec(enabled=False))):
+        check_held_out(_corpus(teacher, path, held_out), spec)
+    with pytest.raises(CorpusError, match="has 1 document. Blank lines separate documents"):
+        check_held_out(_corpus(teacher, path, 0.3), SPEC)
+    path.write_text("\n\n".join(f"the model {number} of the teacher is for the text " * 20 for number in range(3)))
+    check_held_out(_corpus(teacher, path, 0.3), SPEC)
+
+
+def _corpus(teacher, path, held_out):
+    settings = CorpusSettings(sources=(str(path),), length=24, held_out=held_out)
+    return build_corpus(settings, load_tokenizer(str(teacher)), workers=1)

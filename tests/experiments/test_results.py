@@ -35,11 +35,21 @@ def test_a_torn_last_line_costs_that_line_only(tmp_path, cut):
 def test_a_folder_takes_one_preset_and_its_settings(tmp_path):
     folder = prepare_folder(tmp_path / "new", preset="quick", overrides=["epochs=1"])
     assert json.loads((folder / MANIFEST).read_text()) == {"preset": "quick", "set": ["epochs=1"]}
+    ResultsFile(folder).append({"id": "a", "status": "failed", "error": "x"})
     assert prepare_folder(folder, preset="quick", overrides=["epochs=1"]) == folder
     with pytest.raises(OutputError, match="--preset quick, not elm"):
         prepare_folder(folder, preset="elm", overrides=["epochs=1"])
     with pytest.raises(OutputError, match="--set epochs=1, not nothing"):
         prepare_folder(folder, preset="quick", overrides=[])
+
+
+def test_a_folder_without_cells_is_bound_anew(tmp_path):
+    for preset, overrides in (("quick", ["epochs=1"]), ("elm", [])):
+        folder = prepare_folder(tmp_path / "new", preset=preset, overrides=overrides)
+        assert json.loads((folder / MANIFEST).read_text()) == {"preset": preset, "set": overrides}
+    (folder / MANIFEST).write_text("[]")
+    with pytest.raises(OutputError, match="cannot be read"):
+        prepare_folder(folder, preset="elm", overrides=[])
 
 
 def test_other_folders_are_left_alone(tmp_path):

@@ -14,7 +14,7 @@ from limbeck.experiments.plan import PlannedCell, PlannedModel, PlannedTask
 from limbeck.experiments.summary import summarise
 from limbeck.models.families import Shape
 from limbeck.report.cost_tables import cost_sections, cost_tables
-from limbeck.report.evaluation_grid import evaluation_grid
+from limbeck.report.evaluation_grid import chosen_lines, evaluation_grid
 from limbeck.report.evaluation_tables import (
     evaluation_csv,
     evaluation_markdown,
@@ -93,8 +93,32 @@ def test_an_average_over_fewer_tasks_says_so():
     assert average["mean"] == pytest.approx((68.9 + 41.8 + 91.3) / 3)
     assert not average["complete"]
     assert ("Average", "of 3 only") in evaluation_grid(summary).headings
-    assert all(row["average"] is None for row in summary["published"]), "the papers' averages are over more tasks"
+    row = next(row for row in summary["published"] if (row["table"], row["teacher"]) == ("1", "BERT-base"))
+    assert row["average"] == pytest.approx((68.9 + 41.8 + 91.3) / 3), "printed is one over more tasks"
+    assert row["without_cola"] == pytest.approx((68.9 + 91.3) / 2)
+    assert row["computed"] == ["average", "without_cola"]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(evaluation_table(summary))
+    assert "67.3 †" in (text := console.export_text()) and "† is computed from the published figures" in text
     assert make_summary(tasks=("rte",))["models"][0]["averages"]["average"] is None
+
+
+def test_an_average_that_is_printed_is_kept_and_others_are_computed_over_all_columns():
+    summary = make_summary()
+    averages = summary["models"][0]["averages"]
+    for row in summary["published"]:
+        for name in row["computed"]:
+            figures = [row["columns"][key] for key in averages[name]["of"]]
+            assert row[name] == pytest.approx(sum(figures) / len(figures))
+    assert 78.2 in [row["average"] for row in summary["published"] if "average" not in row["computed"]]
+    assert any(row["average"] is None for row in summary["published"])
+
+
+def test_a_score_below_zero_keeps_nothing(monkeypatch):
+    monkeypatch.setitem(STUDENT, "cola", -5.0)
+    summary = make_summary(tasks=("cola", "rte"))
+    assert "cola" not in summary["models"][1]["retention"]
+    assert evaluation_grid(summary).rows[2].cells[0] == "–"
 
 
 def test_retention_is_of_the_first_model():
@@ -139,7 +163,7 @@ def test_every_form_holds_the_figures(tmp_path):
     text = console.export_text()
     assert "41.8 ± 1.4" in text and "71.0 %" in text
     assert "squad2: a note; likewise mnli, qnli, qqp and 4 more" in text and "cola: a note" not in text
-    assert "All 8 notes are in the files." in text
+    assert f"All {len(summary['notes'])} notes are in the files." in text
     markdown = evaluation_markdown(summary)
     assert "| **student** | 72.9 ± 1.4 |" in markdown
     assert markdown.count(": a note\n") == len(STUDENT), "the files have every note"
@@ -162,6 +186,24 @@ def test_a_narrow_terminal_gets_blocks_of_columns():
     assert sum(line.strip().startswith("teacher ") for line in lines) == 4, "11 columns, 3 at a time"
     assert any("more published rows are in the files" in line for line in lines)
     assert any("41.8 ± 1.4" in line for line in lines), "no figure is broken"
+
+
+def test_a_published_row_stands_only_in_the_blocks_where_it_has_a_figure():
+    summary = make_summary()
+    only_cola = {**summary["published"][0], "model": "Elsewhere", "columns": {"cola": 41.8}}
+    only_cola |= {"average": None, "without_cola": None, "computed": []}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(evaluation_table({**summary, "published": [only_cola]}))
+    assert sum("Elsewhere" in line for line in console.export_text().splitlines()) == 1
+
+
+def test_one_epoch_and_one_point_are_one():
+    summary = make_summary(tasks=("rte",))
+    choice = summary["models"][1]["chosen"]["rte"]
+    choice["settings"]["epochs"], choice["points"] = 1.0, 1
+    one = next(line for line in chosen_lines(summary) if line.startswith("student"))
+    assert "1 epoch, batch" in one and one.endswith("best of 1 point")
+    assert "3 epochs, batch" in chosen_lines(summary)[0]
 
 
 def test_costs_beside_the_papers():

@@ -2,8 +2,10 @@
 
 import csv
 import io
+from itertools import combinations
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
 from limbeck.report.search_architecture_figures import architecture_picture
@@ -15,8 +17,8 @@ def shape(trial, layers, state="trained", **changes):
     found = {
         "trial": trial, "layers": layers, "hidden": 384, "heads": 12, "ffn": 1536,
         "parameters": 12_000_000 + 1_774_464 * layers, "latency_share": 0.1 * layers, "latency_ms": 6.5 * layers,
-        "teacher_ms": 65.0, "threads": 2, "loss": 0.8 - 0.1 * layers, "reward": 0.3 + 0.05 * layers, "steps": 900,
-        "state": state, "reason": None, "rewards_on_the_way": {"300": 0.2}, "training_seconds": 60.0,
+        "teacher_ms": 65.0, "threads": 2, "note": None, "loss": 0.8 - 0.1 * layers, "reward": 0.3 + 0.05 * layers,
+        "steps": 900, "state": state, "reason": None, "rewards_on_the_way": {"300": 0.2}, "training_seconds": 60.0,
     }  # fmt: skip
     return found | changes
 
@@ -77,6 +79,13 @@ def test_notes_say_what_the_loss_is_and_leave_out_what_is_not(record):
     assert "Limits" not in text and "failed" not in text and "trained to the end." in text
 
 
+def test_shapes_that_were_measured_on_a_busy_machine_are_noted(record):
+    assert "busy" not in architecture_markdown(record)
+    record["shapes"][1]["note"] = "the machine was busy"
+    assert "- Latency of 1 of 6 shapes: the machine was busy, so it is of" in architecture_markdown(record)
+    assert list(csv.DictReader(io.StringIO(shapes_csv(record))))[1]["note"] == "the machine was busy"
+
+
 def test_the_terminal_shows_the_same_at_any_width(record):
     for width in (60, 120):
         console = Console(width=width, record=True, file=io.StringIO())
@@ -105,6 +114,21 @@ def test_the_picture_has_every_trained_shape_the_front_and_the_limit(record):
     record["limits"]["latency_share"] = None
     labels = [line.get_label() for line in architecture_picture(record).figure.axes[0].get_lines()]
     assert "limit" not in labels
+
+
+def test_the_front_is_numbered_and_its_shapes_are_named_in_full_without_overlap(record):
+    record["shapes"] = [shape(n, 3, heads=n, latency_share=0.3 + 0.004 * n, loss=0.5 - 0.003 * n) for n in range(1, 25)]
+    record |= {"front": list(range(1, 25)), "best": record["shapes"][0]}
+    figure = architecture_picture(record).figure
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    [names] = figure.legends
+    assert [text.get_text() for text in names.get_texts()] == [f"3x384, {n} heads, FFN 1536" for n in range(1, 25)]
+    numbers = figure.axes[0].texts
+    assert [text.get_text() for text in numbers] == [str(n) for n in range(1, 25)]
+    boxes = [text.get_window_extent(canvas.get_renderer()) for text in numbers]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert figure.bbox.y0 <= names.get_window_extent().y0 and names.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_files_are_written(record, tmp_path):

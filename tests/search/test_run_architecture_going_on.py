@@ -48,6 +48,26 @@ def test_an_interrupted_search_tries_the_same_shapes_again(recipe, asked, tmp_pa
     assert record["cost"]["failed"] == 2
 
 
+def test_shapes_that_were_shown_are_kept_when_a_later_one_of_their_batch_fails(recipe, asked, tmp_path, monkeypatch):
+    class LossThatStops(shape_search.FakeLoss):
+        def __call__(self, student):
+            if len(asked.batches) == 1 and student == asked.batches[0][1]:
+                raise KeyboardInterrupt
+            return super().__call__(student)
+
+    console = Console(record=True, width=200, file=io.StringIO())
+    with monkeypatch.context() as patch:
+        patch.setattr(run_architecture, "LastLayerLoss", LossThatStops)
+        with pytest.raises(Interrupted):
+            search_architecture(make_request(recipe, tmp_path / "out"), console)
+    told = [trial.user_attrs["shape"] for trial in load_study(tmp_path / "out").trials if trial.value is not None]
+    first, second = asked.batches[0]
+    assert told == [str(first)]
+    assert str(second) not in console.export_text()
+    search_architecture(make_request(recipe, tmp_path / "out"))
+    assert first not in asked.batches[1] and second in asked.batches[1]
+
+
 def test_the_shape_of_a_killed_worker_is_tried_again(recipe, asked, tmp_path):
     search_architecture(make_request(recipe, tmp_path / "out", trials=2))
     study = load_study(tmp_path / "out")
@@ -104,7 +124,7 @@ def test_a_study_of_another_run_is_refused(recipe, asked, tmp_path, change, key)
     }
     if "stages" in change:
         other["stages"] = [{**recipe["stages"][0], **change["stages"][0]}]
-    with pytest.raises(OutputError, match=f"was made for another {key}.*or give this search another name"):
+    with pytest.raises(OutputError, match=f"was made for another {key}.*or search into another output"):
         search_architecture(make_request(other, tmp_path / "out"))
 
 

@@ -170,6 +170,7 @@ def test_a_task_without_labels_to_score(recipe, tmp_path):
         ("sqlite:////nowhere/at/all/search.db", OutputError, ["cannot be reached", "check the URL"]),
         ("mongodb://somewhere/search", RecipeError, ["Unknown storage 'mongodb'"]),
         ("sqlite://::::bad", RecipeError, ["malformed"]),
+        ("sqlite:/search.db", RecipeError, ["malformed", "sqlite:///search.db"]),
         ("/proc/nowhere/search.journal", OutputError, ["cannot be opened"]),
     ],
 )

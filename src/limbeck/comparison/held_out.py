@@ -57,6 +57,24 @@ of summaries finding their bodies. `explained` and `relations`: see `compare_las
 """
 
 
+def check_held_out(corpus: Corpus, spec: HeldOutSpec) -> None:
+    """Refuse text of which nothing could be held out, before anything is distilled.
+
+    Args:
+        corpus: The corpus; one that was to hold nothing out is let pass, and its figures are missing with a reason.
+        spec: Whether held-out text is to be measured.
+
+    Raises:
+        CorpusError: if a share was to be held out and none could be.
+    """
+    asked = spec.enabled and corpus.manifest["settings"]["held_out"] > 0
+    if asked and not corpus.manifest["held_out_documents"]:
+        raise CorpusError(
+            f"Nothing can be held out: corpus.sources has {corpus.manifest['documents']} document. Blank lines "
+            "separate documents in a text file; give more, or set evaluation.held_out.enabled to false."
+        )
+
+
 class HeldOutText:
     """Measures models of one comparison on its held-out text.
 

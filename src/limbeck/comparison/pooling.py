@@ -47,6 +47,8 @@ def pool_models(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kept = {
         key: figures(entry["retention"][key] for entry in entries if key in entry["retention"])["mean"]
         for key in _keys(entry["retention"] for entry in entries)
+        # A student below 0 has none, and the mean of the others would flatter.
+        if all(key in entry["retention"] for entry in entries if key in entry["columns"])
     }
     return {"columns": columns, "averages": averages, "retention": kept}
 

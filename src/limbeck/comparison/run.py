@@ -19,7 +19,7 @@ from limbeck.comparison.checks import CheckedPlan, check_plan
 from limbeck.comparison.distilling import Distil, distil_cells
 from limbeck.comparison.evaluating import check_tasks, evaluate_students, measure_costs_once
 from limbeck.comparison.folder import check_fixed, prepare_comparison
-from limbeck.comparison.held_out import HeldOutText
+from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.comparison.record import ComparisonRecord, describe_cell, describe_impossible
 from limbeck.comparison.summary import summarise_comparison
@@ -68,6 +68,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     saved = prepare_comparison(folder, fixed)
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
+    check_held_out(corpus, plan.evaluation.held_out)
     fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "text": corpus.path.name}
     check_fixed(folder, saved.get("fixed", {}), fixed)
     cells = plan_cells(checked, corpus)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import OutputError
+from limbeck.experiments.results import ResultsFile
 from limbeck.training.record import write_atomically
 
 MANIFEST = "evaluation.json"
@@ -14,6 +15,8 @@ MANIFEST = "evaluation.json"
 
 def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
     """Make or take up the folder of an evaluation. Models, tasks and seeds may be added to it.
+
+    The first cell binds it to its preset and settings: what was refused before one ran does not.
 
     Args:
         folder: The folder.
@@ -47,6 +50,10 @@ def _check_same(folder: Path, asked: dict[str, Any]) -> None:
         raise OutputError(f"Output folder '{folder}' holds no evaluation; choose an empty or new folder.") from None
     except (OSError, ValueError):
         raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.") from None
+    if not isinstance(saved, dict):
+        raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.")
+    if not ResultsFile(folder).read():
+        return
     for key, name in (("preset", "--preset"), ("set", "--set")):
         if saved.get(key) != asked[key]:
             raise OutputError(

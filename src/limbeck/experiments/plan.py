@@ -16,6 +16,7 @@ from limbeck.evaluation.fine_tuning.fingerprints import (
     training_set_fingerprint,
 )
 from limbeck.evaluation.fine_tuning.prepared import PreparedCell, PreparedTask, TokenKeys, prepare
+from limbeck.evaluation.fine_tuning.task_model import check_padding
 from limbeck.evaluation.protocols.protocol import Protocol
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks import Task, TaskData, load_task
@@ -127,7 +128,7 @@ class Planner:
 
         Raises:
             CorpusError: if its rows are not there or cannot be read, or it has nothing to score and nothing to predict.
-            ModelError: for a tokenizer that cannot be read.
+            ModelError: for a tokenizer that cannot be read, or cannot pad.
             RecipeError: for settings that cannot be.
         """
         data = load_task(name, data=self.data)
@@ -154,6 +155,8 @@ class Planner:
 
     def _prepare(self, data: TaskData, point: Point, model: PlannedModel, keys: TokenKeys) -> PreparedTask:
         tokenizer: Any = load_tokenizer(model.name)
+        if data.task.train is not None:
+            check_padding(model.name, tokenizer)
         return prepare(data, point, tokenizer, keys=keys, cache_dir=self.cache_dir)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from limbeck.errors import OutputError
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, write_submission
 from limbeck.experiments.choosing import select_score
 from limbeck.experiments.results import Row
@@ -49,18 +50,26 @@ def write_submissions(folder: Path, model: str, task: Task, rows: Sequence[Row],
 
     Returns:
         The files; none where nothing was predicted.
+
+    Raises:
+        OutputError: if the saved predictions are missing or damaged.
     """
     predicted = [row for row in rows if row.get("predictions")]
     if not predicted:
         return []
     best = max(predicted, key=lambda row: select_score(row, metric))
-    saved: dict[str, Any] = json.loads((folder / best["predictions"]).read_text(encoding="utf-8"))
+    saved = _read(folder / best["predictions"])
     home = folder / SUBMISSIONS / (re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model")
-    return [
-        write_submission(task, split, _restored(found), home)
-        for split, found in saved.items()
-        if split in task.predicted
-    ]
+    return [write_submission(task, split, found, home) for split, found in saved.items() if split in task.predicted]
+
+
+def _read(path: Path) -> dict[str, Predictions]:
+    try:
+        return {split: _restored(found) for split, found in json.loads(path.read_text(encoding="utf-8")).items()}
+    except FileNotFoundError:
+        raise OutputError(f"'{path}' is missing.") from None
+    except (OSError, ValueError, TypeError, AttributeError):
+        raise OutputError(f"'{path}' is damaged.") from None
 
 
 def _plain(predictions: Predictions) -> Any:

@@ -61,6 +61,8 @@ class EvaluationRequest:
             raise RecipeError(f"--workers is {self.workers}; give 1 or more.")
         if self.seeds is not None and self.seeds < 1:
             raise RecipeError(f"--seeds is {self.seeds}; give 1 or more.")
+        if not self.tasks.strip(" ,"):
+            raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
         return parse_tasks(self.tasks)
 
     def short_names(self) -> list[str]:

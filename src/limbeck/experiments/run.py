@@ -13,7 +13,7 @@ import torch
 
 from limbeck.benchmark.progress import Report, part_of, quietly
 from limbeck.corpus.cache import default_cache_dir
-from limbeck.errors import Interrupted
+from limbeck.errors import Interrupted, OutputError
 from limbeck.evaluation.fine_tuning.prepared import PreparedCell
 from limbeck.evaluation.fine_tuning.run_cell import CellResult, select_split
 from limbeck.evaluation.protocols import PROTOCOLS
@@ -91,11 +91,15 @@ def run_evaluation(request: EvaluationRequest, report: Report = quietly) -> Eval
     # The latest word on a cell: a failed one may have been tried again.
     rows = {row["id"]: row for row in results.read() if row["id"] in planned}
     rows |= {key: row for key, row in results.finished().items() if key in planned}
+    summary = summarise(rows, tasks, models, protocol, seed_count=request.seeds)
+    submissions, problems = _submissions(folder, rows, tasks, models)
+    for kind in ("notes", "notes_in_short"):
+        summary[kind] = [*summary[kind], *problems]
     return EvaluationOutcome(
-        summary=summarise(rows, tasks, models, protocol, seed_count=request.seeds),
+        summary=summary,
         folder=folder,
         failed=sum(row["status"] != FINISHED for row in rows.values()),
-        submissions=tuple(_submissions(folder, rows, tasks, models)),
+        submissions=tuple(submissions),
     )
 
 
@@ -205,8 +209,10 @@ def _finite(scores: Any) -> dict[str, float | None]:
 
 def _submissions(
     folder: Path, rows: dict[str, Row], tasks: Sequence[PlannedTask], models: Sequence[PlannedModel]
-) -> list[Path]:
+) -> tuple[list[Path], list[str]]:
+    """Write the files for leaderboards; what cannot be written costs that file only, and is told in a note."""
     written: list[Path] = []
+    problems: list[str] = []
     for task in tasks:
         for model in models:
             own = [rows[c.id] for c in task.cells if c.cell.model == model.name and c.id in rows]
@@ -214,5 +220,10 @@ def _submissions(
             choice = choose(done, task.task, task.settings, runs=task.settings.seeds)
             if choice is not None:
                 metric = task.settings.metric or task.task.metrics[0]
-                written += write_submissions(folder, model.name, task.task, choice.rows, metric)
-    return written
+                try:
+                    written += write_submissions(folder, model.name, task.task, choice.rows, metric)
+                except OutputError as error:
+                    problems.append(
+                        f"The leaderboard file of {model.name} on {task.task.title} could not be written: {error}"
+                    )
+    return written, problems

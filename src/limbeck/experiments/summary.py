@@ -17,6 +17,7 @@ from limbeck.experiments.statistics_of_runs import Runs, average, in_percent
 
 Summary = dict[str, Any]
 _COLA = "cola"
+COMPUTED_NOTE = "† is computed from the published figures, over the columns of the measured average; not printed."
 
 
 def summarise(
@@ -51,11 +52,13 @@ def summarise(
     # Tasks that are trained on the same rows say the same of them.
     notes, failures = list(dict.fromkeys(note for task in tasks for note in task.notes)), _missing(rows, tasks)
     beside = matching_rows(shapes, shown, protocol.papers or PAPERS)
+    published = [_published(row, protocol, shown, found) for row in beside]
+    notes += [COMPUTED_NOTE] if any(row["computed"] for row in published) else []
     return {
         "preset": protocol.name,
         "columns": columns,
         "models": found,
-        "published": [_published(row, protocol, shown) for row in beside],
+        "published": published,
         "notes": [*notes, *failures],
         "notes_in_short": [*gather_notes(notes), *failures],
     }
@@ -132,7 +135,7 @@ def _figures(runs: Runs) -> dict[str, Any]:
 
 
 def _retention(entry: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, float]:
-    """What share of the reference's score is kept, in percent, where that is above 0."""
+    """What share of the reference's score is kept, in percent, where that is above 0 and ours not below."""
     pairs = {key: (cell, reference["columns"].get(key)) for key, cell in entry["columns"].items()}
     for key, value in entry["averages"].items():
         other = reference["averages"][key]
@@ -141,7 +144,7 @@ def _retention(entry: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[s
     return {
         key: 100 * ours["mean"] / theirs["mean"]
         for key, (ours, theirs) in pairs.items()
-        if ours is not None and theirs is not None and theirs["mean"] > 0
+        if ours is not None and theirs is not None and theirs["mean"] > 0 and ours["mean"] >= 0
     }
 
 
@@ -160,10 +163,19 @@ def _metric(task: PlannedTask) -> str:
     return task.settings.metric or task.task.metrics[0]
 
 
-def _published(row: PublishedRow, protocol: Protocol, shown: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """A published row under the columns that are shown; its averages only where ours are over the same tasks."""
+def _published(
+    row: PublishedRow, protocol: Protocol, shown: Sequence[tuple[str, str]], models: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A published row under the columns that are shown. Its averages are over the same columns as ours: as printed,
+    else computed (and named in `computed`) where it has all of these columns."""
+    columns = {key: row.scores[key, metric] for key, metric in shown if (key, metric) in row.scores}
     whole = bool(protocol.average) and set(protocol.average) <= {key for key, _ in shown}
     same = whole and {key for key, _ in row.averaged} == set(protocol.average)
+    printed = {
+        "average": row.average if same else None,
+        "without_cola": row.average_without_cola if whole else None,
+    }
+    computed = {name: _computed(name, columns, models) for name, value in printed.items() if value is None}
     return {
         "paper": row.paper,
         "table": row.table,
@@ -171,10 +183,20 @@ def _published(row: PublishedRow, protocol: Protocol, shown: Sequence[tuple[str,
         "teacher": row.teacher,
         "shape": row.shape,
         "split": row.split,
-        "columns": {key: row.scores[key, metric] for key, metric in shown if (key, metric) in row.scores},
-        "average": row.average if same else None,
-        "without_cola": row.average_without_cola if whole else None,
+        "columns": columns,
+        **printed,
+        **computed,
+        "computed": [name for name, value in computed.items() if value is not None],
     }
+
+
+def _computed(name: str, columns: Mapping[str, float], models: Sequence[Mapping[str, Any]]) -> float | None:
+    """A published row's average over the columns of our models' average, where these have the same and it has all."""
+    over = {tuple(model["averages"][name]["of"]) for model in models if model["averages"][name] is not None}
+    keys = over.pop() if len(over) == 1 else ()
+    if not keys or any(key not in columns for key in keys):
+        return None
+    return sum(columns[key] for key in keys) / len(keys)
 
 
 def _missing(rows: Mapping[str, Row], tasks: Sequence[PlannedTask]) -> list[str]:

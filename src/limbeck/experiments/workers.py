@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from limbeck.experiments.attempt import Failure, Job, Outcome, attempt
+from limbeck.worker_process import settle_worker, visible_device
 
 Finished = Callable[[Job, str, Outcome], None]
 """Is given a job, the identity of one of its cells, and the outcome."""
@@ -86,7 +86,7 @@ class _Pool:
 
     def _start(self, index: int) -> _Worker:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, _threads(self._count), _visible_device(index))
+        arguments = (theirs, _threads(self._count), visible_device(index))
         process = self._context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -134,10 +134,7 @@ class _Pool:
 
 def _work(connection: Connection, threads: int, device: str | None) -> None:
     """Run the jobs that come in, until the other end closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    if device is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device
-    torch.set_num_threads(threads)
+    settle_worker(threads, device)
     while True:
         try:
             job: Job = connection.recv()
@@ -150,13 +147,3 @@ def _work(connection: Connection, threads: int, device: str | None) -> None:
 def _threads(workers: int) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, torch.get_num_threads()) // workers)
-
-
-def _visible_device(index: int) -> str | None:
-    """The one GPU that a worker sees; None where there is none."""
-    count = torch.cuda.device_count()
-    if count == 0:
-        return None
-    named = [part for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-    names = named or [str(number) for number in range(count)]
-    return names[index % count]

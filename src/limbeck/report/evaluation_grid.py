@@ -23,6 +23,8 @@ METRIC_NAMES = {
     "exact_match": "exact match",
 }
 NOTHING = "–"
+COMPUTED = " †"
+"""After an average of published figures that is not printed where they are."""
 _AVERAGES = {"average": "Average", "without_cola": "without CoLA"}
 
 
@@ -91,7 +93,7 @@ def chosen_lines(summary: Mapping[str, Any]) -> list[str]:
     lines = []
     for model in summary["models"]:
         for task, choice in model["chosen"].items():
-            settings = choice["settings"]
+            settings, points = choice["settings"], choice["points"]
             runs = f"{choice['runs']} of {choice['wanted']} runs" if choice["runs"] < choice["wanted"] else (
                 f"{choice['runs']} runs" if choice["runs"] > 1 else "1 run"
             )  # fmt: skip
@@ -99,8 +101,9 @@ def chosen_lines(summary: Mapping[str, Any]) -> list[str]:
                 lines.append(f"{model['name']}, {task}: nothing trained, {settings['length']} tokens")
                 continue
             lines.append(
-                f"{model['name']}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} epochs, batch "
-                f"{settings['batch_size']}, {settings['length']} tokens, {runs}, best of {choice['points']} points"
+                f"{model['name']}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
+                f"epoch{'' if settings['epochs'] == 1 else 's'}, batch {settings['batch_size']}, "
+                f"{settings['length']} tokens, {runs}, best of {points} point{'' if points == 1 else 's'}"
             )
     return lines
 
@@ -126,9 +129,14 @@ def source_of(row: Mapping[str, Any]) -> str:
 
 def _published_row(row: Mapping[str, Any], keys: Sequence[str], averages: Sequence[str]) -> GridRow:
     of = f" of {row['teacher']}" if row["teacher"] else ""
-    found = [row["columns"].get(key) for key in keys] + [row[name] for name in averages]
+    found = [_printed(row["columns"].get(key)) for key in keys]
+    found += [_printed(row[name]) + (COMPUTED if name in row.get("computed", ()) else "") for name in averages]
     label = f"{row['model']}{of}, {row['shape']} ({source_of(row)})"
-    return GridRow("published", label, tuple(NOTHING if value is None else f"{value:.1f}" for value in found))
+    return GridRow("published", label, tuple(found))
+
+
+def _printed(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.1f}"
 
 
 def _average_of(summary: Mapping[str, Any], name: str) -> str:

@@ -58,10 +58,13 @@ class _Blocks:
             table.add_column(f"{title}\n{metric}", justify="right", min_width=_CELL_WIDTH - 2)
         previous = ""
         for row in self._rows:
+            cells = row.cells[columns]
+            if row.kind == "published" and all(cell == NOTHING for cell in cells):
+                continue
             if row.kind == "published" and previous != "published":
                 table.add_section()
             label = f"  {row.label}" if row.kind == "retention" else row.label
-            table.add_row(Text(label), *(Text(cell) for cell in row.cells[columns]), style=_STYLES[row.kind])
+            table.add_row(Text(label), *(Text(cell) for cell in cells), style=_STYLES[row.kind])
             previous = row.kind
         return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ _LOSSES = {
 }
 _COLUMNS = (
     *("trial", "layers", "hidden", "heads", "ffn", "parameters", "latency_share", "latency_ms", "teacher_ms"),
-    *("threads", "loss", "reward", "steps", "state", "reason", "training_seconds", "front"),
+    *("threads", "note", "loss", "reward", "steps", "state", "reason", "training_seconds", "front"),
 )
 
 
@@ -63,8 +64,14 @@ def architecture_notes(record: Mapping[str, Any]) -> list[str]:
         f"Loss is {_LOSSES[record['loss']['kind']]}, on held-out text, divided by that of an untrained student "
         f"({record['loss']['untrained']:.4f}); reward is (1 - loss) x (share of latency / 0.6)^-0.06.",
         f"Latency: {latency['batch']} x {latency['length']} tokens, {latency['dtype']}, on {latency['device']}, "
-        f"teacher and student in turns; the teacher takes {record['teacher']['latency_ms']:.1f} ms. Parameters are the "
-        "encoder's, without pooler and head.",
+        "teacher and student in turns, the least disturbed pass of each; the teacher takes "
+        f"{record['teacher']['latency_ms']:.1f} ms. Parameters are the encoder's, without pooler and head.",
+    ]
+    noted = Counter(shape["note"] for shape in record["shapes"] if shape["note"] is not None)
+    notes += [
+        f"Latency of {count} of {len(record['shapes'])} shapes: {note}, so it is of processor times; measure on an "
+        "idle machine for those of a clock."
+        for note, count in noted.items()
     ]
     asked = [
         *([] if limits["parameters"] is None else [f"{limits['parameters']:,} parameters"]),

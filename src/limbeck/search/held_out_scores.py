@@ -125,7 +125,10 @@ def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
             "No text is held out, and without proxy tasks candidates are scored on it; give corpus.held_out a share "
             "above 0, or --tasks."
         )
-    return [(pair.first, pair.second) for pair in build_pairs(documents, PAIRS)]
+    try:
+        return [(pair.first, pair.second) for pair in build_pairs(documents, PAIRS)]
+    except CorpusError as problem:
+        raise CorpusError(f"{problem} Raise corpus.held_out, give more text, or give --tasks.") from None
 
 
 def _batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Tensor]]:

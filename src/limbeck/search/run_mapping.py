@@ -68,7 +68,9 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
                 highlight=False, markup=False, soft_wrap=True,
             )  # fmt: skip
             if _is_finished(search, study):
-                console.print("  evaluated already", style="dim")
+                more = len(generation_rows(study, search.space)) - request.generations
+                said = f", and {more} more than asked for are shown" if more > 0 else ""
+                console.print(f"  evaluated already{said}", style="dim", highlight=False)
             elif request.workers == 1:
                 _work_on(search, proxy, study, fitness, console)
             else:
@@ -97,7 +99,7 @@ def _open_study(search: MappingSearch, proxy: Proxy, fitness: Mapping[str, Any])
         "search": KIND,
         **proxy_identity(search.plan, proxy.corpora, search.request.proxy.share, searched=[OPTION]),
         **flat({"fitness": fitness}),
-        **sampler.identity,
+        **flat(sampler.identity),
     }
     return open_study(search.request.proxy.place, search.request.proxy.name, identity, sampler)
 

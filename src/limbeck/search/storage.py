@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from limbeck.errors import OutputError, RecipeError, suggestion
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 _JOURNAL_START = b'{"op_code":'
+_SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)  # Two letters: one alone would be a drive.
+_MALFORMED = "is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
+_DRIVERS = "psycopg2-binary for postgresql, mysqlclient for mysql and mariadb"
 _SQLITE_SECONDS = 60
 # Workers that start together all make the tables, and all but one fail.
 _DATABASE_TRIES = 5
@@ -34,6 +38,8 @@ def open_storage(place: str | Path) -> BaseStorage:
     """
     if isinstance(place, str) and "://" in place:
         return _open_database(place)
+    if isinstance(place, str) and _SCHEME.match(place):
+        raise RecipeError(f"Storage '{place}' {_MALFORMED}")
     return _open_journal(Path(place))
 
 
@@ -85,9 +91,7 @@ def _open_database(url: str) -> BaseStorage:
     try:
         kind = make_url(url).get_backend_name()
     except (ArgumentError, ValueError):  # the latter for a port that is no number
-        raise RecipeError(
-            "The storage URL is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
-        ) from None
+        raise RecipeError(f"The storage URL {_MALFORMED}") from None
     if kind not in DATABASES:
         raise RecipeError(f"Unknown storage '{kind}'.{suggestion(kind, DATABASES)} Or give the path of a journal file.")
     # Writers wait for each other; SQLite by itself gives up after five seconds.
@@ -98,7 +102,7 @@ def _open_database(url: str) -> BaseStorage:
         except (ImportError, NoSuchModuleError) as problem:
             raise OutputError(
                 f"Storage {shown(url)} needs a database driver that is not installed ({problem.__cause__ or problem}); "
-                "install it, or give the path of a journal file."
+                f"pip install it ({_DRIVERS}), or give the path of a journal file."
             ) from None
         except (DBAPIError, RuntimeError) as problem:
             if attempt == _DATABASE_TRIES:

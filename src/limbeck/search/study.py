@@ -53,7 +53,7 @@ def open_study(
     except DBAPIError as problem:
         raise OutputError(f"Storage {shown(place)} cannot be used: {problem.orig}; check the URL.") from None
     where = f"Study '{name}' in {shown(place)}"
-    way_out = "continue it as it was made, or give this search another name."
+    way_out = "continue it as it was made, or search into another output (in a shared storage: under another name)."
     if found is None:
         raise OutputError(f"{where} has trials of something else than a limbeck search; {way_out}")
     if study.direction.name != direction.upper():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -13,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from limbeck.errors import LimbeckError
+from limbeck.worker_process import settle_worker, visible_device
 
 Task = TypeVar("Task")
 _WATCH_SECONDS = 1.0
@@ -40,7 +39,7 @@ def run_workers(work: Callable[[Task], None], task: Task, count: int, watch: Cal
     try:
         for index in range(count):
             ours, theirs = context.Pipe(duplex=False)
-            arguments = (work, task, threads, _visible_device(index), theirs)
+            arguments = (work, task, threads, visible_device(index), theirs)
             process = context.Process(target=_begin, args=arguments)
             process.start()
             theirs.close()
@@ -73,10 +72,7 @@ def _last_word(connection: Connection, process: Any) -> str | None:
 
 
 def _begin(work: Callable[[Task], None], task: Task, threads: int, device: str | None, connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    if device is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device
-    torch.set_num_threads(threads)
+    settle_worker(threads, device)
     said: str | None = None
     try:
         work(task)
@@ -86,13 +82,3 @@ def _begin(work: Callable[[Task], None], task: Task, threads: int, device: str |
         said = " ".join(f"{type(error).__name__}: {error}".split())
     with suppress(OSError):  # Nobody listens any more.
         connection.send(said)
-
-
-def _visible_device(index: int) -> str | None:
-    """The one GPU that a worker sees; None where there is none."""
-    count = torch.cuda.device_count()
-    if count == 0:
-        return None
-    named = [part for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-    names = named or [str(number) for number in range(count)]
-    return names[index % count]

@@ -1,5 +1,6 @@
 """Cells: what makes them the same, what they score, and what they refuse."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from limbeck.evaluation.fine_tuning import (
 from limbeck.evaluation.fine_tuning.batches import TaskCollator
 from limbeck.evaluation.fine_tuning.best_epoch import BestEpoch
 from limbeck.evaluation.fine_tuning.encoding import drawn, open_columns
-from limbeck.evaluation.fine_tuning.task_model import load_task_model
+from limbeck.evaluation.fine_tuning.task_model import check_padding, load_task_model
 from limbeck.evaluation.sentence_vectors import encode
 from limbeck.evaluation.tasks.task import TaskData
 from limbeck.models.loading import load_model
@@ -201,3 +202,20 @@ def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):
 
     with pytest.raises(LimbeckError, match="slow tokenizer"):
         prepare(make_data("question_answering"), QUESTION_POINT, Slow(), keys=KEYS, cache_dir=tmp_path)
+
+
+def test_a_decoder_takes_the_padding_token_of_its_tokenizer(tmp_path):
+    folder, data = tiny_folder(tmp_path, "gpt2"), make_data("classification", predicted=())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": None}))
+    assert load_task_model(str(folder), data.task, seed=1).config.pad_token_id is None
+    found = run_cell(Cell(str(folder), "t", POINT, 1), ready(folder, data, POINT, tmp_path), lambda share: None)
+    assert 0 <= found.scores["validation"]["accuracy"] <= 1
+
+
+def test_a_tokenizer_without_a_padding_token_is_refused(tmp_path):
+    tokenizer = load_tokenizer(tiny_folder(tmp_path, "gpt2"))
+    check_padding("mine", tokenizer)
+    tokenizer.pad_token = None
+    with pytest.raises(ModelError, match="tokenizer of 'mine' has no padding token"):
+        check_padding("mine", tokenizer)

@@ -160,3 +160,9 @@ def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
     path = describe(tmp_path, files={"train": "train.xlsx", "validation": "train.xlsx"})
     with pytest.raises(CorpusError, match=r"train\.xlsx' is of no known kind: give \.json, \.jsonl, \.csv"):
         load_task(path, data=None)
+
+
+def test_a_task_of_another_name_is_not_taken_for_it(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="'sst2' is a task of limbeck; give the task another name") as caught:
+        load_task(describe(tmp_path, name="sst2"), data=None)
+    assert len(str(caught.value).splitlines()) == 1

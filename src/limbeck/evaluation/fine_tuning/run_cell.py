@@ -19,7 +19,7 @@ from limbeck.evaluation.fine_tuning.cell import Cell, SimilarityPoint
 from limbeck.evaluation.fine_tuning.prepared import PreparedCell, PreparedTask
 from limbeck.evaluation.fine_tuning.progress import Share
 from limbeck.evaluation.fine_tuning.similarity import pooling_of, predict_similarities
-from limbeck.evaluation.fine_tuning.task_model import load_task_model
+from limbeck.evaluation.fine_tuning.task_model import check_padding, load_task_model, take_padding
 from limbeck.evaluation.fine_tuning.training import FineTuner, training_arguments
 from limbeck.evaluation.metrics.scoring import score
 from limbeck.evaluation.tasks.predictions import Predictions
@@ -119,6 +119,7 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
         arguments = training_arguments(point, cell.seed, scratch)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         _check_inputs(cell.model, model, tokenizer, point.length)
+        take_padding(model, tokenizer)
         tuner = FineTuner(model, tokenizer, prepared, arguments)
         found = {each.cell: _best_epoch(each, tuner) for each in cells}
         best_epochs = {cell: best for cell, best in found.items() if best is not None}
@@ -188,6 +189,7 @@ def _plainly() -> Iterator[None]:
 def _check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
     """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
     shape = shape_of(model.config)
+    check_padding(name, tokenizer)
     check_fits_model(tokenizer, shape.vocabulary)
     if shape.positions is not None and length > shape.positions:
         raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; --set length={shape.positions}.")

@@ -76,6 +76,33 @@ def task_config(name: str, task: Task) -> PreTrainedConfig:
     return config
 
 
+def check_padding(name: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer without a padding token: rows of several lengths could not share a batch.
+
+    Args:
+        name: The model, as the user named it.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        ModelError: if it has none.
+    """
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
+
+
+def take_padding(model: PreTrainedModel, tokenizer: Any) -> None:
+    """Let a model know the tokenizer's padding token where its configuration names none.
+
+    Heads of decoders need it to find the last token of each text.
+
+    Args:
+        model: Its configuration is changed.
+        tokenizer: Has a padding token.
+    """
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+
+
 def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
     """Refuse a checkpoint that lacks a part of the encoder, or holds it in another shape."""
     prefix = f"{model.base_model_prefix}."

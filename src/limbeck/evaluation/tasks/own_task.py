@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation.tasks.definition import Columns, FileSource, HubSource, SplitSource, TaskDefinition
+from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.evaluation.tasks.task import METRIC_NAMES, SplitFacts, Task, TaskKind
 from limbeck.strict import Strict
 
@@ -55,6 +56,14 @@ class OwnDescription(Strict):
     select: str = "validation"
     unlabelled: tuple[str, ...] = ()
     no_answers: bool = False
+
+    @field_validator("name")
+    @classmethod
+    def _is_of_no_other_task(cls, value: str) -> str:
+        # Tables and published rows know a task by its name.
+        if value in TASKS:
+            raise ValueError(f"'{value}' is a task of limbeck; give the task another name")
+        return value
 
     @field_validator("metric", mode="before")
     @classmethod

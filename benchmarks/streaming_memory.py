@@ -1,0 +1,149 @@
+"""Measures the highest resident memory while corpora of growing size are streamed, and while they are built.
+
+Every measurement has a process of its own. Generated text of random words, about 1,500 characters a document, goes
+through the same code as any other: read, tokenised by a BERT tokenizer, packed, shuffled, batched. The stream is read
+to the end of its first pass; the build is in one process. Flat means that the largest corpus needs no more than 10 %
+more than the smallest.
+
+    python benchmarks/streaming_memory.py --output benchmarks/results/streaming_memory.json
+    python benchmarks/streaming_memory.py --megabytes 50 100 --ways stream
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import platform
+import resource
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import zstandard
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from limbeck.corpus import CorpusSettings, Lane, build_corpus, open_stream
+from limbeck.version import __version__
+
+WAYS = ("stream", "build")
+WORDS = 30_000
+SHARD_MEGABYTES = 25
+BATCH = 32
+FLAT = 0.10
+
+
+def make_words() -> list[str]:
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(2, 11, WORDS)
+    letters = generator.integers(97, 123, lengths.sum(), dtype=np.uint8).tobytes().decode()
+    ends = np.cumsum(lengths)
+    return [letters[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
+    """A WordPiece tokenizer that knows the words."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = [chr(code) for code in range(97, 123)]
+    pieces = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *words[: WORDS // 2]])
+    backend = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+def write_corpus(folder: Path, megabytes: int, words: list[str]) -> None:
+    """Write `.jsonl.zst` shards of `SHARD_MEGABYTES` of text each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = np.array(words)
+    for shard in range(-(-megabytes // SHARD_MEGABYTES)):
+        path = folder / f"{shard:05d}.jsonl.zst"
+        if path.exists():
+            continue
+        generator = np.random.default_rng(shard)
+        left = min(SHARD_MEGABYTES, megabytes - shard * SHARD_MEGABYTES) * 10**6
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as raw, zstandard.ZstdCompressor(level=1).stream_writer(raw) as file:
+            while left > 0:
+                text = " ".join(table[generator.integers(0, WORDS, generator.integers(50, 400))])
+                left -= file.write(json.dumps({"text": text}).encode() + b"\n")
+        partial.replace(path)
+
+
+def stream(settings: CorpusSettings, tokenizer: PreTrainedTokenizerFast, cache: Path) -> int:
+    corpus = open_stream(settings, tokenizer, cache_dir=cache)
+    blocks = 0
+    for batch, _ in corpus.batches(Lane(0, 1), batch_size=BATCH, seed=0):
+        if any(block.number for block in batch):
+            return blocks
+        blocks += len(batch)
+    raise AssertionError("a stream has no end")
+
+
+def measure(way: str, folder: Path, cache: Path, sender) -> None:
+    """In a process of its own: its peak, its children's, seconds and blocks."""
+    tokenizer = make_tokenizer(make_words())
+    settings = CorpusSettings(str(folder), length=128, streaming=way == "stream")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    if way == "stream":
+        blocks = stream(settings, tokenizer, cache)
+    else:
+        blocks = len(build_corpus(settings, tokenizer, cache_dir=cache, workers=1).train)
+    sender.send(
+        {
+            "way": way,
+            "blocks": blocks,
+            "seconds": round(time.monotonic() - began, 1),
+            "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            "before_megabytes": round(before / 1024, 1),
+        }
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 200, 500, 1000, 2000], help="Sizes of text.")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--work", type=Path, help="Keeps the generated text between runs; default: a temporary folder.")
+    parser.add_argument("--output", type=Path, help="Where to write the result.")
+    arguments = parser.parse_args()
+    context = multiprocessing.get_context("spawn")  # A forked process would begin with this one's memory.
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        work = arguments.work or Path(temporary)
+        for megabytes in sorted(arguments.megabytes):
+            write_corpus(work / f"text-{megabytes}", megabytes, make_words())
+            for way in arguments.ways:
+                with tempfile.TemporaryDirectory(dir=work) as cache:
+                    receiver, sender = context.Pipe(duplex=False)
+                    options = (way, work / f"text-{megabytes}", Path(cache), sender)
+                    process = context.Process(target=measure, args=options)
+                    process.start()
+                    sender.close()
+                    rows.append({"megabytes": megabytes, **receiver.recv()})
+                    process.join()
+                print(rows[-1], flush=True)
+    peaks = {way: [row["peak_megabytes"] for row in rows if row["way"] == way] for way in arguments.ways}
+    growth = {way: round(found[-1] / found[0] - 1, 4) for way, found in peaks.items()}
+    result = {
+        "what": "highest resident memory (MB) against megabytes of text",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "limbeck": __version__,
+        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "growth": growth,
+        "flat": all(abs(part) <= FLAT for part in growth.values()),
+        "rows": rows,
+    }
+    print(json.dumps({"growth": growth, "flat": result["flat"]}))
+    if arguments.output is not None:
+        arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
