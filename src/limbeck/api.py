@@ -5,29 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
-from transformers import PreTrainedModel
 
 from limbeck.benchmark.device import choose_device
 from limbeck.benchmark.progress import ProgressBar
 from limbeck.comparison.load import load_plan
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.comparison.run import run_comparison
-from limbeck.corpus import PadCollator
-from limbeck.errors import Interrupted, LimbeckError, TrainingError
-from limbeck.evaluation import compare_models, measure_task
 from limbeck.experiments.costs import measure_costs
 from limbeck.experiments.folder import prepare_folder
 from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.run import run_evaluation
-from limbeck.models.loading import load_model, quiet
-from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.loading import quiet
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -35,10 +29,11 @@ from limbeck.report.comparison_tables import write_comparison
 from limbeck.report.evaluation_tables import write_evaluation
 from limbeck.report.model_card import write_model_card
 from limbeck.report.table import write_tables
-from limbeck.training.output_folder import prepare_output
+from limbeck.training.endings import endings_recorded
+from limbeck.training.output_folder import claimed_output
 from limbeck.training.record import RunRecord, read_record
 from limbeck.training.run import Run
-from limbeck.training.run_corpora import label_kind
+from limbeck.training.student_evaluation import evaluate_student
 
 
 @dataclass(frozen=True)
@@ -82,29 +77,14 @@ def distill(
     console = console if console is not None else Console(quiet=True)
     checked = load_recipe(recipe, overrides)
     plan = plan_run(checked)
-    folder = prepare_output(checked, resume=resume, overwrite=overwrite)
-    record = RunRecord(folder, {"name": checked.name, "recipe": checked.model_dump(mode="json")})
-    if resume and record.fields.get("status") == "finished" and (folder / "student").is_dir():
-        return _finished(folder)
-    record.set("running", seeds={"run": checked.seed})
-    try:
-        with quiet():  # What matters is said by limbeck itself, in one voice.
+    with claimed_output(checked, resume=resume, overwrite=overwrite) as folder:
+        record = RunRecord(folder, {"name": checked.name, "recipe": checked.model_dump(mode="json")})
+        if resume and record.fields.get("status") == "finished" and (folder / "student").is_dir():
+            return _finished(folder)
+        # What matters is said by limbeck itself, in one voice.
+        with endings_recorded(record, folder), quiet():
+            record.set("running", seeds={"run": checked.seed})
             return _carry_out(plan, folder, record, console)
-    except (Interrupted, KeyboardInterrupt) as error:
-        record.set("interrupted", problem=str(error))
-        raise Interrupted(str(error) or f"Stopped; continue '{folder}' with --resume.") from None
-    except LimbeckError as error:
-        record.set("failed", problem=str(error))
-        raise
-    except torch.OutOfMemoryError as error:
-        record.set("failed", problem=str(error))
-        raise TrainingError(
-            "The device is out of memory; lower the stage's training.per_device_train_batch_size, raise its "
-            "gradient_accumulation_steps by the same factor, and start again with --overwrite."
-        ) from None
-    except Exception as error:
-        record.set("failed", problem=f"{type(error).__name__}: {error}")
-        raise
 
 
 def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> RunResult:
@@ -114,65 +94,20 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
     if plan.recipe.evaluation.enabled:
         started = time.monotonic()
         console.print("Comparing teacher and student …", highlight=False)
-        metrics = _evaluate(run)
+        run.heartbeat.begin("evaluation")
+        metrics = evaluate_student(run)
         record.time("evaluation", time.monotonic() - started)
-    record.set("finished", evaluation=metrics)
+    record.set("running", evaluation=metrics)
     if metrics:
         write_tables(metrics, folder)
     write_model_card(record.fields, run.student_folder)
+    record.set("finished")  # Last of all: a finished run is taken as it is.
     return RunResult(run.student_folder, record.fields, metrics)
 
 
 def _finished(folder: Path) -> RunResult:
     fields = read_record(folder)
     return RunResult(folder / "student", fields, fields.get("evaluation") or {})
-
-
-def _evaluate(run: Run) -> dict[str, Any]:
-    """Measure the saved student, as anyone would load it, beside the teacher, both in float32."""
-    spec = run.plan.recipe.evaluation
-    teacher: PreTrainedModel = run.load_teacher()
-    student = load_model(str(run.student_folder))
-    located = resolve_model(run.plan.recipe.teacher.model)
-    documents = run.corpora[0].held_out_documents() if run.corpora else []
-    held_out = [(document.title, document.body) if document.title else document.text for document in documents]
-    comparison = compare_models(
-        teacher,
-        student,
-        run.tokenizer,
-        held_out,
-        pooling=run.plan.pooling,
-        max_length=spec.length,
-        pairs=spec.pairs if spec.quality else 0,
-        retrieval_pairs=spec.retrieval_pairs if spec.quality else 0,
-        latency_batch_sizes=spec.batch_sizes,
-        latency_length=spec.length,
-        latency_seconds=spec.latency_seconds if spec.speed else 0.0,
-        seed=run.plan.recipe.seed,
-        teacher_folder=located if is_local(located) else None,
-        student_folder=run.student_folder,
-    )
-    return comparison.to_dict() | _score_task(run)
-
-
-def _score_task(run: Run) -> dict[str, Any]:
-    """Score a task-specific student on its last stage's held-out rows, beside the teacher if that has the head too."""
-    scored = [
-        (choice, corpus)
-        for choice, corpus in zip(run.plan.stages, run.corpora, strict=True)
-        if choice.student is None and choice.student_head is not None and choice.pairing.task != "text"
-    ]
-    if not scored:
-        return {}
-    choice, corpus = scored[-1]
-    teacher = run.load_teacher(choice.teacher, head=choice.teacher_head) if choice.teacher_head is not None else None
-    student = load_model(str(run.student_folder), head=choice.student_head)
-    collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
-    try:
-        scores = asdict(measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task))
-        return {"task": {**scores, "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
-    except LimbeckError as error:
-        return {"task": {"unavailable": str(error)}}
 
 
 def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> RunPlan:

@@ -1,7 +1,8 @@
 """The exceptions of limbeck: one kind per kind of user mistake, each one clear line.
 
 A message names the value, the rule it breaks and the way out. The command line prints it without a traceback
-and exits with `exit_code`: 2 for a mistake in what was asked, 1 for a run that failed.
+and exits with `exit_code`: 2 for a mistake in what was asked, 1 for a run that failed or that the user stopped, 75 for
+a run that the machine stopped and that can go on.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ class Interrupted(TrainingError):  # noqa: N818 - the name says what happened
     """A run stopped by the user; its state is saved and it can be resumed."""
 
     exit_code = 1
+
+
+class Preempted(Interrupted):
+    """A run stopped by SIGTERM, as machines that are taken back send it; its state is saved and it can be resumed.
+
+    The exit code is that of sysexits.h for what may succeed when it is tried again (EX_TEMPFAIL).
+    """
+
+    exit_code = 75
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:

@@ -71,6 +71,7 @@ def test_without_halving_from_options_alone(limbeck, files, tmp_path):
         (["--set", "stages.0.method=tinybert"], ["'tinybert' reads no teacher layer by number; methods that do are"]),
         (["--steps-total", "4"], ["give at least 8"]),
         (["--halving", "1"], ["A halving factor of 1 drops no candidate"]),
+        (["--halving", "100", "--no-halving"], ["--halving 100 and --no-halving contradict each other; give one"]),
         (["--storage", "sqlite:////nowhere/s.db"], ["Storage sqlite:////nowhere/s.db cannot be reached"]),
         (["--set", "corpus.held_out=0"], ["No text is held out"]),
     ],

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, document_store
-from limbeck.corpus import build as build_module
+from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, document_reading, document_store
 from limbeck.corpus.build import held_out_threshold
 from limbeck.corpus.cache import MANIFEST, default_cache_dir
 from limbeck.errors import CorpusError
@@ -129,7 +128,7 @@ def test_many_shards_in_many_processes_give_the_same(
 ) -> None:
     whole = build(articles, bert_tokenizer, tmp_path / "one")
     monkeypatch.setattr(document_store, "SHARD_CHARACTERS", 500)
-    monkeypatch.setattr(document_store, "_BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(document_reading, "_BATCH_DOCUMENTS", 3)
     steps: list[tuple[str, int, int | None]] = []
     settings = CorpusSettings((str(articles),), length=LENGTH, minimum_tokens=1, held_out=0.2)
     parts = build_corpus(
@@ -156,7 +155,7 @@ def test_a_second_build_reuses_the_first(
     assert second.path == first.path
     assert times(cache) == before
     # Another way to cut the same documents does not read them again.
-    monkeypatch.setattr(document_store, "_read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(document_store, "Reading", lambda *_: pytest.fail("read again"))
     build(articles, bert_tokenizer, cache, unit="sentence")
 
 
@@ -175,18 +174,7 @@ def test_whatever_decides_the_blocks_gives_another_folder(
     assert len(set(paths)) == len(paths)
 
 
-def test_an_interrupted_build_leaves_nothing_and_is_done_again(
-    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-
-        def interrupt(_: object) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(build_module, "tokenise_shard", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            build(articles, bert_tokenizer, cache)
-    assert not list((cache / "blocks").iterdir())
+def test_a_damaged_corpus_is_built_again(articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
     corpus = build(articles, bert_tokenizer, cache)
     tokens = corpus.tokens
     # Folders as a kill or a full disk may leave them: without a manifest, or with a file cut short.
@@ -226,7 +214,7 @@ def test_a_cache_that_cannot_be_written(
 @pytest.mark.parametrize(
     ("content", "settings", "message"),
     [
-        ("", {}, r"The source '.*a\.txt' holds no text\."),
+        ("", {}, r"The source '.*a\.txt' holds no text: 1 x empty file \(such as .*a\.txt\)\."),
         ("\0\n\n\0", {}, r"holds no text: 2 x empty document \(such as"),
         ("word", {"minimum_tokens": 9}, "has 1 documents, but no block of text to train on"),
         ("short", {"join": True}, "no block of text to train on"),

@@ -116,6 +116,7 @@ def test_bad_lines_are_counted_with_their_places_and_do_not_stop_the_rest(tmp_pa
         "empty document": 2,
         "column 'text' that is not text": 1,
         "line with bytes that are not UTF-8": 1,
+        "document with control characters, replaced": 1,
     }
     assert report.examples["line of invalid JSON"][0] == f"{path}:2"
     assert report.examples["row without the column 'text'"] == [f"{path}:3, which has body"]
@@ -127,7 +128,11 @@ def test_text_with_hostile_characters(tmp_path: Path) -> None:
     texts, report = read(path)
     assert texts[0] == "first line\n [31msecond"
     assert texts[1].startswith("third �")
-    assert report.counts == {"line with bytes that are not UTF-8": 1, "empty document": 1}
+    assert report.counts == {
+        "line with bytes that are not UTF-8": 1,
+        "empty document": 1,
+        "document with control characters, replaced": 1,
+    }
 
 
 def test_files_in_wide_encodings_are_passed_over_and_counted(tmp_path: Path) -> None:
@@ -211,24 +216,46 @@ def test_fingerprint_follows_the_files(tmp_path: Path) -> None:
     json.dumps(before)
 
 
-def test_hub_data_set_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+ROWS = [{"body": "one"}, {"body": " "}, {"body": None}, {"body": "two"}]
+
+
+def hub_of(monkeypatch: pytest.MonkeyPatch, folder: Path, shards: list[list[dict[str, object]]]) -> list[object]:
+    """Let the Hub have one data set, in files of this machine; return what it is asked."""
     import datasets
 
-    asked = []
+    files = [folder / f"hub-{number}.jsonl" for number in range(len(shards))]
+    for file, rows in zip(files, shards, strict=True):
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked: list[object] = []
+    load_dataset = datasets.load_dataset
 
-    def load_dataset(name: str, config: str | None, **options: object) -> list[dict[str, object]]:
+    def load(name: str, config: str | None, **options: object) -> object:
         asked.append((name, config, options))
-        return [{"body": "one"}, {"body": " "}, {"body": None}, {"body": 3}, {"body": "two"}]
+        options.pop("revision")
+        return load_dataset("json", data_files=list(map(str, files)), **{**options, "split": "train"})
 
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    return asked
+
+
+def test_hub_data_set_is_streamed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = hub_of(monkeypatch, tmp_path, [ROWS[:3], ROWS[3:]])
     assert read("hub:some/data:en.v1@train[:10]#abc", "body")[0] == ["one", "two"]
-    options = {"split": "train[:10]", "revision": "abc", "streaming": True}
-    assert asked == [("some/data", "en.v1", options)]
+    assert asked[0][:2] == ("some/data", "en.v1")  # type: ignore[index]
     texts, report = read("some/data", "body")
     assert texts == ["one", "two"]
-    assert report.counts == {"empty document": 2, "column 'body' that is not text": 1}
+    assert report.counts == {"empty document": 2}
     with pytest.raises(CorpusError, match="no column 'text': set text_column to one of body"):
         read("some/data")
+
+
+def test_numbers_of_a_hub_data_set_are_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hub_of(monkeypatch, tmp_path, [[{"body": 3}]])
+    assert read("some/data", "body")[1].counts == {"column 'body' that is not text": 1}
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
 
     def refuse(*_: object, **__: object) -> None:
         raise ConnectionError("no route\nto host")

@@ -67,6 +67,18 @@ class Asked:
         return [point for batch in self.batches for point in batch]
 
 
+class FakeLoss:
+    def __init__(self, *arguments):
+        pass
+
+    def __call__(self, student):
+        return loss_of(student) if isinstance(student, ShapePoint) else 1.0
+
+    def divided_by(self, untrained):
+        assert untrained == 1.0
+        return self
+
+
 def install(monkeypatch) -> Asked:
     asked = Asked()
 
@@ -102,17 +114,6 @@ def install(monkeypatch) -> Asked:
                 SimpleNamespace(student=point, steps=steps[index], diverged=point in asked.diverges, held_out={})
                 for index, point in enumerate(points)
             ]
-
-    class FakeLoss:
-        def __init__(self, *arguments):
-            pass
-
-        def __call__(self, student):
-            return loss_of(student) if isinstance(student, ShapePoint) else 1.0
-
-        def divided_by(self, untrained):
-            assert untrained == 1.0
-            return self
 
     class FakeBench:
         def __init__(self, teacher, setting):

@@ -13,6 +13,7 @@ from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapeSizes
 from limbeck.search.storage import open_storage
 from tests.comparison.tiny import write_text
+from tests.models.tiny import make_teacher
 from tests.search import shape_search
 from tests.search.shape_search import make_request, recipe_data
 
@@ -42,6 +43,7 @@ def sizes(**changes):
         ({"batch": 0}, "--batch 0 leaves nothing to do"),
         ({"workers": -1}, "--workers -1 leaves nothing to do"),
         ({"steps": 0}, "--steps 0 leaves nothing to do"),
+        ({"steps": 10**20}, "--steps 10{20} is more than any training takes; give at most 1,000,000,000"),
         ({"name": " "}, "--name is empty"),
         ({"sampler": "cmaes"}, r"Unknown sampler 'cmaes'\. Known: gp, nsga2, random, tpe"),
         ({"limits": ShapeLimits(parameters=100)}, "No shape has at most 100 parameters: the smallest, 1x8"),
@@ -81,6 +83,22 @@ def test_recipes_that_cannot_be_searched(recipe, tmp_path, changes, options, mes
     with pytest.raises(LimbeckError, match=message):
         changed = load_recipe(recipe, changes)
         search_architecture(make_request(changed, tmp_path / "out", **{"sizes": sizes(), **options}))
+
+
+def test_students_deeper_than_the_teacher_are_refused(recipe, tmp_path):
+    # The usual mapping of this method would take any depth.
+    stage = {**recipe["stages"][0], "method": {"name": "minilmv2", "relation_heads": 4}}
+    request = make_request({**recipe, "stages": [stage]}, tmp_path / "out", sizes=sizes(layers=(2, 3, 6)))
+    with pytest.raises(RecipeError, match="^--layers 6 is deeper than the teacher, which has 3 layers; list at most 3"):
+        search_architecture(request)
+
+
+def test_texts_are_as_long_as_the_teacher_takes_where_no_length_is_given(recipe, tmp_path):
+    short = make_teacher(tmp_path, "bert", layers=3, hidden=16, heads=4, ffn=32, max_position_embeddings=64)
+    for teacher, length in ((short, 64), (recipe["teacher"]["model"], 128)):
+        changed = recipe | {"teacher": {"model": str(teacher)}}
+        request = make_request(changed, tmp_path / "out", sizes=sizes(), measuring=MeasuringRequest("cpu"))
+        assert request.check().latency.length == length
 
 
 def test_labelled_rows_are_refused(recipe, tmp_path):

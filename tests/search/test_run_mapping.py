@@ -238,7 +238,10 @@ def test_a_study_of_other_models_text_or_search_is_refused(recipe, asked, tmp_pa
         (make_request(other_text, tmp_path / "out"), "another corpus: "),
         (make_request(recipe, tmp_path / "out", steps=9), "another stages.0.training.max_steps: 50, not 9"),
         (make_request(recipe, tmp_path / "out", share=0.5), "another share: 1.0, not 0.5"),
-        (make_request(recipe, tmp_path / "out", genetic={"population": 6}), "another genetic settings.population: 5, not 6"),
+        (
+            make_request(recipe, tmp_path / "out", genetic={"population": 6}),
+            "settings.population: 5, not 6",
+        ),
         (make_request(recipe, tmp_path / "out", teacher_layers=(1, 5, 7)), "another space.choices: "),
     ]
     for request, named in refused:

@@ -24,6 +24,8 @@ make_request = test_run_teacher_layer.make_request
         ({"halving": 1}, "A halving factor of 1 drops no candidate"),
         ({"steps": 1}, "1 steps are too few for 2 rounds of 4 candidates"),
         ({"steps": 0}, "--steps 0 leaves nothing to do"),
+        ({"steps": 10**20}, "--steps 10{20} is more than any training takes; give at most 1,000,000,000"),
+        ({"steps_total": 10**9 + 1}, "--steps-total 1000000001 is more than any training takes"),
         ({"steps_total": 7}, "7 steps for 4 candidates in 2 rounds leave some without a step; give at least 8"),
         ({"steps_total": 3, "halving": None}, "--steps-total 3 leaves some of 4 candidates without a step"),
         ({"steps_total": 9, "steps": 9}, "--steps and --steps-total both say how long candidates train"),
@@ -44,6 +46,7 @@ def test_mistakes_in_what_is_asked(recipe, raced, tmp_path, options, message):
             ["stages.0.method=tinybert"],
             "'tinybert' reads no teacher layer by number; methods that do are minilmv2",
         ),
+        (["student.shape=6x8h4"], "The student has 6 layers and its teacher 4; give student.shape at most 4"),
         (["stages=[]"], "The recipe has no stages, so no teacher layer is read"),
         (["stages=[{name: a, method: minilmv2}, {name: b, method: direct_minilm}]"], "The stages a, b each read a"),
         (

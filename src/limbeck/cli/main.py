@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -20,6 +23,7 @@ from limbeck.cli import (
     recipe,
     schema,
     search,
+    status,
     validate,
 )
 from limbeck.errors import LimbeckError
@@ -63,21 +67,33 @@ def build_app() -> typer.Typer:
         benchmark,
         evaluate,
         compare,
-        inspect,
         search,
+        status,
+        inspect,
     ):
         module.register(app)
     return app
 
 
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does, so that worker processes are ended too."""
+    errors.print("Stopped by SIGTERM; what was finished is kept.", highlight=False)
+    sys.exit(128 + number)
+
+
 def run() -> None:
-    """Run the command line and exit: 0 done, 1 a run that failed or was stopped, 2 a mistake in what was asked."""
+    """Run the command line and exit: 0 done, 1 a run that failed or was stopped, 2 a mistake in what was asked.
+
+    75 is for a run that SIGTERM stopped, and that goes on with --resume; 143 for anything else that it stopped.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if "OMP_WAIT_POLICY" not in os.environ:
         # Threads that spin at barriers for long lose their core to any other process: a busy machine then trains three
         # times slower than its share. A short spin costs next to nothing on an idle one. Read when torch is imported.
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    with suppress(ValueError):  # Only the main thread may listen.
+        signal.signal(signal.SIGTERM, _end)
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

@@ -59,7 +59,9 @@ def command(
         float | None, typer.Option(help="Longest latency, as a share of the teacher's: 0.5.")
     ] = None,
     device: Annotated[str, typer.Option(help="Where latencies are measured: cpu, cuda …")] = "auto",
-    measure_length: Annotated[int, typer.Option(help="Tokens a text for the latency.")] = 128,
+    measure_length: Annotated[
+        int | None, typer.Option(help="Tokens a text for the latency; default: 128, or all that the teacher takes.")
+    ] = None,
     measure_batch: Annotated[int, typer.Option(help="Texts a pass for the latency.")] = 1,
     measure_seconds: Annotated[float, typer.Option(min=0.0, help="Time for the latency of each shape.")] = 4.0,
     trials: Annotated[int, typer.Option(help="Shapes to train in all; a finished search goes on with more.")] = 24,

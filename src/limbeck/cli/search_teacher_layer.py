@@ -52,7 +52,9 @@ def command(
     steps_total: Annotated[
         int | None, typer.Option(help="Steps of all candidates together, in place of --steps.")
     ] = None,
-    halving: Annotated[int, typer.Option(help="Of how many candidates one goes on after each round.")] = 2,
+    halving: Annotated[
+        int | None, typer.Option(help="Of how many candidates one goes on after each round; default: 2.")
+    ] = None,
     no_halving: Annotated[bool, typer.Option("--no-halving", help="Train every candidate to the end.")] = False,
     batch_size: BatchSize = None,
     learning_rate: LearningRate = None,
@@ -83,7 +85,7 @@ def command(
         proxy=ProxyRequest(load_recipe(base), output, name, steps=steps, share=share, storage=storage),
         layers=None if chosen is None else tuple(chosen),
         steps_total=steps_total,
-        halving=None if no_halving else halving,
+        halving=parse_halving(halving, no_halving),
     )
     record = search_teacher_layer(request, progress_console(quiet))
     tables = {"search.md": teacher_layer_markdown(record), "layers.csv": layers_csv(record)}
@@ -94,3 +96,18 @@ def command(
     console = Console()
     console.print(teacher_layer_table(record))
     console.print(f"Recipe: {files[1]}", highlight=False, markup=False, soft_wrap=True)
+
+
+def parse_halving(halving: int | None, no_halving: bool) -> int | None:
+    """Return of how many candidates one goes on, 2 where nothing is said; None where all do.
+
+    Raises:
+        RecipeError: if both options are given.
+    """
+    from limbeck.errors import RecipeError
+
+    if no_halving and halving is not None:
+        raise RecipeError(f"--halving {halving} and --no-halving contradict each other; give one of them.")
+    if no_halving:
+        return None
+    return 2 if halving is None else halving

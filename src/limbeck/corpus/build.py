@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,23 @@ import numpy as np
 
 from limbeck.corpus.cache import build_once, default_cache_dir, fingerprint
 from limbeck.corpus.corpus import Corpus
+from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.document_store import (
-    Progress,
     document_files,
+    lowest_keys,
     read_documents,
-    read_keys,
     store_documents,
     write_documents,
 )
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts
 from limbeck.corpus.parallel import map_parallel
-from limbeck.corpus.settings import CorpusSettings
+from limbeck.corpus.pieces import remove_pieces
+from limbeck.corpus.settings import HOW_IT_IS_READ, CorpusSettings
 from limbeck.corpus.tokenising import SPLITS, Shard, tokenise_shard
 from limbeck.errors import CorpusError
 
-BLOCK_FORMAT = 1
+BLOCK_FORMAT = 2
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
 
 _KEYS = 2**64
@@ -42,7 +44,8 @@ def build_corpus(
     """Read the sources, tokenise and pack them, and open the result, memory-mapped.
 
     Two things are cached: the documents of the sources, and the blocks made of them with this tokenizer and
-    these settings. Stages that cut the same text differently read it once.
+    these settings. Stages that cut the same text differently read it once. A build that was killed goes on where it
+    was, to the same result. Memory does not grow with the corpus.
 
     Args:
         settings: What to read and how to cut it.
@@ -56,15 +59,7 @@ def build_corpus(
     """
     cache = Path(cache_dir).expanduser() if cache_dir is not None else default_cache_dir()
     encoder = TokenEncoder(tokenizer)
-    packing: dict[str, Any] = {
-        "length": settings.length,
-        "prefix": encoder.prefix,
-        "suffix": encoder.suffix,
-        "minimum": settings.minimum_tokens,
-        "join": settings.join,
-        "separator": encoder.separator,
-    }
-    BlockPacker(**packing)  # Refuses what cannot be packed before any text is read.
+    packing = block_packing(settings, encoder)  # Refuses what cannot be packed before any text is read.
     documents, source_manifest = store_documents(
         settings.sources,
         cache,
@@ -77,14 +72,18 @@ def build_corpus(
     folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, encoder.fingerprint(), packing, split])
 
     def build(aside: Path) -> dict[str, Any]:
-        held_below = held_out_threshold(read_keys(documents), settings.held_out, settings.held_out_documents)
+        # Whatever the share, the threshold lies among the lowest keys that may be held out.
+        lowest = lowest_keys(documents, settings.held_out_documents + 1)
+        held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
         shards = [
             Shard(path, aside, number, held_below, settings.unit, encoder, packing)
             for number, path in enumerate(document_files(documents))
         ]
         counts = {name: PackingCounts() for name in SPLITS}
+        rows: list[int] = []
         for done, shard_counts in enumerate(map_parallel(tokenise_shard, shards, workers), start=1):
             counts = {name: counts[name] + shard_counts[name] for name in SPLITS}
+            rows.append(shard_counts["train"].blocks)
             if progress is not None:
                 progress("tokenising", done, len(shards))
         if counts["train"].blocks == 0:
@@ -95,20 +94,49 @@ def build_corpus(
             )
         held = (document for document in read_documents(documents) if document.key < held_below)
         held_documents, _ = write_documents(held, aside)
+        remove_pieces(aside)
         return {
             "format": BLOCK_FORMAT,
-            "settings": asdict(settings),
+            "settings": {key: value for key, value in asdict(settings).items() if key not in HOW_IT_IS_READ},
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": encoder.fingerprint()},
             "documents": source_manifest["documents"],
             "held_out_documents": held_documents,
             "characters": source_manifest["characters"],
             "sources": source_manifest["sources"],
+            "source_rows": _rows_of_sources(len(settings.sources), source_manifest["shards"], rows),
             "report": source_manifest["report"],
             "splits": {name: asdict(counts[name]) for name in SPLITS},
         }
 
-    build_once(folder, build)
-    return Corpus(folder)
+    waiting = None if progress is None else partial(progress, "waiting for another process that tokenises", 0, None)
+    build_once(folder, build, goes_on=True, waiting=waiting)
+    return Corpus(folder, settings.mix)
+
+
+def block_packing(settings: CorpusSettings, encoder: TokenEncoder) -> dict[str, Any]:
+    """Return the keyword arguments of `BlockPacker`; plain JSON values.
+
+    Raises:
+        CorpusError: if text cannot be packed so with this tokenizer.
+    """
+    packing: dict[str, Any] = {
+        "length": settings.length,
+        "prefix": encoder.prefix,
+        "suffix": encoder.suffix,
+        "minimum": settings.minimum_tokens,
+        "join": settings.join,
+        "separator": encoder.separator,
+    }
+    BlockPacker(**packing)
+    return packing
+
+
+def _rows_of_sources(sources: int, shards: list[int], rows: list[int]) -> list[int]:
+    """Return the number of rows of each source; they stand in the order of the sources."""
+    totals = [0] * sources
+    for source, count in zip(shards, rows, strict=True):
+        totals[source] += count
+    return totals
 
 
 def held_out_threshold(keys: Any, share: float, most: int) -> int:

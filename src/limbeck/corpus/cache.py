@@ -6,17 +6,21 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from limbeck.errors import CorpusError
 
 MANIFEST = "manifest.json"
 _ASIDE = ".building-"
-_STALE_SECONDS = 24 * 3600
+_LOCK = ".lock"
+_STALE_SECONDS = 7 * 24 * 3600
+_POLL_SECONDS = 0.2
 
 
 def default_cache_dir() -> Path:
@@ -31,15 +35,24 @@ def fingerprint(values: Any) -> str:
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
-def build_once(folder: Path, build: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+def build_once(
+    folder: Path,
+    build: Callable[[Path], dict[str, Any]],
+    *,
+    goes_on: bool = False,
+    waiting: Callable[[], None] | None = None,
+) -> dict[str, Any]:
     """Return the manifest of `folder`, building the folder first unless it is complete.
 
-    The work is done in a folder aside that is renamed at the end, so that a killed build leaves nothing that
-    could be taken for a finished one, and two builders at once do no harm: the first to finish wins.
+    The work is done in a folder aside that is renamed at the end, so that a killed build leaves nothing that could be
+    taken for a finished one. Of two builders at once, such as the processes of a distributed run, one builds and the
+    other waits; if the first is killed, the second goes on.
 
     Args:
         folder: Where the result belongs.
         build: Writes files into the folder it is given, and returns the manifest's content.
+        goes_on: Whether `build` takes up what a killed one left in the folder aside; otherwise the folder is empty.
+        waiting: Called once if another process is building.
 
     Raises:
         CorpusError: if the cache cannot be written.
@@ -47,18 +60,17 @@ def build_once(folder: Path, build: Callable[[Path], dict[str, Any]]) -> dict[st
     manifest = read_manifest(folder)
     if manifest is not None:
         return manifest
+    aside = folder.parent / f"{_ASIDE}{folder.name}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(folder.parent)
-        aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise CorpusError(f"Cannot write the corpus cache '{folder.parent}': {error.strerror}.") from error
-    try:
-        manifest = build(aside)
-        _write_manifest(aside, manifest)
-        return _move_into_place(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        with _locked(Path(f"{aside}{_LOCK}"), waiting):
+            manifest = read_manifest(folder)  # Another builder may have finished it meanwhile.
+            return manifest if manifest is not None else _build(folder, aside, build, goes_on)
+    except (OSError, NotImplementedError) as error:
+        # A full disk, for example: a build that goes on keeps what it has.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CorpusError(f"Cannot write the corpus cache '{folder.parent}': {reason}.") from error
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -70,6 +82,41 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return manifest if whole else None
+
+
+def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], goes_on: bool) -> dict[str, Any]:
+    if not goes_on:
+        shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(exist_ok=True)
+    try:
+        manifest = build(aside)
+    except CorpusError:  # What was asked cannot be built, so there is nothing to go on with.
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    except BaseException:
+        if not goes_on:
+            shutil.rmtree(aside, ignore_errors=True)
+        raise
+    _write_manifest(aside, manifest)
+    return _move_into_place(aside, folder)
+
+
+@contextmanager
+def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
+    """Hold a lock, which the system lets go of when its holder dies, however it dies."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if waiting is not None:
+            waiting()
+        lock.acquire(poll_interval=_POLL_SECONDS)
+    try:
+        yield
+        # Only now: those who wait for it find a manifest, and so does who makes a new one meanwhile.
+        path.unlink(missing_ok=True)
+    finally:
+        lock.release()
 
 
 def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
@@ -84,19 +131,9 @@ def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def _move_into_place(aside: Path, folder: Path) -> dict[str, Any]:
-    for _ in range(3):
-        try:
-            aside.rename(folder)
-        except OSError as error:
-            # Another builder was faster, or a damaged folder is in the way.
-            finished = read_manifest(folder)
-            if finished is not None:
-                return finished
-            if not folder.exists():
-                raise CorpusError(f"Cannot write the corpus cache '{folder}': {error.strerror}.") from error
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            break
+    if folder.exists():  # It is damaged, or its builder would have been taken at its word.
+        shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
     manifest = read_manifest(folder)
     if manifest is None:
         raise CorpusError(f"Cannot write the corpus cache '{folder}': remove that folder and try again.")
@@ -104,11 +141,13 @@ def _move_into_place(aside: Path, folder: Path) -> dict[str, Any]:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove what builders that were killed have left; a running one touches its folder within a day."""
+    """Remove what builders that were killed have left for a week; a running one touches its folder within a day."""
     for leftover in parent.glob(f"{_ASIDE}*"):
         try:
             stale = time.time() - leftover.stat().st_mtime > _STALE_SECONDS
         except OSError:  # Its builder has just finished.
             continue
-        if stale:
+        if stale and leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
+        elif stale:
+            leftover.unlink(missing_ok=True)

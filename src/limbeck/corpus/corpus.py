@@ -10,7 +10,8 @@ import datasets
 from limbeck.corpus.cache import read_manifest
 from limbeck.corpus.document import Document
 from limbeck.corpus.document_store import read_documents
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.mixing import Mix, RowMix
+from limbeck.corpus.source_report import SourceReport, one_line
 from limbeck.errors import CorpusError
 
 
@@ -19,6 +20,7 @@ class Corpus:
 
     Args:
         path: The folder that `build_corpus` made.
+        mix: The shares of its sources; `None` reads every row once an epoch.
 
     Attributes:
         path: The folder.
@@ -30,8 +32,9 @@ class Corpus:
         CorpusError: if the folder is not a complete corpus.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, mix: Mix | None = None) -> None:
         self.path = Path(path)
+        self.mix = mix
         manifest = read_manifest(self.path)
         if manifest is None or "splits" not in manifest:
             raise CorpusError(f"'{path}' is not a complete corpus: build it with build_corpus.")
@@ -48,6 +51,24 @@ class Corpus:
     def report(self) -> SourceReport:
         """What was passed over or repaired while the sources were read."""
         return SourceReport.from_dict(self.manifest["report"])
+
+    def row_mix(self, seed: int) -> RowMix | None:
+        """Return which rows an epoch has under the mix, or `None` without one.
+
+        Args:
+            seed: Decides what is drawn.
+
+        Raises:
+            CorpusError: if a source has no row to train on.
+        """
+        if self.mix is None:
+            return None
+        rows: list[int] = self.manifest["source_rows"]
+        for number, count in enumerate(rows):
+            if count == 0:
+                name = self.manifest["settings"]["sources"][number]
+                raise CorpusError(f"The source '{one_line(name)}' has no block to train on: leave it out of the mix.")
+        return RowMix(rows, self.mix.shares(rows), seed)
 
     def held_out_documents(self) -> list[Document]:
         """Return the text of the held-out documents, in the order of the sources."""

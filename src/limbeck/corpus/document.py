@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 # C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.
@@ -39,11 +40,31 @@ def clean_text(text: str) -> str:
 
     Lone surrogates (legal in JSON escapes and Python literals, illegal in UTF-8) become U+FFFD.
     """
+    return clean_and_count(text)[0]
+
+
+def clean_and_count(text: str) -> tuple[str, int]:
+    """Return what `clean_text` does, and how many characters it replaced; newlines and spaces are not counted."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.isprintable() and _UNWANTED.search(text):
-        text = _UNWANTED.sub(_replacement, text)
-    return text.strip()
+    replaced = 0
+    if not text.isprintable():
+        text, replaced = _UNWANTED.subn(_replacement, text)
+    return text.strip(), replaced
+
+
+def cut_text(text: str, longest: int) -> Iterator[str]:
+    """Iterate over parts of at most `longest` characters that make up `text`, cut before spaces where there are some.
+
+    No tokenizer in use joins a space to the word before it.
+    """
+    start = 0
+    while len(text) - start > longest:
+        end = text.rfind(" ", start + longest // 2, start + longest)
+        end = start + longest if end < 0 else end
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _replacement(match: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,18 @@ import pyarrow as pa
 
 from limbeck.corpus.cache import build_once, fingerprint
 from limbeck.corpus.document import Document
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.document_reading import DocumentBatch, Progress, Reading
+from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
+from limbeck.corpus.seen_keys import SeenKeys
 from limbeck.corpus.sources import Source, open_source
-from limbeck.errors import CorpusError
 
-DOCUMENT_FORMAT = 1
+DOCUMENT_FORMAT = 2
 """Raise it when the same sources would give other documents: older caches are then built anew."""
 
-# Characters of one file: the piece of work of one tokenising process.
+# Characters of one file: the piece of work of one tokenising process, and of what a killed build repeats.
 SHARD_CHARACTERS = 16_000_000
-_BATCH_DOCUMENTS = 1000
-_BATCH_CHARACTERS = 4_000_000
 _SCHEMA = pa.schema([("text", pa.large_string()), ("title", pa.large_string()), ("key", pa.uint64())])
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with the name of the step, what is done, and the total or `None` if it is not known."""
+_WRITTEN_TOGETHER = 1000
 
 
 def store_documents(
@@ -40,7 +38,8 @@ def store_documents(
 ) -> tuple[Path, dict[str, Any]]:
     """Read all documents of some sources into a cached folder of Arrow files, unless it is there already.
 
-    A document whose text has appeared before is left out and counted.
+    A document whose text has appeared before is left out and counted. No file holds documents of two sources. A build
+    that was killed goes on behind its last finished file.
 
     Args:
         names: Source strings.
@@ -61,39 +60,24 @@ def store_documents(
     folder = cache_dir / "documents" / fingerprint(values)
 
     def build(aside: Path) -> dict[str, Any]:
-        report = SourceReport()
-        per_source: dict[str, int] = {}
-        documents = _unique(_read(sources, per_source, report, progress), report, max_documents)
-        count, characters = write_documents(documents, aside)
-        return {
-            "format": DOCUMENT_FORMAT,
-            "sources": per_source,
-            "documents": count,
-            "characters": characters,
-            "report": report.to_dict(),
-        }
+        reading = _take_up(aside, sources, max_documents)
+        with SeenKeys(aside / "seen.sqlite") as seen:
+            for shard in range(len(reading.shards)):
+                seen.fill(batch.column("key").to_pylist() for batch in read_batches(aside / _file(shard)))
+            _write_shards(reading, seen, aside, progress)
+        remove_pieces(aside)
+        return {"format": DOCUMENT_FORMAT, **reading.manifest()}
 
-    return folder, build_once(folder, build)
+    return folder, build_once(folder, build, goes_on=True, waiting=_waiting(progress))
 
 
 def write_documents(documents: Iterable[Document], folder: Path) -> tuple[int, int]:
     """Write documents to `documents-00000.arrow` and so on; return how many, and their characters."""
     iterator = iter(documents)
     count = characters = shard = 0
-    batch = _next_batch(iterator)
-    while batch:
-        path = folder / f"documents-{shard:05d}.arrow"
-        in_shard = 0
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
-            while batch and in_shard < SHARD_CHARACTERS:
-                texts, titles = [list(column) for column in zip(*batch, strict=True)]
-                keys = [document.key for document in batch]
-                writer.write_batch(pa.record_batch([texts, titles, keys], schema=_SCHEMA))
-                count += len(batch)
-                in_shard += sum(map(len, texts))
-                batch = _next_batch(iterator)
-        characters += in_shard
-        shard += 1
+    for first in iterator:
+        written, size = _write_file(chain([first], iterator), folder / _file(shard))
+        count, characters, shard = count + written, characters + size, shard + 1
     return count, characters
 
 
@@ -108,10 +92,13 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def read_keys(folder: Path) -> npt.NDArray[np.uint64]:
-    """Return the key of every document of a folder, in order."""
-    keys = [batch.column("key").to_numpy() for path in document_files(folder) for batch in read_batches(path)]
-    return np.concatenate(keys) if keys else np.empty(0, np.uint64)
+def lowest_keys(folder: Path, count: int) -> npt.NDArray[np.uint64]:
+    """Return the `count` lowest keys of a folder's documents, sorted; all if there are fewer."""
+    lowest = np.empty(0, np.uint64)
+    for path in document_files(folder):
+        for batch in read_batches(path):
+            lowest = np.sort(np.concatenate([lowest, batch.column("key").to_numpy()]))[:count]
+    return lowest
 
 
 def read_documents(folder: Path) -> Iterator[Document]:
@@ -122,48 +109,54 @@ def read_documents(folder: Path) -> Iterator[Document]:
             yield from map(Document, texts, titles)
 
 
-def _read(
-    sources: Sequence[tuple[str, Source]],
-    per_source: dict[str, int],
-    report: SourceReport,
-    progress: Progress | None,
-) -> Iterator[Document]:
-    for name, source in sources:
-        per_source[name] = 0
-        own = SourceReport()
-        step = None if progress is None else _step(progress, f"reading {name}")
-        for document in source.documents(own, step):
-            per_source[name] += 1
-            yield document
-        report.merge(own)
-        if per_source[name] == 0:
-            problems = own.lines()
-            why = f": {'; '.join(problems)}" if problems else ""
-            raise CorpusError(f"The source '{name}' holds no text{why}.")
+def _take_up(folder: Path, sources: Sequence[tuple[str, Source]], max_documents: int | None) -> Reading:
+    """Begin to read, or go on behind the last file that a killed builder finished."""
+    state = None
+    shard = 0
+    while (piece := read_piece(folder, _piece(shard))) is not None:
+        state, shard = piece, shard + 1
+    return Reading(sources, max_documents, state)
 
 
-def _unique(documents: Iterable[Document], report: SourceReport, max_documents: int | None) -> Iterator[Document]:
-    seen: set[int] = set()
-    for document in documents:
-        if document.key in seen:
-            report.note("document that repeats another", repr(document.text[:40]))
-            continue
-        seen.add(document.key)
-        yield document
-        if len(seen) == max_documents:
-            return
+def _write_shards(reading: Reading, seen: SeenKeys, folder: Path, progress: Progress | None) -> None:
+    """Write what is left to read; every file is a piece, together with the place behind it."""
+    for source in reading.sources():
+        batches = reading.batches(seen, progress)
+        for first in batches:
+            shard = len(reading.shards)
+            with pa.OSFile(str(folder / _file(shard)), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
+                characters = 0
+                batch: DocumentBatch | None = first
+                while batch is not None:
+                    _write_batch(writer, batch.documents, batch.keys)
+                    characters += batch.characters
+                    batch = next(batches, None) if characters < SHARD_CHARACTERS else None
+            reading.shards.append(source)
+            finish_piece(folder, _piece(shard), [_file(shard)], reading.state())
 
 
-def _next_batch(documents: Iterator[Document]) -> list[Document]:
-    batch = []
-    characters = 0
-    for document in documents:
-        batch.append(document)
-        characters += len(document.text)
-        if len(batch) == _BATCH_DOCUMENTS or characters >= _BATCH_CHARACTERS:
-            break
-    return batch
+def _write_file(documents: Iterator[Document], path: Path) -> tuple[int, int]:
+    count = characters = 0
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
+        while characters < SHARD_CHARACTERS and (batch := list(islice(documents, _WRITTEN_TOGETHER))):
+            _write_batch(writer, batch, [document.key for document in batch])
+            count += len(batch)
+            characters += sum(len(document.text) for document in batch)
+    return count, characters
 
 
-def _step(progress: Progress, name: str) -> Callable[[int, int | None], None]:
-    return lambda done, total: progress(name, done, total)
+def _write_batch(writer: pa.RecordBatchStreamWriter, documents: Sequence[Document], keys: Sequence[int]) -> None:
+    texts, titles = [document.text for document in documents], [document.title for document in documents]
+    writer.write_batch(pa.record_batch([texts, titles, pa.array(keys, pa.uint64())], schema=_SCHEMA))
+
+
+def _file(shard: int) -> str:
+    return f"documents-{shard:05d}.arrow"
+
+
+def _piece(shard: int) -> str:
+    return f"documents-{shard:05d}"
+
+
+def _waiting(progress: Progress | None) -> Callable[[], None] | None:
+    return None if progress is None else lambda: progress("waiting for another process that reads this text", 0, None)

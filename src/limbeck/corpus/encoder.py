@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from limbeck.corpus.document import cut_text
 from limbeck.errors import CorpusError
 
 # Characters that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
@@ -46,7 +47,7 @@ class TokenEncoder:
         encoded = self._encode([text if len(text) <= _LONGEST_PIECE else "" for text in texts])
         for position, text in enumerate(texts):
             if len(text) > _LONGEST_PIECE:
-                pieces = (self._encode([piece])[0] for piece in _pieces(text, _LONGEST_PIECE))
+                pieces = (self._encode([piece])[0] for piece in cut_text(text, _LONGEST_PIECE))
                 encoded[position] = [token for piece in pieces for token in piece]
         return encoded
 
@@ -94,14 +95,3 @@ def _plain(backend: Tokenizer) -> Tokenizer:
     backend.no_truncation()
     backend.encode_special_tokens = True  # Not part of the serialised form.
     return backend
-
-
-def _pieces(text: str, longest: int) -> Iterator[str]:
-    """Cut `text` before white space where there is some: no tokenizer in use joins it to the word before."""
-    start = 0
-    while len(text) - start > longest:
-        end = text.rfind(" ", start + longest // 2, start + longest)
-        end = start + longest if end < 0 else end
-        yield text[start:end]
-        start = end
-    yield text[start:]

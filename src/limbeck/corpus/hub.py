@@ -8,9 +8,13 @@ from typing import Any
 
 import datasets
 
-from limbeck.corpus.document import Document, clean_text
+from limbeck.corpus.cursor import Cursor
+from limbeck.corpus.document import Document
+from limbeck.corpus.parquet import list_columns
+from limbeck.corpus.place import Place
+from limbeck.corpus.placing import place_documents, text_value
 from limbeck.corpus.rows import PlacedRow, class_names
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.source_report import SourceReport, one_line
 from limbeck.errors import CorpusError
 
 _NAME = re.compile(
@@ -43,37 +47,74 @@ class HubDataset:
         self.split: str = parts["split"] or "train"
         self.revision: str | None = parts["revision"]
         self._text_column = text_column
+        self._rows: datasets.IterableDataset | None = None  # Opening asks the Hub what files there are.
 
     def fingerprint(self) -> Any:
         """Return what decides the text."""
         return ["hub", self.name, self.config, self.split, self.revision, self._text_column]
 
-    def documents(
-        self, report: SourceReport, progress: Callable[[int, int | None], None] | None = None
-    ) -> Iterator[Document]:
-        """Iterate over the documents, streaming: nothing is kept on disk.
+    def shards(self) -> int:
+        """Return the number of files or other parts that the data set is stored in."""
+        return int(self._open().num_shards)
+
+    def size(self) -> None:
+        """Return `None`: the Hub does not tell how much text there is."""
+
+    def read(self, shard: int, place: Place, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one shard, streaming: nothing is kept on disk.
 
         Args:
+            shard: Its number.
+            place: Where to begin; moved behind every document before it is given.
             report: Receives the rows without text.
-            progress: Called with the number of rows read and `None`.
 
         Raises:
             CorpusError: if the data set cannot be reached, or has no such column.
         """
-        column = self._text_column
-        for where, row, _ in self.rows(progress):
+        rows = self._open()
+        part = rows.shard(num_shards=rows.num_shards, index=shard)
+        if place.offset:
+            part.load_state_dict(place.offset)
+        column, number = self._text_column, place.line
+        report.muted = place.within > 0  # Until the text that was begun is found again.
+        for row in self._reached(part):
+            number += 1
+            where = f"{self.name}:{number}" if rows.num_shards == 1 else f"{self.name}:{shard}:{number}"
             if column not in row:
                 raise CorpusError(
-                    f"The data set '{self.name}' has no column '{column}': "
-                    f"set text_column to one of {', '.join(sorted(row))}."
+                    f"The data set '{self.name}' has no column '{column}': set text_column to one of "
+                    f"{list_columns(row)}."
                 )
-            text = row[column]
-            if not isinstance(text, str):
-                report.note("empty document" if text is None else f"column '{column}' that is not text", where)
-            elif cleaned := clean_text(text):
-                yield Document(cleaned)
-            else:
-                report.note("empty document", where)
+            text = text_value(row[column], where, column, report)
+            if text is not None:
+                yield from place_documents(text, where, place, Place(part.state_dict(), number), report)
+
+    def documents(
+        self,
+        report: SourceReport,
+        progress: Callable[[int, int | None], None] | None = None,
+        cursor: Cursor | None = None,
+    ) -> Iterator[Document]:
+        """Iterate over the documents of all shards, streaming: nothing is kept on disk.
+
+        Args:
+            report: Receives the rows without text.
+            progress: Called with the number of documents read and `None`.
+            cursor: Where to begin.
+
+        Raises:
+            CorpusError: if the data set cannot be reached, or has no such column.
+        """
+        cursor = cursor or Cursor()
+        read = 0
+        shards = self.shards()
+        while cursor.shard < shards:
+            for document in self.read(cursor.shard, cursor.place, report):
+                read += 1
+                if progress is not None and read % 1000 == 0:
+                    progress(read, None)
+                yield document
+            cursor.next_shard()
 
     def rows(self, progress: Callable[[int, int | None], None] | None = None) -> Iterator[PlacedRow]:
         """Iterate over the rows, streaming: nothing is kept on disk.
@@ -84,18 +125,33 @@ class HubDataset:
         Raises:
             CorpusError: if the data set cannot be reached.
         """
+        rows = self._open()
+        names = class_names(rows.features)
+        for number, row in enumerate(self._reached(rows), start=1):
+            if progress is not None and number % 1000 == 0:
+                progress(number, None)
+            yield PlacedRow(f"{self.name}:{number}", row, names)
+
+    def _open(self) -> datasets.IterableDataset:
         try:
-            rows = datasets.load_dataset(
-                self.name, self.config, split=self.split, revision=self.revision, streaming=True
-            )
-            names = class_names(rows.features) if isinstance(rows, datasets.IterableDataset) else {}
-            for number, row in enumerate(rows, start=1):
-                if progress is not None and number % 1000 == 0:
-                    progress(number, None)
-                yield PlacedRow(f"{self.name}:{number}", row, names)
+            if self._rows is None:
+                self._rows = datasets.load_dataset(
+                    self.name, self.config, split=self.split, revision=self.revision, streaming=True
+                )
+            return self._rows
         except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise CorpusError(f"Cannot read the Hub data set '{self.name}': {reason}") from error
+            raise self._unreachable(error) from error
+
+    def _reached(self, rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
+        """Iterate over rows; what the client raises on the way becomes one line."""
+        try:
+            yield from rows
+        except Exception as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> CorpusError:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        return CorpusError(f"Cannot read the Hub data set '{self.name}': {one_line(reason)}")
 
 
 def is_hub_name(text: str) -> bool:

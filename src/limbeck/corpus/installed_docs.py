@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.docstrings import FileProse, read_docstrings
 from limbeck.corpus.document import Document
 from limbeck.corpus.parallel import map_parallel
@@ -60,14 +61,31 @@ class InstalledDocs:
         return ["installed-docs", roots, sys.version, sorted(distributions)]
 
     def documents(
-        self, report: SourceReport, progress: Callable[[int, int | None], None] | None = None
+        self,
+        report: SourceReport,
+        progress: Callable[[int, int | None], None] | None = None,
+        cursor: Cursor | None = None,
     ) -> Iterator[Document]:
         """Iterate over one document per docstring, in the order of the file names.
 
         Args:
             report: Receives the files that could not be read and the number of repeated paragraphs.
             progress: Called with the number of files read and the number of all files.
+            cursor: Where to begin. What repeats another is only known from the beginning, so all is read again.
         """
+        cursor = cursor or Cursor()
+        if cursor.shard:
+            return
+        before: int = cursor.place.offset
+        report.muted = before > 0
+        for number, document in enumerate(self._read(report, progress), start=1):
+            if number > before:
+                cursor.place.offset = number
+                yield document
+            report.muted = number < before
+        cursor.next_shard()
+
+    def _read(self, report: SourceReport, progress: Callable[[int, int | None], None] | None) -> Iterator[Document]:
         paths = list(python_files(self.roots))
         chunks = [list(chunk) for chunk in _chunked(paths, _CHUNK)]
         seen: set[str] = set()

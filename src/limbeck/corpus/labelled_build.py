@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pyarrow as pa
 from limbeck.corpus.build import held_out_threshold
 from limbeck.corpus.cache import build_once, default_cache_dir, fingerprint
 from limbeck.corpus.document import Document, clean_text
-from limbeck.corpus.document_store import Progress, write_documents
+from limbeck.corpus.document_reading import Progress
+from limbeck.corpus.document_store import write_documents
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.labelled_answers import AnswerEncoder
 from limbeck.corpus.labelled_corpus import LabelledCorpus
@@ -23,6 +25,7 @@ from limbeck.corpus.labelled_settings import LabelledSettings
 from limbeck.corpus.labelled_store import LABEL_TYPES, read_examples, row_files, store_rows
 from limbeck.corpus.packing import PackingCounts
 from limbeck.corpus.parallel import map_parallel
+from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tokenising import SPLITS
 from limbeck.errors import CorpusError
@@ -83,6 +86,7 @@ def build_labelled_corpus(
             )
         held_rows, documents = _held_out_documents(rows, held_below)
         held_texts, _ = write_documents(documents, aside)
+        remove_pieces(aside)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,
@@ -98,7 +102,8 @@ def build_labelled_corpus(
             "splits": {name: asdict(counts[name]) for name in SPLITS},
         }
 
-    build_once(folder, build)
+    waiting = None if progress is None else partial(progress, "waiting for another process that tokenises", 0, None)
+    build_once(folder, build, goes_on=True, waiting=waiting)
     return LabelledCorpus(folder)
 
 
@@ -124,7 +129,18 @@ class RowShard:
 
 
 def encode_shard(shard: RowShard) -> tuple[dict[str, PackingCounts], SourceReport]:
-    """Write the tokens of one shard; return the counts of each split, and what was cut or left out."""
+    """Write the tokens of one shard, unless a killed builder has; return the counts, and what was cut or left out."""
+    piece = f"tokens-{shard.number:05d}"
+    kept = read_piece(shard.folder, piece)
+    if kept is None:
+        counts, report = _encode(shard)
+        kept = {"counts": {split: asdict(counts[split]) for split in SPLITS}, "report": report.to_dict()}
+        finish_piece(shard.folder, piece, [f"{split}-{shard.number:05d}.arrow" for split in SPLITS], kept)
+    counts = {split: PackingCounts(**kept["counts"][split]) for split in SPLITS}
+    return counts, SourceReport.from_dict(kept["report"])
+
+
+def _encode(shard: RowShard) -> tuple[dict[str, PackingCounts], SourceReport]:
     counts = {split: PackingCounts() for split in SPLITS}
     report = SourceReport()
     with ExitStack() as stack:

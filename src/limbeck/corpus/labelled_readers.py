@@ -6,12 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import datasets
 
-from limbeck.corpus.readers import OpenFile, decoded_lines, kind_of, open_file, open_parquet
+from limbeck.corpus.guarded_stream import DamagedError
+from limbeck.corpus.opening import FilePath, open_file, read_whole
+from limbeck.corpus.parquet import open_parquet
+from limbeck.corpus.readers import OpenFile, decoded_lines, kind_of
 from limbeck.corpus.rows import PlacedRow, class_names
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
@@ -19,7 +21,7 @@ from limbeck.errors import CorpusError
 _BATCH_ROWS = 1000
 
 
-def read_rows(path: Path, report: SourceReport) -> Iterator[PlacedRow]:
+def read_rows(path: FilePath, report: SourceReport) -> Iterator[PlacedRow]:
     """Iterate over the rows of one file of a known kind.
 
     Args:
@@ -50,7 +52,7 @@ def _read_jsonl(file: OpenFile) -> Iterator[PlacedRow]:
 
 def _read_json(file: OpenFile) -> Iterator[PlacedRow]:
     """A list of rows, also under `data`; SQuAD's articles; or a row a line, which is often named `.json` too."""
-    content = file.stream.read()
+    content = read_whole(file.stream, file.path)
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -118,7 +120,11 @@ def _read_parquet(file: OpenFile) -> Iterator[PlacedRow]:
     names = class_names(datasets.Features.from_arrow_schema(table.schema_arrow))
     number = 0
     for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-        for values in batch.to_pylist():
+        try:
+            rows = batch.to_pylist()
+        except (ValueError, OverflowError) as error:  # Strings that are not UTF-8, times that no calendar has.
+            raise DamagedError(f"a value that cannot be read: {error}") from error
+        for values in rows:
             number += 1
             yield PlacedRow(f"{file.path}:{number}", values, names)
 

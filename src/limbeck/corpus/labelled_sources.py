@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from limbeck.corpus import hub
+from limbeck.corpus.finding import INSTALLED_DOCS, FoundFiles, file_states, find_files
 from limbeck.corpus.labelled_readers import ROW_READERS, read_rows
 from limbeck.corpus.rows import PlacedRow
 from limbeck.corpus.source_report import SourceReport
-from limbeck.corpus.sources import INSTALLED_DOCS, FoundFiles, file_states, find_files
 from limbeck.errors import CorpusError
 
 Step = Callable[[int, int | None], None]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from limbeck.corpus.cache import build_once, fingerprint
 from limbeck.corpus.document import Document
-from limbeck.corpus.document_store import Progress
+from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.labelled_examples import Example, example_reader
 from limbeck.corpus.labelled_settings import LabelledSettings, LabelledTask
 from limbeck.corpus.labelled_sources import RowSource, open_rows

@@ -7,18 +7,19 @@ import re
 # What none of the patterns below can match without; most paragraphs hold none and are done at once.
 _ANY_MARKUP = re.compile(r"[`*|\[\\<_{]|::|&")
 
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
-_LINK = re.compile(r"\[([^\]]+)\]\((?:[^()]|\([^)]*\))*\)")
+# Texts come from anywhere: no pattern may try a long stretch again from each of its characters.
+_IMAGE = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")
+_LINK = re.compile(r"\[([^\[\]]+)\]\((?:[^()]|\([^()]*\))*+\)")
 _EPYTEXT = re.compile(r"\b[A-Z]\{([^{}]*)\}")
 # :role:`text <target>`, :role:`~a.b`, :role:`!x`
-_ROLE = re.compile(r":[a-zA-Z][\w+.:-]*:`([^`]+)`")
+_ROLE = re.compile(r":[a-zA-Z][\w+.:-]{0,60}:`([^`]+)`")
 _LITERAL = re.compile(r"``(.+?)``")
 _QUOTED = re.compile(r"`([^`\n]+)`_{0,2}")
-_TARGET = re.compile(r"\s*<[^<>]*>\Z")
-_STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![\w*])")
+_TARGET = re.compile(r"(?<!\s)\s*<[^<>]*>\Z")
+_STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)((?:[^*]|\*(?!\*))+?)(?<=\S)\*\*(?![\w*])")
 _EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
 _SUBSTITUTION = re.compile(r"(?<![\w|])\|(\w[^|\n]*?)\|_{0,2}(?![\w|])")
-_FOOTNOTE = re.compile(r"\s*\[(?:\d+|#\w*|\*|[A-Z][\w.-]*)\]_")
+_FOOTNOTE = re.compile(r"(?<!\s)\s*\[(?:\d+|#\w*|\*|[A-Z][\w.-]*)\]_")
 # HF and Google styles write cross-references as [`Name`]; the backquotes are gone by then.
 _BRACKETED = re.compile(r"\[~?([A-Za-z_][\w.]*(?:\(\))?)\](?![\w(\[])")
 _TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]*)?/?>")

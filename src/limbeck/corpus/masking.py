@@ -96,17 +96,25 @@ class MaskedTokens(Dataset[dict[str, Any]]):
         return len(self._blocks)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._blocks[key] if isinstance(key, str) else self._mask(self._blocks[key])
+        return self._blocks[key] if isinstance(key, str) else self.mask(self._blocks[key])
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Read several rows at once, as data loaders do."""
-        return [self._mask(row) for row in self._blocks.__getitems__(list(indices))]
+        return [self.mask(row) for row in self._blocks.__getitems__(list(indices))]
 
-    def _mask(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def mask(self, row: Mapping[str, Any], epoch: int | None = None) -> dict[str, Any]:
+        """Mask one row, whether it is of this data set or not.
+
+        Args:
+            row: The row.
+            epoch: How often it was read before; the data set's own epoch by default.
+        """
         if "labels" in row:
             raise CorpusError("Rows that have labels cannot be masked too: leave out the masking, or the task.")
         ids = np.array(row["input_ids"], dtype=np.int64)
-        generator = np.random.default_rng([self._seed, int(self._epoch), zlib.crc32(ids.tobytes())])
+        generator = np.random.default_rng(
+            [self._seed, int(self._epoch) if epoch is None else epoch, zlib.crc32(ids.tobytes())]
+        )
         chosen = (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special)
         labels = np.where(chosen, ids, IGNORED_LABEL)
         fate = generator.random(len(ids))

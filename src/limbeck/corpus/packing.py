@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from limbeck.errors import CorpusError
 
@@ -100,6 +101,14 @@ class BlockPacker:
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(self._stream)
             self._stream = []
+
+    def state(self) -> list[Any]:
+        """Return what has not filled a block, as plain JSON values."""
+        return [self._joined, list(self._stream)]
+
+    def restore(self, state: list[Any]) -> None:
+        """Take up what `state` returned."""
+        self._joined, self._stream = state[0], list(state[1])
 
     def _full_blocks(self) -> Iterator[list[int]]:
         full = len(self._stream) - len(self._stream) % self._room

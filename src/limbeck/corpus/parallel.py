@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -41,9 +43,9 @@ def map_parallel(
     # Forking needs no `if __name__ == "__main__"` in the user's script and imports nothing again. The workers
     # only run pure Python or a tokenizer of their own; where forking is unusual, the platform's way is used.
     method = "fork" if sys.platform == "linux" else None
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method), initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method), initializer=_prepare_worker)
     try:
-        with _single_threaded_tokenizers():
+        with single_threaded_tokenizers():
             results = pool.map(function, items)  # Starts the processes, which inherit the environment.
         yield from results
     except BrokenProcessPool as error:
@@ -55,14 +57,30 @@ def map_parallel(
         pool.shutdown(cancel_futures=True)
 
 
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent, which ends the pool; the workers' own tracebacks would tell nothing."""
+def _prepare_worker() -> None:
+    """Leave Ctrl-C to the parent, whose workers' tracebacks would tell nothing; and end with it, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the parent; a worker that outlived it would keep its locks and wait for work forever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 @contextmanager
-def _single_threaded_tokenizers() -> Iterator[None]:
-    """One thread a worker, and no notice from `tokenizers` about the fork."""
+def single_threaded_tokenizers(wanted: bool = True) -> Iterator[None]:
+    """Let processes that are started meanwhile tokenise with one thread, without a notice about the fork.
+
+    Args:
+        wanted: Whether processes are started at all.
+    """
+    if not wanted:
+        yield
+        return
     before = os.environ.get("TOKENIZERS_PARALLELISM")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:

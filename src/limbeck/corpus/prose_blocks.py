@@ -41,6 +41,7 @@ _FIELD = re.compile(
 )
 _BULLET = re.compile(r"(?:[-*+•]|\(?(?:\d{1,2}|[a-zA-Z#])[.)])\s+(?=\S)")
 _LONGEST_SECTION_NAME = 40
+_LONGEST_HEADING = 80
 _LONGEST_TERM_WORDS = 5
 
 
@@ -166,5 +167,5 @@ def _is_section_name(content: str) -> bool:
 
 
 def _is_listing(heading: str) -> bool:
-    words = _HEADING_WORDS.match(heading)
+    words = _HEADING_WORDS.match(" ".join(heading[:_LONGEST_HEADING].split()))
     return words is not None and words.group(1).lower() in _LISTING_SECTIONS

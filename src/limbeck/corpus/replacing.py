@@ -78,15 +78,16 @@ class ReplacedTokens(Dataset[dict[str, Any]]):
         return len(self._blocks)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._blocks[key] if isinstance(key, str) else self._replace(self._blocks[key])
+        return self._blocks[key] if isinstance(key, str) else self.replace(self._blocks[key])
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Read several rows at once, as data loaders do."""
         columns = self._blocks[list(indices)]
         rows = zip(*columns.values(), strict=True)
-        return [self._replace(dict(zip(columns, row, strict=True))) for row in rows]
+        return [self.replace(dict(zip(columns, row, strict=True))) for row in rows]
 
-    def _replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace tokens of one row, whether it is of this data set or not."""
         ids = np.array(row["input_ids"], dtype=np.int64)
         generator = np.random.default_rng([self._seed, zlib.crc32(ids.tobytes())])
         chosen = (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from limbeck.corpus.mixing import Mix
 from limbeck.corpus.units import UNITS
 from limbeck.errors import CorpusError, suggestion
+
+HOW_IT_IS_READ = ("streaming", "shuffle_buffer", "mix")
+"""Settings that decide which rows are read when, and nothing of what a built corpus contains."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,9 @@ class CorpusSettings:
         text_column: Column of the text in `.jsonl`, `.parquet` and Hub data sets.
         max_documents: Read no more documents than this, in the order of the sources.
         minimum_tokens: Blocks with fewer tokens than this, special tokens not counted, are dropped.
+        streaming: Tokenise while training, keeping nothing on disk, instead of building a corpus.
+        shuffle_buffer: Streaming: blocks that are shuffled together, in every process that reads.
+        mix: The shares of the sources; without it they are read as they are, or streamed by their sizes.
 
     Raises:
         CorpusError: if a value cannot be meant.
@@ -39,6 +46,9 @@ class CorpusSettings:
     text_column: str = "text"
     max_documents: int | None = None
     minimum_tokens: int = 4
+    streaming: bool = False
+    shuffle_buffer: int = 10_000
+    mix: Mix | None = None
 
     def __post_init__(self) -> None:
         given = (self.sources,) if isinstance(self.sources, str) else self.sources
@@ -57,3 +67,10 @@ class CorpusSettings:
             raise CorpusError(f"max_documents is {self.max_documents}: give 1 or more, or leave it out.")
         if self.minimum_tokens < 1:
             raise CorpusError(f"minimum_tokens is {self.minimum_tokens}: give 1 or more.")
+        if self.shuffle_buffer < 1:
+            raise CorpusError(f"shuffle_buffer is {self.shuffle_buffer}: give 1 or more.")
+        if self.streaming and self.max_documents is not None:
+            raise CorpusError("max_documents is for a corpus that is built; a stream is as long as its training.")
+        weights = self.mix.weights if self.mix is not None else None
+        if weights is not None and len(weights) != len(self.sources):
+            raise CorpusError(f"The mix has {len(weights)} weights for {len(self.sources)} sources: give one each.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 EXAMPLES_PER_KIND = 5
+_LONGEST_PLACE = 300
 
 
 @dataclass
@@ -18,20 +19,21 @@ class SourceReport:
     Args:
         counts: Number of cases of each kind, for example `{"invalid JSON": 3}`.
         examples: The first few places of each kind, for example `{"invalid JSON": ["a.jsonl:12"]}`.
+        muted: Whether cases are left out for now, because what is read has been read before.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    muted: bool = False
 
     def note(self, kind: str, where: str, count: int = 1) -> None:
         """Count `count` cases of `kind`, and keep `where` as an example if there are few yet."""
-        if count <= 0:
+        if count <= 0 or self.muted:
             return
         self.counts[kind] = self.counts.get(kind, 0) + count
         places = self.examples.setdefault(kind, [])
         if len(places) < EXAMPLES_PER_KIND:
-            # File names may hold bytes that no terminal can print.
-            places.append(where.encode(errors="backslashreplace").decode())
+            places.append(one_line(where))
 
     def merge(self, other: SourceReport) -> None:
         """Add the cases of `other` to this report."""
@@ -57,3 +59,10 @@ class SourceReport:
     def _places(self, kind: str) -> str:
         places: Iterable[str] = self.examples.get(kind, [])[:2]
         return ", ".join(places)
+
+
+def one_line(text: object) -> str:
+    """Return a name from outside as it may stand in a message: on one line, printable, of bounded length."""
+    # File names may hold bytes that no terminal can print, newlines, and codes that change what it shows.
+    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[: 2 * _LONGEST_PLACE])
+    return plain if len(plain) <= _LONGEST_PLACE else f"{plain[: _LONGEST_PLACE // 2]}…{plain[-_LONGEST_PLACE // 2 :]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from limbeck.corpus.document_store import read_batches
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts
+from limbeck.corpus.pieces import finish_piece, read_piece
 from limbeck.corpus.units import UNITS
 
 SPLITS = ("train", "held_out")
@@ -47,7 +48,18 @@ class Shard:
 
 
 def tokenise_shard(shard: Shard) -> dict[str, PackingCounts]:
-    """Write the blocks of one shard; return the counts of each split."""
+    """Write the blocks of one shard, unless a killed builder has; return the counts of each split."""
+    piece = f"blocks-{shard.number:05d}"
+    kept = read_piece(shard.folder, piece)
+    if kept is not None:
+        return {split: PackingCounts(**kept[split]) for split in SPLITS}
+    counts = _tokenise(shard)
+    files = [f"{split}-{shard.number:05d}.arrow" for split in SPLITS]
+    finish_piece(shard.folder, piece, files, {split: asdict(counts[split]) for split in SPLITS})
+    return counts
+
+
+def _tokenise(shard: Shard) -> dict[str, PackingCounts]:
     split_units = UNITS[shard.unit]
     with ExitStack() as stack:
         writers = {split: stack.enter_context(_BlockWriter(shard, split)) for split in SPLITS}

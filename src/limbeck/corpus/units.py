@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 
 # A possible end of a sentence: closing punctuation, perhaps quotes or brackets, then space; scripts that
-# write no space between sentences end at their own full stop.
-_BOUNDARY = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？｡]+[”’」』）]*\s*")
+# write no space between sentences end at their own full stop. A run of dots is tried from its beginning only, and never
+# partly, or a long one would take quadratic time.
+_BOUNDARY = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s+|[。！？｡]+[”’」』）]*\s*")
 _LAST_WORD = re.compile(r"[^\W_](?:[\w.'’-]*\w)?\Z")
 _OPENERS = "\"'“‘«([{¿¡"
 

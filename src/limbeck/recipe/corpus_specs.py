@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -70,18 +70,52 @@ class TaskSpec(Strict):
         return self
 
 
+class MixSpec(Strict):
+    """The shares of several sources, such as languages: by weights, or by their sizes to a power."""
+
+    weights: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
+        default=None, description="A weight for each source, in their order; they need not add up to 1."
+    )
+    exponent: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Shares proportional to size^exponent: 1 keeps the proportions, 0 makes all equal; XLM-R has 0.3.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_the_two(self) -> MixSpec:
+        if (self.weights is None) == (self.exponent is None):
+            raise ValueError("a mix has weights or an exponent: give one of the two")
+        return self
+
+
 class CorpusSpec(TextSpec):
     """The text that is distilled on."""
 
     sources: list[str] = Field(
         min_length=1,
-        description="Files, folders, globs, hub:NAME data sets, or installed-docs (docstrings of installed packages).",
+        description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, or installed-docs "
+        "(docstrings of installed packages).",
     )
     text_column: str = Field(default="text", description="The column of text in jsonl, parquet and Hub data.")
     held_out: float = Field(
         default=0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
     )
     max_documents: int | None = Field(default=None, ge=1, description="Use no more documents (or rows) than this.")
+    streaming: bool = Field(
+        default=False, description="Read and tokenise while training, keeping nothing on disk; needs max_steps."
+    )
+    shuffle_buffer: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="Streaming: blocks shuffled together in every process that reads; default: 10,000.",
+    )
+    mix: MixSpec | None = Field(
+        default=None,
+        description="Shares of the sources; default: every row once an epoch, or a stream's sources by their sizes.",
+    )
     task: TaskSpec | None = Field(
         default=None, description="What the rows are labelled with; default: text without labels."
     )
@@ -90,6 +124,20 @@ class CorpusSpec(TextSpec):
     @classmethod
     def _one_source_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _stream_and_mix_fit(self) -> CorpusSpec:
+        if self.shuffle_buffer is not None and not self.streaming:
+            raise ValueError("shuffle_buffer is for streaming; a built corpus is shuffled as a whole: leave it out")
+        if self.streaming and self.max_documents is not None:
+            raise ValueError("max_documents is for a built corpus; a stream is as long as its training: leave it out")
+        weights = self.mix.weights if self.mix is not None else None
+        if weights is not None and len(weights) != len(self.sources):
+            raise ValueError(f"mix.weights has {len(weights)} weights for {len(self.sources)} sources: give one each")
+        for name in ("streaming", "mix"):
+            if self.task is not None and getattr(self, name):
+                raise ValueError(f"{name} is for text without labels: leave out {name}, or the task")
+        return self
 
     @model_validator(mode="after")
     def _labelled_rows_are_not_cut(self) -> CorpusSpec:

@@ -13,6 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.methods.registry import METHODS
 from limbeck.recipe.corpus_specs import AugmentSpec, CorpusSpec, TextSpec
 from limbeck.recipe.explaining import explain
+from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.recipe.model_specs import StageTeacherSpec, StudentSpec, TeacherSpec
 from limbeck.strict import Strict
 
@@ -40,6 +41,9 @@ class StageSpec(Strict):
     )
     training: dict[str, Any] = Field(
         default_factory=dict, description="Fields of transformers.TrainingArguments, by their own names."
+    )
+    guard: GuardSpec = Field(
+        default_factory=GuardSpec, description="What this stage does about bad losses and missing memory."
     )
 
     @field_validator("method", mode="before")

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from glob import has_magic
-from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from limbeck.corpus import CorpusSettings, LabelledSettings
-from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
+from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head, check_has_head, head_class
 from limbeck.models.vocabulary import check_same_vocabulary, load_tokenizer
-from limbeck.recipe.corpus_specs import CorpusSpec
+from limbeck.recipe.corpus_plan import check_source, check_stream, corpus_settings
 from limbeck.recipe.explaining import explain
 from limbeck.recipe.model_plan import StudentChoice, TeacherChoice, choose_student, choose_teacher, needed_head
 from limbeck.recipe.schema import Recipe, StageSpec
 from limbeck.recipe.training_arguments import build_arguments, check_training
 
-_LENGTH = 128
-_TEXT_DEFAULTS = {"unit": "document", "length": _LENGTH, "join": False, "minimum_tokens": 4}
 MASKED_SHARE = 0.15
 """Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
 _LEAST_MASKED = 0.01
@@ -104,6 +99,7 @@ def plan_stage(
     except LimbeckError as error:
         raise type(error)(f"{place}: {error}") from None
     _check_training(stage, place, recipe.seed, terms)
+    check_stream(corpus, stage, place)
     settings = corpus_settings(corpus, stage, taught_by)
     key = f"{place}.text.length" if stage.text.length else f"{place}.corpus.length" if stage.corpus else "corpus.length"
     for owner, shape in (("teacher", taught_by.shape), ("student", learns.shape)):
@@ -113,7 +109,7 @@ def plan_stage(
                 f"use {shape.positions} or less."
             )
     for source in corpus.sources:
-        _check_source(source)
+        check_source(source)
     return StageChoice(
         spec=stage,
         terms=terms,
@@ -197,6 +193,12 @@ def _check_training(stage: StageSpec, place: str, seed: int, terms: list[Term]) 
             "several; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, or give "
             "the term the weight 0."
         )
+    if coupled and stage.guard.on_out_of_memory == "split":
+        raise RecipeError(
+            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so a batch that does not fit cannot be "
+            "run in pieces; leave out guard.on_out_of_memory and lower per_device_train_batch_size, or give the term "
+            "the weight 0."
+        )
 
 
 def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -> float:
@@ -225,63 +227,3 @@ def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -
             "positions: all and a weight of 0 for the hard labels."
         )
     return asked
-
-
-def corpus_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> CorpusSettings | LabelledSettings:
-    """Join the corpus with what a stage says of its text, the stage's word being the last."""
-    if corpus.task is not None:
-        return _labelled_settings(corpus, stage, teacher)
-    text: dict[str, Any] = dict(_TEXT_DEFAULTS)
-    for layer in (corpus, stage.text):
-        text.update({key: value for key in text if (value := getattr(layer, key)) is not None})
-    return CorpusSettings(
-        sources=tuple(corpus.sources),
-        text_column=corpus.text_column,
-        held_out=corpus.held_out,
-        max_documents=corpus.max_documents,
-        **text,
-    )
-
-
-def _labelled_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> LabelledSettings:
-    assert corpus.task is not None
-    for name in ("unit", "join", "minimum_tokens"):
-        if getattr(stage.text, name) is not None:
-            raise RecipeError(f"Stage '{stage.title}': text.{name} is for text without labels; leave it out.")
-    spec = corpus.task
-    length = stage.text.length or corpus.length or _LENGTH
-    if spec.kind == "question_answering" and spec.stride > length // 2:
-        raise RecipeError(
-            f"corpus.task.stride {spec.stride} leaves little room in windows of {length} tokens; use {length // 2} or "
-            "less, or longer windows (corpus.length)."
-        )
-    return LabelledSettings(
-        task=spec.kind,
-        sources=tuple(corpus.sources),
-        length=length,
-        text_column=corpus.text_column,
-        pair_column=spec.pair_column,
-        label_column=spec.label_column,
-        question_column=spec.question_column,
-        context_column=spec.context_column,
-        answers_column=spec.answers_column,
-        labels=class_names(teacher) if spec.kind == "classification" else (),
-        stride=spec.stride,
-        held_out=corpus.held_out,
-        max_rows=corpus.max_documents,
-    )
-
-
-def class_names(teacher: TeacherChoice) -> tuple[str, ...]:
-    """Return the names of a classifier's classes, in the order of their ids."""
-    names = teacher.config.id2label or {}
-    return tuple(str(names[key]) for key in sorted(names))
-
-
-def _check_source(source: str) -> None:
-    """Refuse a path that is not there before models are loaded; other kinds are checked when they are read."""
-    looks_like_path = source.startswith(("/", "./", "../", "~")) or Path(source).suffix in (
-        ".txt", ".md", ".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst",
-    )  # fmt: skip
-    if looks_like_path and not has_magic(source) and not Path(source).expanduser().exists():
-        raise CorpusError(f"Corpus source '{source}' does not exist; give a file, a folder, a glob or installed-docs.")

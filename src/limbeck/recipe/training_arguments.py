@@ -58,6 +58,11 @@ _MANAGED = {
     "do_predict": None,
     "push_to_hub": None,
     "load_best_model_at_end": None,
+    # A resumed run ends like one that was never stopped: whole checkpoints, and the rows it would have met.
+    "save_only_model": None,
+    "ignore_data_skip": None,
+    "restore_callback_states_from_checkpoint": None,
+    "enable_jit_checkpoint": None,
     # Students are small and the teacher keeps no activations: nothing that is worth recomputing them.
     "gradient_checkpointing": None,
     "gradient_checkpointing_kwargs": None,
@@ -78,6 +83,7 @@ _RANGES: dict[str, tuple[float, bool]] = {
     "logging_steps": (0, False),
     "eval_steps": (0, False),
     "save_steps": (0, False),
+    "save_total_limit": (1, True),
     "dataloader_num_workers": (0, True),
 }
 

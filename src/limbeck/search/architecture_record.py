@@ -32,6 +32,8 @@ from limbeck.search.trials import DIVERGED
 from limbeck.training.provenance import git_commit, hardware, versions
 
 KIND = "architecture"
+BUSY = "the machine was busy"
+"""Note of a shape whose latency is of processor times."""
 UNTRAINED_LOSS = "untrained loss"
 """Study attribute: the loss that is 1 in this study."""
 
@@ -107,6 +109,7 @@ def _shape(point: ShapePoint, trial: FrozenTrial) -> dict[str, Any]:
         "latency_ms": None if latency is None else latency.student_ms,
         "teacher_ms": None if latency is None else latency.teacher_ms,
         "threads": None if latency is None else latency.threads,
+        "note": BUSY if latency is not None and latency.busy else None,
         "loss": attributes.get(LOSS),
         "reward": trial.value if state == "trained" else None,
         "steps": attributes.get(STEPS),

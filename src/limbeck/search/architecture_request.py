@@ -10,7 +10,7 @@ from limbeck.errors import RecipeError
 from limbeck.recipe.plan import RunPlan
 from limbeck.search.last_layer_loss import BLOCKS, LossKind, loss_kind
 from limbeck.search.proxy_request import ProxyRequest, check_positive, check_text_only, steps_of_only_stage
-from limbeck.search.shape_latency import LatencySetting, check_length
+from limbeck.search.shape_latency import LatencySetting, check_length, usual_length
 from limbeck.search.shape_limits import ShapeLimits, check_some_small_enough
 from limbeck.search.shape_samplers import make_sampler
 from limbeck.search.shape_space import ShapeSizes, ShapeSpace, shape_space
@@ -19,10 +19,10 @@ from limbeck.search.shape_training import cut_steps
 
 @dataclass(frozen=True)
 class MeasuringRequest:
-    """How latencies are to be measured; see `LatencySetting`."""
+    """How latencies are to be measured; see `LatencySetting`. No length is `usual_length` of the teacher."""
 
     device: str = "auto"
-    length: int = 128
+    length: int | None = None
     batch: int = 1
     seconds: float = 4.0
 
@@ -74,7 +74,7 @@ class ArchitectureRequest:
         check_text_only(plan)
         latency = LatencySetting(
             device=choose_device(self.measuring.device),
-            length=self.measuring.length,
+            length=usual_length(plan.teacher) if self.measuring.length is None else self.measuring.length,
             batch=self.measuring.batch,
             seconds=self.measuring.seconds,
         )

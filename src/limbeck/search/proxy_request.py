@@ -11,6 +11,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.schema import Recipe
 
 JOURNAL = "search.journal"
+MOST_STEPS = 10**9
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ProxyRequest:
         Raises:
             RecipeError: one line for the first.
         """
-        check_positive("--steps", self.steps)
+        check_steps("--steps", self.steps)
         if not 0 < self.share <= 1:
             raise RecipeError(f"--share {self.share} is no share of the corpus; give more than 0 and at most 1.")
         if not self.name.strip():
@@ -67,6 +68,17 @@ def check_positive(option: str, value: float | None) -> None:
     """
     if value is not None and value < 1:
         raise RecipeError(f"{option} {value} leaves nothing to do; give 1 or more.")
+
+
+def check_steps(option: str, steps: int | None) -> None:
+    """Refuse numbers of steps that leave nothing to do, or never end.
+
+    Raises:
+        RecipeError: for less than 1 or more than `MOST_STEPS`.
+    """
+    check_positive(option, steps)
+    if steps is not None and steps > MOST_STEPS:
+        raise RecipeError(f"{option} {steps} is more than any training takes; give at most {MOST_STEPS:,}.")
 
 
 def check_text_only(plan: RunPlan) -> None:

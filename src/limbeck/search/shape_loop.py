@@ -83,7 +83,7 @@ class ShapeSearch:
         space: The shapes.
         limits: Their limits.
         measure: Measures a latency.
-        train: Trains up to `batch` shapes at once.
+        train: Trains up to `batch` shapes at once; each outcome is told to the study before the next is asked for.
         trials: Shapes to train in all, by all workers; those beyond a limit do not count.
         batch: Shapes that a worker trains at once.
         seed: Of the shapes that are drawn where the sampler repeats itself.

@@ -105,8 +105,8 @@ def shape_space(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
 
     Raises:
         RecipeError: for no sizes or repeated ones, for a student that starts from a checkpoint, which has one shape,
-            and for a size of no shape that can be trained, such as heads that divide no width or a depth that the
-            method forbids.
+            for a student deeper than the teacher, and for a size of no shape that can be trained, such as heads that
+            divide no width or a depth that the method forbids.
     """
     for size in fields(sizes):
         _check_values(size.name, getattr(sizes, size.name))
@@ -122,6 +122,7 @@ def shape_space(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
         except LimbeckError as problem:
             impossible[point] = str(problem)
         else:
+            _check_depth(point.layers, plan.teacher.layers)
             shapes[point] = KnownShape(point, plan, _parameters(plan))
     if not shapes:
         raise RecipeError(f"No shape of these sizes can be trained: {next(iter(impossible.values()))}")
@@ -150,6 +151,13 @@ def _check_values(name: str, values: tuple[float, ...]) -> None:
     for value in values:
         if values.count(value) > 1:
             raise RecipeError(f"--{name} lists {value:g} twice; list each size once.")
+
+
+def _check_depth(layers: int, most: int) -> None:
+    if layers > most:
+        raise RecipeError(
+            f"--layers {layers} is deeper than the teacher, which has {most} layers; list at most {most}."
+        )
 
 
 def _check_used(

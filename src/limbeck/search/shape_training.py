@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -57,19 +57,22 @@ class ShapeTraining:
         self._cuts = cuts
         self._console = console
 
-    def __call__(self, candidates: Sequence[ShapeCandidate]) -> list[ShapeOutcome]:
-        """Train the shapes, all at once, and return what each came to."""
+    def __call__(self, candidates: Sequence[ShapeCandidate]) -> Iterator[ShapeOutcome]:
+        """Train the shapes, all at once, and yield what each came to as soon as it is measured.
+
+        A shape is shown only when the next is asked for, so that whoever tells the study has told it by then.
+        """
         reasons: dict[int, str] = {}
         cuts = {step: partial(self._cut, candidates, reasons, step) for step in self._cuts}
         started = time.monotonic()
         trained = self._proxy.train([candidate.shape.plan for candidate in candidates], cuts=cuts)
         seconds = round((time.monotonic() - started) / len(candidates), 1)
-        outcomes = [self._outcome(found, reasons.get(index)) for index, found in enumerate(trained)]
-        for candidate, outcome in zip(candidates, outcomes, strict=True):
+        for index, (candidate, found) in enumerate(zip(candidates, trained, strict=True)):
+            outcome = self._outcome(found, reasons.get(index))
             with suppress(UpdateFinishedTrialError):
                 candidate.trial.set_user_attr(SECONDS, seconds)
+            yield outcome
             self._say(candidate, outcome)
-        return outcomes
 
     def _cut(
         self,

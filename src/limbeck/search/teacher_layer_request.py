@@ -11,7 +11,7 @@ from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.search.layer_candidates import choose_layers, layer_stage, with_teacher_layer
 from limbeck.search.layer_rungs import LayerRung, rungs_of_budget, rungs_of_training
 from limbeck.search.layer_scores import describe_layer_scores
-from limbeck.search.proxy_request import ProxyRequest, check_positive, check_text_only, steps_of_only_stage
+from limbeck.search.proxy_request import ProxyRequest, check_steps, check_text_only, steps_of_only_stage
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,14 @@ class TeacherLayerRequest:
             LimbeckError: one line for the first thing that is wrong.
         """
         self.proxy.check()
-        check_positive("--steps-total", self.steps_total)
+        check_steps("--steps-total", self.steps_total)
         if self.proxy.steps is not None and self.steps_total is not None:
             raise RecipeError("--steps and --steps-total both say how long candidates train; give one of them.")
         recipe = self.proxy.proxy_recipe
         layer_stage(recipe)
         plan = plan_run(recipe)
         check_text_only(plan)
+        _check_depth(plan)
         layers = choose_layers(self.layers, plan)
         rungs = self._rungs(plan, len(layers))
         if rungs:
@@ -67,6 +68,14 @@ class TeacherLayerRequest:
                 steps_of_only_stage(plan, "--no-halving")
             return rungs_of_budget(candidates, self.steps_total, self.halving)
         return rungs_of_training(candidates, steps_of_only_stage(plan, "--no-halving"), self.halving)
+
+
+def _check_depth(plan: RunPlan) -> None:
+    student, teacher = plan.student.layers, plan.teacher.layers
+    if student > teacher:
+        raise RecipeError(
+            f"The student has {student} layers and its teacher {teacher}; give student.shape at most {teacher}."
+        )
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,72 @@
-"""Ctrl-C while training: finish the step, save a checkpoint, then stop."""
+"""Ctrl-C and SIGTERM: finish the step, save a checkpoint, then stop; outside of training, stop at once."""
 
 from __future__ import annotations
 
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.errors import Interrupted, Preempted
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came while nothing was trained; like Ctrl-C it passes by handlers of ordinary errors."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Turn SIGTERM into `Terminated`, where this thread may listen."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
+
 
 class InterruptSaver(TrainerCallback):
-    """Turns the first SIGINT into a checkpoint and a clean stop; a second one stops at once."""
+    """Turns the first SIGINT or SIGTERM into a checkpoint after the present step and a clean stop.
+
+    A second Ctrl-C stops at once. A second SIGTERM changes nothing: launchers and schedulers both send one, and mean
+    the same.
+    """
 
     def __init__(self) -> None:
-        self.interrupted = False
-        self._previous: Any = None
-        self._installed = False
+        self._received: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal has come."""
+        return self._received is not None
+
+    def error(self, message: str) -> Interrupted:
+        """The error that the stage ends with: its exit code tells a user's stop from a machine's."""
+        return Preempted(message) if self._received == signal.SIGTERM else Interrupted(message)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.interrupted:
+        if self.interrupted and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.interrupted = True
+        self._received = self._received or number
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Listen for the signal, where this thread may."""
-        try:
-            self._previous = signal.signal(signal.SIGINT, self._handle)
-            self._installed = True
-        except ValueError:  # Only the main thread may listen; elsewhere Ctrl-C is the caller's business.
-            self._installed = False
+        """Listen for the signals, where this thread may; elsewhere they are the caller's business."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -41,8 +77,17 @@ class InterruptSaver(TrainerCallback):
             control.should_training_stop = True
         return control
 
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Leave out what belongs to the end of an epoch if this is not one: the resumed run comes to it."""
+        if self.interrupted and not float(state.epoch or 0.0).is_integer():
+            control.should_log = control.should_evaluate = control.should_save = False
+        return control
+
     def close(self) -> None:
-        """Give the signal back."""
-        if self._installed:
-            signal.signal(signal.SIGINT, self._previous)
-            self._installed = False
+        """Give the signals back."""
+        for number, handler in self._previous.items():
+            # None stands for a handler that was not set from Python and cannot be set from it again.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._previous = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ import yaml
 from limbeck.errors import OutputError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
-from limbeck.training.record import RECORD, write_atomically
+from limbeck.training.folder_lock import LOCK, FolderLock
+from limbeck.training.record_file import HEARTBEAT, RECORD, write_atomically
 
 RECIPE = "recipe.yaml"
+# What may lie in a folder that no run has trained anything in yet.
+_NOTHING_YET = {RECIPE, RECORD, HEARTBEAT, LOCK, *(f"{name}.partial" for name in (RECIPE, RECORD, HEARTBEAT))}
 
 
-def prepare_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
-    """Make or take up the run's folder, and save the resolved recipe in it.
+@contextmanager
+def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[Path]:
+    """Have the run's folder for this process alone, made or taken up, with the resolved recipe in it.
 
     Args:
         recipe: The recipe, with its output.
@@ -29,8 +35,20 @@ def prepare_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
 
     Raises:
         OutputError: if the folder holds something and neither was asked for, if it is to be removed but is no
-            run, or if the run there was made by another recipe.
+            run, if the run there was made by another recipe, or if another process has it.
     """
+    folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
+    with FolderLock(folder):
+        _prepare(folder, recipe, resume=resume, overwrite=overwrite)
+        yield folder
+
+
+def _check_folder(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
+    """Refuse what can be refused without touching the folder."""
     if recipe.output is None:
         raise OutputError("The run has no output folder; give output: in the recipe, or --output DIR.")
     folder = Path(recipe.output).expanduser()
@@ -38,45 +56,71 @@ def prepare_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
     if resume and overwrite:
         raise OutputError("--resume and --overwrite exclude each other: continue the run, or replace it.")
-    # A run that failed before it trained anything left nothing to lose.
-    occupied = folder.is_dir() and any(path.name not in (RECIPE, RECORD) for path in folder.iterdir())
-    if occupied and overwrite and not resume:
-        _remove_run(folder)
-    elif occupied and not resume:
+    if _is_occupied(folder) and not any((folder / name).is_file() for name in (RECIPE, RECORD)):
+        if overwrite:
+            raise OutputError(
+                f"Output folder '{folder}' was not made by limbeck, so --overwrite does not remove it; "
+                "empty it yourself or choose another folder."
+            )
+        if resume:
+            raise OutputError(f"Output folder '{folder}' holds no run to resume; choose an empty or new folder.")
+        raise OutputError(f"Output folder '{folder}' is not empty; choose another folder.")
+    return folder
+
+
+def _prepare(folder: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
+    """Take up, remove or begin the run in a folder that is locked."""
+    occupied = _is_occupied(folder)
+    if occupied and not resume and not overwrite:
         raise OutputError(
             f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, "
             "or choose another folder."
         )
-    elif occupied and (folder / RECIPE).is_file():
+    if occupied and resume:
         _check_same_recipe(folder, recipe)
-    elif occupied:
-        raise OutputError(f"Output folder '{folder}' holds no run to resume; choose an empty or new folder.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not occupied:
-            (folder / RECORD).unlink(missing_ok=True)
+        if occupied and overwrite:
+            _remove_run(folder)
+        if not occupied or overwrite:
+            for name in (RECORD, HEARTBEAT):
+                (folder / name).unlink(missing_ok=True)
         write_atomically(folder / RECIPE, dump_recipe(recipe))
     except OSError as error:
         raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
-    return folder
+
+
+def _is_occupied(folder: Path) -> bool:
+    """Whether a folder holds more than a run leaves that failed before it trained anything."""
+    return folder.is_dir() and any(path.name not in _NOTHING_YET for path in folder.iterdir())
 
 
 def _remove_run(folder: Path) -> None:
-    """Remove a run, and nothing that is not one."""
-    if not (folder / RECIPE).is_file() and not (folder / RECORD).is_file():
-        raise OutputError(
-            f"Output folder '{folder}' was not made by limbeck, so --overwrite does not remove it; "
-            "empty it yourself or choose another folder."
-        )
-    shutil.rmtree(folder)
+    """Remove a run; what tells it from other folders goes last, so that a kill half-way leaves a run to remove."""
+    for path in folder.iterdir():
+        if path.name in (RECIPE, RECORD, LOCK):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _check_same_recipe(folder: Path, recipe: Recipe) -> None:
-    saved = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
+    try:
+        saved = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        saved = None
+    if not isinstance(saved, dict):
+        raise OutputError(
+            f"The run in '{folder}' cannot be resumed, since its '{RECIPE}' is missing or damaged; replace the run "
+            "with --overwrite, or choose another folder."
+        )
     asked = yaml.safe_load(dump_recipe(recipe))
     for data in (saved, asked):
         for key in ("output", "evaluation", "name"):  # These change nothing that was computed.
             data.pop(key, None)
+        for stage in data.get("stages") or []:
+            stage.pop("guard", None)  # What a run that it stopped may need to go on.
     difference = _first_difference(saved, asked)
     if difference is not None:
         place, old, new = difference

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,18 +15,7 @@ from limbeck.training.provenance import (
     peak_memory_bytes,
     versions,
 )
-
-RECORD = "run.json"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new text, never a part."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+from limbeck.training.record_file import RECORD, read_record, write_atomically
 
 
 class RunRecord:
@@ -77,10 +65,4 @@ class RunRecord:
         timings[what] = round(timings.get(what, 0.0) + seconds, 1)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """Read a run's record; empty where there is none or it cannot be read."""
-    try:
-        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+__all__ = ["RECORD", "RunRecord", "read_record", "write_atomically"]

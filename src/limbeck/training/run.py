@@ -25,11 +25,13 @@ from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 from limbeck.recipe.model_plan import StudentChoice, TeacherChoice
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
-from limbeck.recipe.training_arguments import bf16_is_fast
+from limbeck.training.checkpoint_files import sync_tree
+from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
 from limbeck.training.layer_cosines import measure_layer_cosines
 from limbeck.training.record import RunRecord, write_atomically
 from limbeck.training.run_corpora import build_corpora, describe_corpora, label_kind
-from limbeck.training.stage import StagePlan, load_finished, run_stage
+from limbeck.training.stage import StagePlan, load_finished, run_stage, warn
+from limbeck.training.stage_setup import teacher_dtype
 from limbeck.training.student_folder import save_student
 from limbeck.training.students import dropouts, finish_student, make_student
 
@@ -52,6 +54,7 @@ class Run:
         self.folder = folder
         self.record = record
         self.console = console
+        self.heartbeat = Heartbeat(folder)
         self.corpora: list[Corpus | LabelledCorpus] = []
         self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(
             plan.recipe.teacher.model, revision=plan.recipe.teacher.revision
@@ -74,9 +77,11 @@ class Run:
         """
         keep_freed_memory()
         plan = self.plan
+        self.heartbeat.begin("corpus")
         with self._timed("corpus"):
             self.corpora = build_corpora(plan, self.tokenizer, self.console)
         self._check_same_text()
+        self.heartbeat.begin("models")
         with self._timed("models"):
             student, initialisation = self._make_student(plan.student_choice, plan.head, plan.own_stages)
         self.record.set(
@@ -150,7 +155,7 @@ class Run:
         initialisation: dict[str, Any] | None = None
         if choice.student is not None:
             student, initialisation = self._make_student(choice.student, choice.student_head, [choice])
-        finished = load_finished(folder, student)
+        finished = load_finished(folder, student, self._warn)
         if finished is None:
             if choice.measures_layers:
                 choice = self._measure_layers(choice, index, folder)
@@ -166,9 +171,11 @@ class Run:
                 pooling=choice.pooling,
                 seed=self.plan.recipe.seed + index,
                 folder=folder,
+                guard=choice.spec.guard,
             )
-            teacher = self.load_teacher(choice.teacher, dtype=self._teacher_dtype(choice), head=choice.teacher_head)
-            finished = run_stage(plan, student, teacher, self.tokenizer, self.corpora[index], self.console)
+            teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
+            beat = TrainingHeartbeat(self.heartbeat, StagePlace(plan.title, index + 1, len(self.plan.stages)))
+            finished = run_stage(plan, student, teacher, self.tokenizer, self.corpora[index], self.console, beat)
         if choice.student is not None:
             finished["student"] = {"shape": str(choice.student.shape), "initialisation": initialisation}
             if not (folder / STUDENT).is_dir():
@@ -191,7 +198,7 @@ class Run:
         if kept.is_file():
             cosines = tuple(json.loads(kept.read_text(encoding="utf-8")))
         else:
-            teacher = self.load_teacher(choice.teacher, dtype=self._teacher_dtype(choice))
+            teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
             cosines = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(kept, json.dumps(cosines))
@@ -221,6 +228,7 @@ class Run:
         )
         sentence = self.sentence_pooling() if choice is self.plan.student_choice else None
         save_student(folder, whole, self.tokenizer, dropouts=dropouts(choice), sentence=sentence)
+        sync_tree(folder)
         if choice is self.plan.student_choice:
             self.record.set("running", untrained=untrained)
         return whole
@@ -229,12 +237,8 @@ class Run:
         index = next(i for i, choice in enumerate(self.plan.stages) if choice.spec.title == title)
         return self.folder / STAGES / f"{index + 1}-{title}"
 
-    def _teacher_dtype(self, choice: StageChoice) -> str:
-        asked = choice.teacher.spec.dtype
-        if asked != "auto":
-            return asked
-        training = choice.spec.training
-        return "bfloat16" if training.get("bf16", bf16_is_fast() and not training.get("fp16")) else "float32"
+    def _warn(self, line: str) -> None:
+        warn(self.console, line)
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

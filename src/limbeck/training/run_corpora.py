@@ -14,8 +14,10 @@ from limbeck.corpus import (
     LabelKind,
     LabelledCorpus,
     LabelledSettings,
+    StreamedCorpus,
     build_corpus,
     build_labelled_corpus,
+    open_stream,
 )
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
@@ -31,12 +33,7 @@ def build_corpora(plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Co
     if corpora:
         first = corpora[0].manifest
         kind = "rows" if isinstance(corpora[0], LabelledCorpus) else "documents"
-        console.print(
-            f"Corpus: {first['documents']:,} {kind}, {corpora[0].tokens:,} tokens to train on, "
-            f"{first['held_out_documents']:,} {kind} held out",
-            highlight=False,
-            soft_wrap=True,
-        )
+        console.print(_summary(corpora[0], kind), highlight=False, markup=False, soft_wrap=True)
         if not first["held_out_documents"]:
             console.print(f"  none of the {kind} is held out, so there are no held-out figures", style="yellow")
         for line in corpora[0].report.lines():
@@ -44,29 +41,50 @@ def build_corpora(plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Co
     return corpora
 
 
+def _summary(corpus: AnyCorpus, kind: str) -> str:
+    """Say in one line how much text there is."""
+    held_out = f"{corpus.manifest['held_out_documents']:,} {kind} held out"
+    if not isinstance(corpus, StreamedCorpus):
+        return f"Corpus: {corpus.manifest['documents']:,} {kind}, {corpus.tokens:,} tokens to train on, {held_out}"
+    sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
+    return f"Stream: {sources}; {held_out} of the first {corpus.manifest['documents']:,}"
+
+
 def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> dict[str, Any] | None:
     """Describe the corpora for the run's record; None without stages."""
     if not corpora:
         return None
     first = corpora[0].manifest
+    streamed = isinstance(corpora[0], StreamedCorpus)
     return {
         "sources": list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.sources)),
-        "documents": first["documents"],
+        # Of a stream nobody knows how much there is; what its beginning had is no measure of it.
+        "documents": None if streamed else first["documents"],
         "held_out_documents": first["held_out_documents"],
-        "tokens": corpora[0].tokens,
+        "tokens": None if streamed else corpora[0].tokens,
         "report": first["report"],
         "views": [
             {
                 "stage": choice.spec.title,
                 "unit": getattr(choice.corpus, "unit", "row"),
                 "length": choice.corpus.length,
-                "blocks": len(corpus.train),
-                "tokens": corpus.tokens,
+                **_extent(corpus),
                 "fingerprint": corpus.path.name,
             }
             for choice, corpus in zip(plan.stages, corpora, strict=True)
         ],
     }
+
+
+def _extent(corpus: AnyCorpus) -> dict[str, Any]:
+    """Describe how many rows there are, or what a stream is made of; and the shares of sources that are mixed."""
+    if isinstance(corpus, StreamedCorpus):
+        return {"streamed": True, "shares": {source.name: source.share for source in corpus.sources}}
+    extent: dict[str, Any] = {"blocks": len(corpus.train), "tokens": corpus.tokens}
+    if corpus.mix is not None:
+        shares = corpus.mix.shares(corpus.manifest["source_rows"])
+        extent["shares"] = dict(zip(corpus.manifest["settings"]["sources"], shares, strict=True))
+    return extent
 
 
 def label_kind(choice: StageChoice) -> LabelKind:
@@ -80,4 +98,6 @@ def _build(
 ) -> AnyCorpus:
     if isinstance(settings, LabelledSettings):
         return build_labelled_corpus(settings, tokenizer, progress=progress)
+    if settings.streaming:
+        return open_stream(settings, tokenizer, progress=progress)
     return build_corpus(settings, tokenizer, progress=progress)

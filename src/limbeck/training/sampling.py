@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import Sampler
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.corpus import padding_share
-
-_BATCHES_SORTED_TOGETHER = 50
+from limbeck.corpus import RowMix, padding_share
+from limbeck.corpus.grouping import group_by_length
 
 
 class LengthGroupedSampler(Sampler[int]):
-    """Yields every index once an epoch, batch by batch of similar length, batches in random order.
+    """Yields every index once an epoch, or those that a mix draws, batch by batch of similar length, in random order.
 
     Unlike `transformers.trainer_pt_utils.LengthGroupedSampler` the order is a function of seed and epoch alone, so a
     run resumed in its second epoch meets the rows that it would have met.
@@ -24,12 +24,14 @@ class LengthGroupedSampler(Sampler[int]):
         lengths: Length of every row in tokens.
         batch_size: Rows that are padded together, over all ranks.
         seed: Seed of the order.
+        mix: Which rows an epoch has; without it, every row once.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int, mix: RowMix | None = None) -> None:
         self._lengths = np.asarray(lengths, dtype=np.int64)
         self._batch_size = batch_size
         self._seed = seed
+        self._mix = mix
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -40,21 +42,39 @@ class LengthGroupedSampler(Sampler[int]):
         return len(self._lengths)
 
     def __iter__(self) -> Iterator[int]:
-        generator = np.random.default_rng([self._seed, self._epoch])
-        order = generator.permutation(len(self._lengths))
-        group = self._batch_size * _BATCHES_SORTED_TOGETHER
-        batches: list[np.ndarray] = []
-        for start in range(0, len(order), group):
-            part = order[start : start + group]
-            part = part[np.argsort(-self._lengths[part], kind="stable")]
-            batches.extend(np.split(part, range(self._batch_size, len(part), self._batch_size)))
-        # A last batch that is not full stays last: in the middle it would shift the bounds of all others.
-        full = [batch for batch in batches if len(batch) == self._batch_size]
-        rest = [batch for batch in batches if len(batch) < self._batch_size]
-        for index in generator.permutation(len(full)):
-            yield from full[index].tolist()
-        for batch in rest:
+        for batch in self._batches(self._epoch):
             yield from batch.tolist()
+
+    def drawn(self, rows: int) -> list[int]:
+        """Return how many of the first rows, over epochs, are of each source of the mix.
+
+        Args:
+            rows: How many rows were trained on.
+        """
+        assert self._mix is not None
+        whole, rest = divmod(rows, len(self))
+        counts = np.sum([self._mix.counts(epoch) for epoch in range(whole)] or [[0]], axis=0)
+        begun = np.concatenate([*self._batches(whole), np.empty(0, np.int64)])[:rest]
+        return (counts + np.asarray(self._mix.sources(begun))).tolist()
+
+    def _batches(self, epoch: int) -> list[NDArray[Any]]:
+        generator = np.random.default_rng([self._seed, epoch])
+        if self._mix is None:
+            order = generator.permutation(len(self._lengths))
+        else:
+            order = generator.permutation(self._mix.draw(epoch))
+        return group_by_length(order, self._lengths, self._batch_size, generator)
+
+
+def make_sampler(dataset: Any, batch_size: int, seed: int) -> LengthGroupedSampler:
+    """Make the sampler of some rows, which may be mixed.
+
+    Args:
+        dataset: Rows with the column `length`; those of `limbeck.training.rows.MixedRows` know their mix.
+        batch_size: Rows that are padded together, over all ranks.
+        seed: Seed of the order.
+    """
+    return LengthGroupedSampler(dataset["length"][:], batch_size, seed, getattr(dataset, "mix", None))
 
 
 class HasEpochs(Protocol):

@@ -6,29 +6,33 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from safetensors.torch import load_file, save_model
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
-from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
-from limbeck.errors import Interrupted, TrainingError
+from limbeck.corpus import Corpus, LabelKind, LabelledCorpus
+from limbeck.errors import RecipeError, TrainingError
 from limbeck.methods.composition import Term
-from limbeck.models.families import base_model, family_of
+from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.checkpoints import is_last, newest_checkpoint, remove_checkpoints
+from limbeck.training.checkpoint_facts import precision, training_facts, warn_of_differences
+from limbeck.training.checkpoint_files import file_damage, file_facts, sync
+from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_checkpoints, remove_leftovers
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule
 from limbeck.training.progress import ProgressReporter
-from limbeck.training.rows import held_out_rows, training_rows
+from limbeck.training.record_file import read_json, write_atomically
 from limbeck.training.sampling import grouped_padding_share
+from limbeck.training.saving import saving
+from limbeck.training.stage_setup import prepare_student, stage_rows
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 from limbeck.training.untrained import freeze_unreached, untrained_names
 
 DONE = "stage.json"
-_PROBE_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class StagePlan:
         pooling: How `pooled` streams are made.
         seed: Seed of its data order and dropout.
         folder: Where its checkpoints and results go.
+        guard: What it does about bad losses and missing memory.
     """
 
     title: str
@@ -60,6 +65,7 @@ class StagePlan:
     pooling: str
     seed: int
     folder: Path
+    guard: GuardSpec
 
 
 def run_stage(
@@ -69,6 +75,7 @@ def run_stage(
     tokenizer: PreTrainedTokenizerBase,
     corpus: Corpus | LabelledCorpus,
     console: Console,
+    *callbacks: TrainerCallback,
 ) -> dict[str, Any]:
     """Train the student for one stage, continuing from the newest checkpoint in its folder if there is one.
 
@@ -79,52 +86,70 @@ def run_stage(
         tokenizer: For the padding token and side.
         corpus: Blocks to train on and held-out ones.
         console: Where progress goes.
+        *callbacks: More to tell about it.
 
     Returns:
         The stage's part of the run record. It is also written to the stage's folder, last of all.
 
     Raises:
-        Interrupted: after Ctrl-C, with the state saved.
-        TrainingError: if a term is not finite.
+        Interrupted: after Ctrl-C or SIGTERM, with the state saved.
+        TrainingError: if the policies stop it, or a checkpoint cannot be written.
+        OutputError: if its checkpoint cannot be taken up.
     """
-    held_out = held_out_rows(corpus, tokenizer, mask_tokens=plan.mask_tokens, seed=plan.seed)
-    arguments = build_arguments(plan.training, output=str(plan.folder), seed=plan.seed, evaluates=len(held_out) > 0)
+    rows = stage_rows(
+        corpus,
+        tokenizer,
+        replace_tokens=plan.replace_tokens,
+        mask_tokens=plan.mask_tokens,
+        labels=plan.labels,
+        seed=plan.seed,
+    )
+    measures = len(rows.held_out) > 0
+    arguments = build_arguments(plan.training, output=str(plan.folder), seed=plan.seed, evaluates=measures)
+    if plan.guard.on_out_of_memory == "split" and arguments.world_size > 1:
+        raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
+    if arguments.should_save:
+        remove_leftovers(plan.folder)
+    checkpoint = newest_checkpoint(plan.folder, partial(warn, console))
     set_seed(plan.seed)
-    student.requires_grad_(True)
-    if plan.freeze_embeddings:
-        for path in family_of(student.config).embeddings:
-            base_model(student).get_submodule(path).requires_grad_(False)
+    prepare_student(student, freeze_embeddings=plan.freeze_embeddings)
     frozen = untrained_names(student)
     module = DistillationModule(student, teacher, plan.terms, pooling=plan.pooling)
-    rows = training_rows(
-        corpus, tokenizer, replace_tokens=plan.replace_tokens, mask_tokens=plan.mask_tokens, seed=plan.seed
-    )
-    collator = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=plan.labels)
-    probe = collator([rows[index] for index in range(min(_PROBE_ROWS, len(rows)))])
-    untrained = [name for name in freeze_unreached(module, probe) if name not in frozen]
+    untrained = [name for name in freeze_unreached(module, rows.probe()) if name not in frozen]
     progress, interrupt = ProgressReporter(plan.title, console), InterruptSaver()
     trainer = DistillationTrainer(
         module,
+        policy=plan.guard,
+        warn=partial(warn, console),
         args=arguments,
-        train_dataset=rows,
-        eval_dataset=held_out if len(held_out) else None,
-        data_collator=collator,
-        callbacks=[progress, interrupt],
+        train_dataset=rows.train,
+        eval_dataset=rows.held_out if measures else None,
+        data_collator=rows.collator,
+        callbacks=[progress, interrupt, *callbacks],
     )
     trainer.remove_callback(PrinterCallback)  # Progress is reported above.
-    checkpoint = newest_checkpoint(plan.folder)
     started = time.monotonic()
     try:
+        if checkpoint is not None:
+            warn_of_differences(checkpoint, training_facts(arguments), partial(warn, console))
         if checkpoint is not None and is_last(checkpoint):
             trainer.take_up(checkpoint)  # The loop itself would take one step more.
         else:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        held_out_metrics = trainer.evaluate() if len(held_out) and not interrupt.interrupted else {}
-        if interrupt.interrupted:
-            raise Interrupted(
+        if interrupt.interrupted and trainer.state.global_step < trainer.state.max_steps:
+            raise interrupt.error(
                 f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
                 f"Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
             )
+        held_out_metrics = trainer.evaluate() if measures else {}
+    except RuntimeError as error:
+        # A signal to the whole process group ends the workers of the data loader before the step.
+        if not interrupt.interrupted or "DataLoader worker" not in str(error):
+            raise
+        raise interrupt.error(
+            f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state of its last checkpoint is "
+            f"kept. Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
+        ) from None
     finally:
         progress.close()
         interrupt.close()
@@ -143,9 +168,12 @@ def run_stage(
         "tokens": int(trainer.tokens_seen),
         "seconds": round(time.monotonic() - started, 1),
         "tokens_per_second": round(trainer.tokens_this_run / max(time.monotonic() - started, 1e-9), 1),
+        "drawn": trainer.describe_drawn(corpus),
         "padding_share": round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
-        "precision": "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32",
+        "precision": precision(arguments),
         "device": str(arguments.device),
+        "skipped_steps": trainer.guard.skipped,
+        "rows_of_a_piece": trainer.splitter.rows,
         "final_terms": {k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
         "held_out": {
             name: held_out_metrics[f"eval_{name}"]
@@ -155,7 +183,13 @@ def run_stage(
         "untrained": untrained,
         "frozen": frozen,
     }
-    _finish(plan.folder, module, trainer.state.log_history, record)
+    if arguments.should_save:
+        _finish(plan.folder, module, trainer.state.log_history, record)
+    if interrupt.interrupted:
+        raise interrupt.error(
+            f"Stopped after stage '{plan.title}', which is finished. Continue with: limbeck distill --resume --output "
+            f"{plan.folder.parents[1]}"
+        )
     return record
 
 
@@ -164,35 +198,48 @@ def _finish(folder: Path, module: DistillationModule, history: list[dict[str, An
 
     The checkpoints are of no use from then on.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(entry) + "\n" for entry in history)
-    save_model(module, str(folder / WEIGHTS), metadata={"format": "pt"})
-    partial = folder / (DONE + ".partial")
-    partial.write_text(json.dumps(record, indent=2), encoding="utf-8")
-    partial.replace(folder / DONE)
-    remove_checkpoints(folder)
+    with saving(f"What stage '{record['name']}' leaves", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in history))
+        partial_weights = folder / (WEIGHTS + ".partial")
+        save_model(module, str(partial_weights), metadata={"format": "pt"})
+        sync(partial_weights)
+        partial_weights.replace(folder / WEIGHTS)
+        record["weights"] = file_facts(folder / WEIGHTS)
+        write_atomically(folder / DONE, json.dumps(record, indent=2))
+        sync(folder)
+        remove_checkpoints(folder)
 
 
-def load_finished(folder: Path, student: PreTrainedModel) -> dict[str, Any] | None:
+def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> dict[str, Any] | None:
     """Take up a stage that an earlier run finished.
 
     Args:
         folder: The stage's folder.
         student: Gets the weights that the stage left.
+        warn: Told if they are damaged.
 
     Returns:
-        The stage's record, or None if it is not finished.
+        The stage's record, or None if it is not finished, or has to be trained again.
     """
     if not (folder / DONE).is_file():
         return None
+    record = read_json(folder / DONE)
+    damage = file_damage(folder / WEIGHTS, record.get("weights"))
+    if damage is not None:
+        warn(f"Stage '{folder.name}' was finished but is damaged, and is trained again: {damage}.")
+        (folder / DONE).unlink()
+        return None
+    remove_checkpoints(folder)  # If the run was killed while it did this.
     weights = load_file(str(folder / WEIGHTS))
     prefix = "student."
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     missing, unexpected = student.load_state_dict(own, strict=False)
-    # Tied weights are stored once; anything else that is missing would be a damaged file.
+    # Tied weights are stored once; anything else that is missing belongs to another student.
     tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
-    if unexpected or set(missing) - tied:
-        return None
-    record: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
-    return record
+    return None if unexpected or set(missing) - tied else record
+
+
+def warn(console: Console, line: str) -> None:
+    """Print a line that matters."""
+    console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)

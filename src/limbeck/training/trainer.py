@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,24 +11,33 @@ from typing import Any
 import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerState
+from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.errors import TrainingError
 from limbeck.host_memory import release_freed_memory
 from limbeck.objectives.registry import OBJECTIVES
-from limbeck.training.finite import FiniteGuard
+from limbeck.recipe.guard_spec import GuardSpec
+from limbeck.training.batch_splitter import BatchSplitter
+from limbeck.training.checkpoints import Warn
+from limbeck.training.loss_guard import LossGuard
 from limbeck.training.module import DistillationModule
-from limbeck.training.sampling import EpochSetter, LengthGroupedSampler
+from limbeck.training.sampling import EpochSetter, LengthGroupedSampler, make_sampler
+from limbeck.training.saving import loading
+from limbeck.training.step_skipping import skip_update, takes_flag
+from limbeck.training.step_start import StepStart
+from limbeck.training.streaming import StreamingTrainer
 from limbeck.training.units import UNITS, count_units, sum_units
 
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
+_logger = logging.getLogger("limbeck")
 
 
-class DistillationTrainer(Trainer):
+class DistillationTrainer(StreamingTrainer):
     """Trains a `DistillationModule`.
 
     For every optimizer step and every term the loss is `weight * sum of totals / sum of counts`, over all
@@ -39,16 +49,30 @@ class DistillationTrainer(Trainer):
     model_accepts_loss_kwargs = False
     loss_is_scaled_for_ga = True
 
-    def __init__(self, model: DistillationModule, **arguments: Any) -> None:
+    def __init__(
+        self,
+        model: DistillationModule,
+        *,
+        policy: GuardSpec | None = None,
+        warn: Warn = _logger.warning,
+        **arguments: Any,
+    ) -> None:
         super().__init__(model=model, **arguments)
         self.model_accepts_loss_kwargs = False
         self.module = model
         self.module.move_teacher(self.args.device, pack=not self.args.torch_compile)
-        self.guard = FiniteGuard([term.name for term in model.terms])
+        self.policy = policy or GuardSpec()
+        folder = Path(self.args.output_dir) if self.args.should_save else None
+        self.guard = LossGuard(model.terms, self.policy, self.args.device, folder, warn)
+        self.splitter = BatchSplitter(warn)
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         self._tokens_before = 0.0
+        self._batches: list[Any] = []
+        self._start: StepStart | None = None
         self._sums: dict[str, Tensor] = {}
-        self._steps_summed = 0
+        self._sums_before: dict[str, Tensor] = {}
+        # A tensor, since only the device knows at once which steps are skipped.
+        self._steps_summed = torch.zeros((), dtype=torch.float64, device=self.args.device)
 
     @property
     def tokens_this_run(self) -> float:
@@ -59,7 +83,7 @@ class DistillationTrainer(Trainer):
         """Sample blocks of similar length together; see `LengthGroupedSampler`."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
         rows = self.args.train_batch_size * self.args.world_size
-        sampler = LengthGroupedSampler(dataset["length"][:], rows, self.args.seed)
+        sampler = self.train_sampler = make_sampler(dataset, rows, self.args.seed)
         changing = [dataset] if hasattr(dataset, "set_epoch") else []
         self.add_callback(EpochSetter(sampler, *changing))
         return sampler
@@ -76,7 +100,59 @@ class DistillationTrainer(Trainer):
             window = self.accelerator.reduce(window, reduction="sum")
         self.tokens_seen += window[0]
         self._steps_summed += 1
+        self._batches, self._sums_before, self._start = batches, dict(self._sums), None
+        self.splitter.begin_step()
         return batches, window
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """Run forward and backward on a micro-batch, in pieces if it does not fit and the policy says so."""
+
+        def run(batch: Any) -> Tensor:
+            return super(DistillationTrainer, self).training_step(model, batch, num_items_in_batch)
+
+        splits = self.policy.on_out_of_memory == "split"
+        if self._start is None and (splits or self.policy.on_bad_loss == "skip"):
+            # Not with the batches: a resumed run takes up its random streams after it has read them.
+            self._start = StepStart(self.module.buffers(), self.args.device)
+        loss = self.splitter.run(inputs, run, self._start_again) if splits else run(inputs)
+        # The loop adds these up over the whole run: one that is skipped must not spoil the sum.
+        return torch.nan_to_num(loss, 0.0, 0.0, 0.0) if self.policy.on_bad_loss == "skip" else loss
+
+    def _start_again(self) -> None:
+        """Take back what the step has done so far."""
+        assert self._start is not None
+        self.module.zero_grad(set_to_none=True)
+        self._start.restore_buffers()
+        self._start.restore_random_streams()
+        self._sums = dict(self._sums_before)
+        self.guard.forget_step()
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        """Judge the step here: its gradient is whole, its weights are still those before it."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        # A loss scale finds its size by overflowing now and then, and skips such steps itself.
+        judged = None if self.accelerator.scaler is not None else torch.as_tensor(norm)
+        if isinstance(judged, DTensor):
+            judged = judged.full_tensor()
+        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches, self._sum_over_ranks)
+        if self.policy.on_bad_loss == "skip":
+            self._skip(bad)
+        return norm
+
+    def _skip(self, bad: Tensor) -> None:
+        """Make a bad step one that changes nothing but the step count, the schedule and the place in the data."""
+        assert self._start is not None
+        on_device = takes_flag(self.optimizer) and self.accelerator.scaler is None and not self.is_fsdp_enabled
+        skip_update(self.optimizer, self.module, bad, on_device=on_device)
+        self._start.restore_buffers(where=bad)
+        self._steps_summed = self._steps_summed - bad.double()
+        self._sums = {
+            name: torch.where(bad, self._sums_before.get(name, torch.zeros_like(total)), total)
+            for name, total in self._sums.items()
+        }
+
+    def _sum_over_ranks(self, values: Tensor) -> Tensor:
+        return self.accelerator.reduce(values, reduction="sum") if self.args.world_size > 1 else values
 
     def compute_loss(
         self,
@@ -117,22 +193,27 @@ class DistillationTrainer(Trainer):
     def _note(self, shares: dict[str, Tensor]) -> None:
         """Add to the running sums of the log, on the device."""
         for name, share in shares.items():
-            self._sums[name] = self._sums[name] + share if name in self._sums else share
+            self._sums[name] = self._sums[name] + share.double() if name in self._sums else share.double()
         self.guard.note(self.state.global_step + 1, shares)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the mean of every term since the last log, after making sure that all are finite."""
+        """Add the mean of every term over the steps since the last log that were not skipped, and their loss.
+
+        The loop's own mean would lack the steps that a resumed run took before it was stopped.
+        """
         if "loss" in logs and self._sums:
             self.guard.check()
-            sums = torch.stack([self._sums[name] for name in sorted(self._sums)])
-            if self.args.world_size > 1:
-                sums = self.accelerator.reduce(sums, reduction="sum")
+            steps = float(self._steps_summed)
+            sums = self._sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
+            terms = {term.name: term for term in self.module.terms}
+            del logs["loss"]
             for name, value in zip(sorted(self._sums), sums.tolist(), strict=True):
-                coupled = next(t for t in self.module.terms if t.name == name).batch_coupled
-                ranks = self.args.world_size if coupled else 1
-                logs[f"loss_{name}"] = value / self._steps_summed / ranks
+                ranks = self.args.world_size if terms[name].batch_coupled else 1
+                if steps:
+                    logs[f"loss_{name}"] = value / steps / ranks
+                    logs["loss"] = logs.get("loss", 0.0) + terms[name].weight * logs[f"loss_{name}"]
             logs["tokens"] = float(self.tokens_seen)
-            self._sums, self._steps_summed = {}, 0
+            self._sums, self._steps_summed = {}, torch.zeros_like(self._steps_summed)
         release_freed_memory()  # Or gaps between blocks of ever other sizes would add up over a long run.
         super().log(logs, start_time)
 
@@ -185,17 +266,30 @@ class DistillationTrainer(Trainer):
                 "it. Lower the stage's training.learning_rate, and start again with --overwrite or in another folder."
             )
         save_model(self.module, str(folder / WEIGHTS), metadata={"format": "pt"})
-        progress = {"tokens_seen": float(self.tokens_seen)}
+        progress = {
+            "tokens_seen": float(self.tokens_seen),
+            "sums": {name: float(total) for name, total in self._sums.items()},
+            "steps_summed": float(self._steps_summed),
+            "guard": self.guard.state(),
+            "rows_of_a_piece": self.splitter.rows,
+        }
         (folder / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
 
     def take_up(self, checkpoint: Path) -> None:
         """Take the weights and the history of a checkpoint without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        self.take_up_stream(checkpoint)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """Load what `_save` wrote; every tensor must be there."""
         folder = Path(resume_from_checkpoint)
-        load_model(self.module, str(folder / WEIGHTS), strict=True)
-        self._tokens_before = float(json.loads((folder / PROGRESS).read_text(encoding="utf-8"))["tokens_seen"])
-        self.tokens_seen.fill_(self._tokens_before)
+        with loading(folder):
+            load_model(self.module, str(folder / WEIGHTS), strict=True)
+            progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+            self._tokens_before = float(progress["tokens_seen"])
+            self.tokens_seen.fill_(self._tokens_before)
+            self._steps_summed.fill_(progress["steps_summed"])
+            self._sums = {name: self.tokens_seen.new_tensor(total) for name, total in progress["sums"].items()}
+            self.guard.load(progress["guard"])
+            self.splitter.rows = progress["rows_of_a_piece"]

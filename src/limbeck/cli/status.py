@@ -1,0 +1,97 @@
+"""`limbeck status`: how runs stand, and which of them are dead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from limbeck.cli.shared_options import Json
+
+if TYPE_CHECKING:
+    from limbeck.training.run_status import RunStatus
+
+_STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
+_NOTHING = "–"
+
+
+def status(
+    folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs in them at any depth.")],
+    as_json: Json = False,
+) -> None:
+    """Show how runs stand: running, dead, finished, interrupted or failed.
+
+    A run is dead if its process ended without a word; one that is interrupted or dead goes on with --resume.
+    The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed, or silent: alive,
+    but without a step for ten minutes.
+    """
+    from limbeck.training.run_status import find_runs, status_of
+
+    found = [status_of(folder) for folder in find_runs(folders)]
+    if as_json:
+        rows = [{**asdict(run), "folder": str(run.folder), "well": run.well} for run in found]
+        typer.echo(json.dumps(rows, indent=2))
+    elif len(found) == 1:
+        _print_lines(found[0])
+    else:
+        _print_table(found)
+    if not all(run.well for run in found):
+        raise typer.Exit(1)
+
+
+def _print_lines(run: RunStatus) -> None:
+    console = Console()
+    for name, text in {"run": f"{run.name} ({run.folder})", **_columns(run), "problem": run.problem}.items():
+        if text is not None:
+            style = _STYLES[run.status] if name == "status" else None
+            console.print(f"{name}: {_plain(text)}", style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_table(runs: Sequence[RunStatus]) -> None:
+    table = Table("run", *_columns(runs[0]))
+    for run in runs:
+        styles = {"status": _STYLES[run.status]}
+        cells = [Text(_plain(text), style=styles.get(name, "")) for name, text in _columns(run).items()]
+        table.add_row(Text(_plain(str(run.folder))), *cells)
+    Console().print(table)
+
+
+def _columns(run: RunStatus) -> dict[str, str]:
+    """What is shown of a run, by heading."""
+    doing = run.stage or run.activity
+    return {
+        "status": f"{run.status}, but silent" if run.silent else run.status,
+        "at": doing or _NOTHING,
+        "step": f"{run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else _NOTHING,
+        "tokens/s": f"{run.tokens_per_second:,.0f}" if run.tokens_per_second is not None else _NOTHING,
+        "left": _duration(run.seconds_left),
+        "last sign": f"{_duration(run.seconds_since)} ago" if run.seconds_since is not None else _NOTHING,
+        "checkpoint": _NOTHING if run.checkpoint is None else f"step {run.checkpoint:,}",
+        "process": f"{run.pid} on {run.host}" if run.pid is not None else _NOTHING,
+    }
+
+
+def _plain(text: str) -> str:
+    """One line that a terminal only shows, whatever lies in the files of a run."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return _NOTHING
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  limbeck status runs/mine   |   limbeck status runs --json")(status)

@@ -1,0 +1,228 @@
+"""`limbeck status`: runs that run, died, finished, were stopped or failed, told apart by what they leave."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import limbeck
+from limbeck.errors import OutputError
+from limbeck.training.folder_lock import LOCK, FolderLock
+from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
+from limbeck.training.record_file import HEARTBEAT, RECORD
+from limbeck.training.run_status import SILENT_AFTER, find_runs, status_of
+from tests.cli.test_commands import limbeck as command  # noqa: F401 - a fixture
+
+NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
+TRAINING = {
+    "activity": "training",
+    "stage": "minilmv2",
+    "stage_number": 1,
+    "stages": 2,
+    "step": 1200,
+    "steps": 40000,
+    "tokens_per_second": 51234.5,
+    "loss": 0.25,
+    "checkpoint": 1000,
+    "seconds_left": 7322.0,
+}
+
+
+def write_run(folder, status, seconds_ago=3.0, **fields):
+    folder.mkdir(parents=True)
+    at = (NOW - timedelta(seconds=seconds_ago)).isoformat()
+    (folder / RECORD).write_text(json.dumps({"name": folder.name, "status": status, "updated": at, **fields}))
+    (folder / HEARTBEAT).write_text(json.dumps({"time": at, **TRAINING}))
+    (folder / LOCK).write_text(json.dumps({"host": "node7", "pid": 4242, "started": 1.0, "since": at}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("said", "locked", "status", "well"),
+    [
+        ("running", True, "running", True),
+        ("running", False, "dead", False),
+        ("finished", False, "finished", True),
+        ("interrupted", False, "interrupted", True),
+        ("failed", False, "failed", False),
+        (None, False, "dead", False),
+        (7, False, "dead", False),
+    ],
+)
+def test_what_a_run_says_and_whether_its_process_lives(tmp_path, said, locked, status, well):
+    folder = write_run(tmp_path / "run", said)
+    if locked:
+        with FolderLock(folder):
+            found = status_of(folder, NOW)
+        assert (found.host, found.pid) == (socket.gethostname(), os.getpid())
+    else:
+        found = status_of(folder, NOW)
+        assert (found.host, found.pid) == ("node7", 4242)
+    assert (found.status, found.well) == (status, well)
+    assert found.seconds_since == 3.0
+    assert (found.stage, found.step, found.steps, found.checkpoint) == ("minilmv2 (1 of 2)", 1200, 40000, 1000)
+    assert found.tokens_per_second == 51234.5
+    assert found.seconds_left == (7322.0 if locked else None)
+
+
+def test_a_living_run_without_a_step_for_long_is_silent(tmp_path):
+    folder = write_run(tmp_path / "run", "running", seconds_ago=SILENT_AFTER + 1)
+    with FolderLock(folder):
+        assert status_of(folder, NOW).silent and not status_of(folder, NOW).well
+        assert not status_of(folder, NOW - timedelta(seconds=2)).silent
+        beat = json.loads((folder / HEARTBEAT).read_text())
+        (folder / HEARTBEAT).write_text(json.dumps({**beat, "activity": "corpus"}))
+        assert not status_of(folder, NOW).silent, "text takes as long as it takes"
+    assert not status_of(folder, NOW).silent, "a dead run is dead"
+
+
+def test_where_locks_are_not_to_be_had_the_process_is_asked_for(tmp_path, monkeypatch):
+    from limbeck.training import run_status
+
+    folder = write_run(tmp_path / "run", "running")
+    monkeypatch.setattr(run_status, "is_locked", lambda folder: None)
+    assert status_of(folder, NOW).status == "running", "of another host the record is believed"
+    (folder / LOCK).write_text(json.dumps({"host": socket.gethostname(), "pid": 1, "started": 5.0}))
+    assert status_of(folder, NOW).status == "dead", "the number is another process's now"
+
+
+def test_runs_are_found_at_any_depth_and_not_inside_of_runs(tmp_path):
+    for name in ("b/two", "a", "b/one"):
+        write_run(tmp_path / name, "finished")
+    write_run(tmp_path / "a" / "stages" / "inner", "finished")
+    assert find_runs([tmp_path]) == [tmp_path / "a", tmp_path / "b" / "one", tmp_path / "b" / "two"]
+    assert find_runs([tmp_path / "a", tmp_path / "a"]) == [tmp_path / "a"]
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "nowhere", tmp_path / "a" / RECORD):
+        with pytest.raises(OutputError, match=str(folder)):
+            find_runs([tmp_path / "a", folder])
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00", '{"time": 5, "step": "x", "activity": []}', "[" * 99_999])
+def test_damaged_files_are_no_obstacle(tmp_path, content):
+    folder = write_run(tmp_path / "run", "running")
+    (folder / HEARTBEAT).write_text(content)
+    found = status_of(folder, NOW)
+    assert (found.status, found.step, found.seconds_since) == ("dead", None, 3.0)
+    (folder / RECORD).write_text(content)
+    (folder / LOCK).write_text(content)
+    assert (status_of(folder, NOW).status, status_of(folder, NOW).pid) == ("dead", None)
+
+
+def test_one_run_in_lines_and_several_in_a_table(tmp_path, command, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("COLUMNS", "250")
+    run = write_run(tmp_path / "[bold]run", "running", problem="it\x1b[31m broke")
+    done = command("status", run)
+    assert done.returncode == 1
+    lines = dict(line.split(": ", 1) for line in done.stdout.strip().splitlines())
+    assert lines["run"] == f"[bold]run ({run})"
+    assert (lines["status"], lines["at"], lines["step"]) == ("dead", "minilmv2 (1 of 2)", "1,200 of 40,000")
+    assert (lines["tokens/s"], lines["checkpoint"], lines["process"]) == ("51,234", "step 1,000", "4242 on node7")
+    assert lines["last sign"].endswith(" ago") and lines["left"] == "–"
+    assert "\x1b" not in done.stdout
+    write_run(tmp_path / "other", "finished")
+    done = command("status", tmp_path)
+    assert done.returncode == 1
+    table = done.stdout
+    assert "[bold]run" in table and "dead" in table and "finished" in table and "last sign" in table
+    done = command("status", tmp_path / "other")
+    assert done.returncode == 0
+    done = command("status", tmp_path / "nowhere")
+    assert done.returncode == 2 and done.stderr.startswith("error: ")
+
+
+def test_json_has_everything(tmp_path, command):  # noqa: F811
+    write_run(tmp_path / "a", "finished")
+    write_run(tmp_path / "b", "failed", problem="No space left on device")
+    done = command("status", tmp_path, "--json")
+    assert done.returncode == 1
+    first, second = json.loads(done.stdout)
+    assert (first["status"], first["well"], first["folder"]) == ("finished", True, str(tmp_path / "a"))
+    assert (second["problem"], second["step"], second["steps"]) == ("No space left on device", 1200, 40000)
+
+
+LIVE = """
+import json, os, sys, time
+from pathlib import Path
+import limbeck.training.stage as stage
+from limbeck.api import distill
+from transformers import TrainerCallback
+
+class Hang(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            print("hanging", flush=True)
+            time.sleep(600)
+
+original = stage.DistillationTrainer.__init__
+def initialise(self, model, **arguments):
+    original(self, model, **arguments)
+    self.add_callback(Hang())
+stage.DistillationTrainer.__init__ = initialise
+distill(json.loads(Path(sys.argv[1]).read_text()))
+"""
+
+
+def test_a_real_run_lives_dies_goes_on_and_finishes(tiny_recipe, tmp_path):
+    path, output = tmp_path / "recipe.json", Path(tiny_recipe["output"])
+    path.write_text(json.dumps(tiny_recipe))
+    process = subprocess.Popen([sys.executable, "-c", LIVE, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "hanging\n"
+    found = status_of(output)
+    assert (found.status, found.pid, found.checkpoint) == ("running", process.pid, 2)
+    assert (found.stage, found.steps) == ("minilmv2 (1 of 1)", 4)
+    assert found.seconds_since < 120
+    late = datetime.now(UTC) + timedelta(seconds=SILENT_AFTER + 1)
+    assert status_of(output, late).silent, "its process lives, but its loop hangs"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert status_of(output).status == "dead"
+    limbeck.distill(tiny_recipe, resume=True)
+    found = status_of(output)
+    assert (found.status, found.problem, found.well) == ("finished", None, True)
+
+
+class State:
+    is_world_process_zero = True
+    max_steps = 100
+
+    def __init__(self, step):
+        self.global_step = step
+
+
+def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_path, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("limbeck.training.heartbeat.time.monotonic", lambda: clock[0])
+    writes = []
+    monkeypatch.setattr(
+        "limbeck.training.heartbeat.write_atomically",
+        lambda path, text, durable: writes.append(json.loads(text)),
+    )
+    beat = TrainingHeartbeat(Heartbeat(tmp_path, seconds_between=5.0), StagePlace("s", 2, 3))
+    beat.on_train_begin(None, State(10), None)
+    assert len(writes) == 1 and (writes[0]["stage_number"], writes[0]["checkpoint"]) == (2, 10)
+    beat.on_log(None, State(10), None, logs={"loss": 3.0, "tokens": 1000.0})
+    for step in range(11, 51):
+        clock[0] += 0.5
+        beat.on_step_end(None, State(step), None)
+    assert len(writes) == 1 + 4
+    assert writes[-1]["step"] == 50 and writes[-1]["seconds_left"] == 25.0
+    beat.on_log(None, State(50), None, logs={"loss": 2.0, "tokens": 3000.0})
+    beat.on_log(None, State(50), None, logs={"eval_loss": 2.0})
+    beat.on_save(None, State(50), None)
+    assert (writes[-1]["checkpoint"], writes[-1]["loss"], writes[-1]["tokens_per_second"]) == (50, 2.0, 100.0)
+    before = len(writes)
+    other = State(60)
+    other.is_world_process_zero = False
+    clock[0] += 100
+    for call in (beat.on_train_begin, beat.on_step_end, beat.on_save):
+        call(None, other, None)
+    beat.on_log(None, other, None, logs={"loss": 1.0, "tokens": 9.0})
+    assert len(writes) == before

@@ -1,0 +1,175 @@
+"""Builds that are killed, and go on to the same result."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from limbeck.corpus import CorpusSettings, Mix, build_corpus, document_reading, document_store, tokenising
+from limbeck.corpus import build as build_module
+from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
+from limbeck.corpus.seen_keys import SeenKeys
+from tests.corpus.conftest import byte_tokenizer
+from tests.corpus.streams import make_texts, write_texts
+
+TOKENIZER = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+
+
+class KilledError(BaseException):
+    """Stands for whatever ends a build."""
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Three sources with bad lines, repeats, and small shards."""
+    monkeypatch.setattr(document_store, "SHARD_CHARACTERS", 2500)
+    monkeypatch.setattr(document_reading, "_BATCH_DOCUMENTS", 10)
+    texts = make_texts("text", 120)
+    lines = [json.dumps({"text": text}) for text in texts[:60]]
+    lines[7:7] = lines[40:40] = lines[55:55] = ["{", '{"text": " "}', lines[3]]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.jsonl").write_text("\n".join(lines))
+    (tmp_path / "a" / "other.png").touch()
+    write_texts(tmp_path / "a" / "2.jsonl.gz", texts[50:80])
+    write_texts(tmp_path / "b.parquet", texts[80:])
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for number in range(70):
+        same = "The same words in every module of this package."
+        text = f"Module number {number} says what it does.\n\n{same}"
+        (packages / f"m{number:02}.py").write_text(f'"""{text}"""\n' if number % 9 else "def (")
+    return [str(tmp_path / "a"), str(tmp_path / "b.parquet"), f"installed-docs:{packages}"]
+
+
+def build(sources: list[str], cache: Path, workers: int = 1) -> None:
+    settings = CorpusSettings(sources, length=24, minimum_tokens=1, held_out=0.1)
+    tokenizer = byte_tokenizer("[CLS] $A [SEP]", **TOKENIZER)
+    build_corpus(settings, tokenizer, cache_dir=cache, workers=workers)
+
+
+def contents(cache: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(cache)): path.read_bytes() for path in sorted(cache.rglob("*")) if path.is_file()}
+
+
+def test_a_build_goes_on_wherever_it_was_stopped(
+    sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(sources, tmp_path / "whole")
+    whole = contents(tmp_path / "whole")
+    assert sum("documents-" in name for name in whole) > 6
+    finished: list[str] = []
+
+    def die_after(number: int) -> Any:
+        def finish(folder: Path, name: str, files: Any, content: Any) -> None:
+            finish_piece(folder, name, files, content)
+            finished.append(name)
+            if len(finished) == number:
+                raise KilledError
+
+        return finish
+
+    pieces = 0
+    for number in range(1, 100, 3):
+        cache = tmp_path / f"stopped-{number}"
+        finished.clear()
+        with monkeypatch.context() as patch:
+            for module in (document_store, tokenising):
+                patch.setattr(module, "finish_piece", die_after(number))
+            try:
+                build(sources, cache)
+                break
+            except KilledError:
+                pieces = number
+        before = list(finished)
+        with monkeypatch.context() as patch:
+            for module in (document_store, tokenising):
+                patch.setattr(module, "finish_piece", die_after(-1))
+            build(sources, cache)
+        assert len(set(finished)) == len(finished), "a finished piece was made again"
+        assert finished[: len(before)] == before
+        assert contents(cache) == whole, f"stopped after piece {number}"
+    assert pieces > 9
+
+
+def test_a_piece_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "a.arrow").write_bytes(b"12345")
+    finish_piece(tmp_path, "a", ["a.arrow"], {"rows": 3})
+    assert read_piece(tmp_path, "a") == {"rows": 3}
+    assert read_piece(tmp_path, "b") is None
+    os.truncate(tmp_path / "a.arrow", 3)
+    assert read_piece(tmp_path, "a") is None
+    (tmp_path / "a.piece.json").write_text("[1")
+    assert read_piece(tmp_path, "a") is None
+    remove_pieces(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.arrow"]
+
+
+def test_a_build_that_asks_for_the_impossible_leaves_nothing(sources: list[str], tmp_path: Path) -> None:
+    with pytest.raises(build_module.CorpusError, match="holds no text"):
+        build([*sources, str(write_texts(tmp_path / "none.txt", []))], tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache" / "documents").iterdir() if path.is_dir()]
+
+
+def kill_and_go_on(sources: list[str], tmp_path: Path, shares: list[float], workers: int) -> None:
+    """Kill builds after shares of the time of a whole one, and compare what a second build makes with the whole."""
+    context = multiprocessing.get_context("fork")
+    began = time.monotonic()
+    build(sources, tmp_path / "whole", workers=workers)
+    needed = time.monotonic() - began
+    killed = 0
+    for share in shares:
+        cache = tmp_path / f"killed-{share}"
+        process = context.Process(target=build, args=(sources, cache), kwargs={"workers": workers})
+        process.start()
+        time.sleep(share * needed)
+        process.kill()
+        process.join(60)
+        killed += process.exitcode == -signal.SIGKILL
+        build(sources, cache, workers=workers)
+        assert contents(cache) == contents(tmp_path / "whole"), f"killed after {share:.0%} of the time"
+    assert killed
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_build_goes_on(sources: list[str], tmp_path: Path, workers: int) -> None:
+    kill_and_go_on(sources, tmp_path, [0.5], workers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_builds_killed_at_many_moments_go_on(sources: list[str], tmp_path: Path, workers: int) -> None:
+    kill_and_go_on(sources, tmp_path, [number / 20 for number in range(1, 20)], workers)
+
+
+def test_seen_keys(tmp_path: Path) -> None:
+    with SeenKeys(tmp_path / "keys") as seen:
+        assert seen.add([1, 2**64 - 1, 1, 0]) == [True, True, False, True]
+        assert seen.add([2**64 - 1, 2**63, 0]) == [False, True, False]
+        seen.fill([[7, 8], [9]])
+        assert seen.add([8, 10, 10]) == [False, True, False]
+        assert (tmp_path / "keys").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_mixed_sources_stand_in_their_order(
+    sources: list[str], tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    settings = CorpusSettings(sources, length=24, minimum_tokens=1, held_out=0.1, mix=Mix(exponent=0.0))
+    corpus = build_corpus(settings, bert_tokenizer, cache_dir=tmp_path / "cache", workers=1)
+    rows = corpus.manifest["source_rows"]
+    assert sum(rows) == len(corpus.train)
+    assert all(rows)
+    texts = ["".join(bert_tokenizer.decode(ids, skip_special_tokens=True).split()) for ids in corpus.train["input_ids"]]
+    whole = "".join(texts[rows[0] : rows[0] + rows[1]])
+    assert "textnumber80" in whole
+    assert "textnumber119" in whole
+    assert "Modulenumber" in "".join(texts[-rows[2] :])
+    assert "Modulenumber" not in "".join(texts[: -rows[2]])

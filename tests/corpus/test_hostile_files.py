@@ -1,0 +1,247 @@
+"""Files made to break readers: bounded memory, bounded output, a counted note or one line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from limbeck.corpus import SourceReport, limits, lines, open_source, placing, readers
+from limbeck.errors import CorpusError
+
+NOT_TEXT = "file not in UTF-8, passed over"
+DAMAGED = "damaged file, read up to the damage"
+
+
+def read(path: Path | str, text_column: str = "text") -> tuple[list[str], SourceReport]:
+    report = SourceReport()
+    return [document.text for document in open_source(str(path), text_column).documents(report)], report
+
+
+def archive() -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as tar:
+        entry = tarfile.TarInfo("../../outside.txt")
+        entry.size = 5
+        tar.addfile(entry, io.BytesIO(b"hello"))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        np.random.default_rng(0).bytes(2000),
+        np.random.default_rng(1).bytes(500_000),
+        b"\x7fELF" + b"\0" * 200 + b"text in a program" * 50,
+        b"\x89PNG\r\n\x1a\n" + np.random.default_rng(2).bytes(3000),
+        "text without a mark, in sixteen bits".encode("utf-16-le"),
+        "Кодировка, которая не UTF-8".encode("koi8-r"),
+        gzip.compress(b"text " * 1000),
+        archive(),
+    ],
+    ids=["random", "much random", "program", "picture", "utf-16", "koi8", "gzip", "tar"],
+)
+@pytest.mark.parametrize("kind", [".txt", ".jsonl", ".md", ".txt.gz"])
+def test_binary_files_are_no_text_whatever_their_name(tmp_path: Path, content: bytes, kind: str) -> None:
+    path = tmp_path / f"a{kind}"
+    path.write_bytes(gzip.compress(content) if kind.endswith(".gz") else content)
+    texts, report = read(path)
+    assert texts == []
+    assert report.counts == {NOT_TEXT: 1}
+    assert [file.name for file in tmp_path.parent.rglob("*") if "outside" in file.name] == []
+
+
+def test_text_with_a_few_bad_bytes_or_in_other_scripts_is_text(tmp_path: Path) -> None:
+    for number, content in enumerate(
+        [
+            "Die Straße führt nach Köln und weiter in den Süden.\n".encode("latin-1") * 50,
+            "日本語の文章です。\n".encode() * 9000,
+            b"one \0 two\n" * 9,
+        ]
+    ):
+        (tmp_path / f"{number}.txt").write_bytes(content)
+    texts, report = read(tmp_path)
+    assert len(texts) == 9001 + 1
+    assert NOT_TEXT not in report.counts
+    assert report.counts["line with bytes that are not UTF-8"] == 50
+
+
+def test_text_that_becomes_binary_is_read_up_to_there(tmp_path: Path) -> None:
+    good = "".join(f"line {number} of good text\n\n" for number in range(40_000))
+    (tmp_path / "a.txt").write_bytes(good.encode() + np.random.default_rng(0).bytes(400_000))
+    texts, report = read(tmp_path / "a.txt")
+    assert 30_000 < len(texts) <= 40_001
+    assert report.counts[DAMAGED] == 1
+    assert "binary from here on" in report.examples[DAMAGED][0]
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (lines, readers):
+        monkeypatch.setattr(module, "LONGEST_LINE", 1000)
+    for module in (placing, readers):
+        monkeypatch.setattr(module, "LONGEST_DOCUMENT", 5000)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_long_lines_are_cut_in_text_and_passed_over_in_tables(tmp_path: Path) -> None:
+    words = " ".join(f"wörd{number}" for number in range(3000))
+    (tmp_path / "a.txt").write_text(f"before\n\n{words}\n\nafter")
+    texts, report = read(tmp_path / "a.txt")
+    assert (texts[0], texts[-1]) == ("before", "after")
+    assert all(len(text) <= 5000 for text in texts)
+    # Nothing is lost, not even the letters that the bound falls into.
+    assert "".join("".join(texts[1:-1]).split()) == "".join(words.split())
+    assert report.counts[lines.CUT_LINE] == 1
+    assert "line with bytes that are not UTF-8" not in report.counts
+    rows = [json.dumps({"text": text}) for text in ("first", words, "last")]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    texts, report = read(tmp_path / "a.jsonl")
+    assert texts == ["first", "last"]
+    assert report.counts == {lines.LONG_LINE: 1}
+    assert report.examples[lines.LONG_LINE] == [f"{tmp_path}/a.jsonl:2"]
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_long_documents_are_cut_between_words(tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(3000)]
+    pq.write_table(pa.table({"text": ["short", " ".join(words), "last"]}), tmp_path / "a.parquet")
+    texts, report = read(tmp_path / "a.parquet")
+    assert (texts[0], texts[-1]) == ("short", "last")
+    assert " ".join(texts[1:-1]).split() == words
+    assert report.counts == {placing.CUT_DOCUMENT: 1}
+    (tmp_path / "a.txt").write_text("\n".join(words))
+    texts, report = read(tmp_path / "a.txt")  # Words as lines, fewer than are looked at to tell the layout.
+    assert "\n".join(texts).split() == words
+
+
+@pytest.mark.parametrize("kind", [".txt", ".jsonl"])
+def test_a_line_of_100_megabytes_in_bounded_memory(tmp_path: Path, kind: str) -> None:
+    with (tmp_path / f"a{kind}").open("wb") as file:
+        for _ in range(100):
+            file.write(b"some words " * 95_326)
+    tracemalloc.start()
+    report = SourceReport()
+    characters = sum(len(document.text) for document in open_source(str(tmp_path / f"a{kind}")).documents(report))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * limits.LONGEST_LINE
+    assert characters > 100_000_000 if kind == ".txt" else characters == 0
+    layout = "file without blank lines, read as one document a line"
+    expected = {lines.CUT_LINE, placing.CUT_DOCUMENT, layout} if kind == ".txt" else {lines.LONG_LINE}
+    assert set(report.counts) == expected
+
+
+@pytest.mark.parametrize("kind", [".txt.gz", ".jsonl.zst", ".parquet.zst", ".md.gz"])
+@pytest.mark.parametrize("filler", [b"\n", b"a word "])
+def test_compressed_bombs(tmp_path: Path, kind: str, filler: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("limbeck.corpus.guarded_stream.EXPANSION_FREE", 2**18)
+    monkeypatch.setattr("limbeck.corpus.readers.EXPANSION_FREE", 2**18)
+    content = filler * (2**21 // len(filler))
+    packed = gzip.compress(content) if kind.endswith(".gz") else zstandard.ZstdCompressor(level=19).compress(content)
+    assert len(content) > 300 * len(packed)
+    (tmp_path / f"a{kind}").write_bytes(packed)
+    texts, report = read(tmp_path / f"a{kind}")
+    assert report.counts[DAMAGED] == 1
+    assert "more than 200 times its size" in report.examples[DAMAGED][0]
+    assert sum(map(len, texts)) < 2**20
+
+
+def test_a_parquet_dictionary_that_names_one_text_again_and_again(tmp_path: Path) -> None:
+    text = "a long text " * 20_000
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array([text]))
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    tracemalloc.start()
+    report = SourceReport()
+    characters = sum(len(document.text) for document in open_source(str(tmp_path / "a.parquet")).documents(report))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert report.counts == {DAMAGED: 1}
+    assert characters < 2 * limits.EXPANSION_FREE
+    assert peak < 50_000_000
+
+
+def test_parquet_strings_that_are_not_utf8(tmp_path: Path) -> None:
+    raw = pa.array([b"good", b"bad \xff byte", None], pa.binary())
+    strings = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2], raw.buffers()[0])
+    pq.write_table(pa.table({"text": strings}), tmp_path / "a.parquet")
+    texts, report = read(tmp_path / "a.parquet")
+    assert texts == ["good", "bad \ufffd byte"]
+    assert report.counts == {"row with bytes that are not UTF-8": 1, "empty document": 1}
+
+
+@pytest.mark.parametrize("kind", [".txt", ".jsonl", ".md", ".rst", ".txt.gz", ".jsonl.zst"])
+def test_empty_files_are_counted(tmp_path: Path, kind: str) -> None:
+    packed = {".gz": gzip.compress(b""), ".zst": zstandard.ZstdCompressor().compress(b"")}
+    (tmp_path / f"a{kind}").write_bytes(packed.get(Path(kind).suffix, b""))
+    assert read(tmp_path / f"a{kind}")[1].counts == {"empty file": 1}
+
+
+def test_deep_json_and_column_names_that_are_attacks(tmp_path: Path) -> None:
+    rows = [
+        '{"text": ' + "[" * 200_000 + "]" * 200_000 + "}",
+        '{"text": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}",
+        json.dumps({"\x1b[31m\n" + "x" * 100_000: 1}),
+        '{"text": "good"}',
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    texts, report = read(tmp_path / "a.jsonl")
+    assert texts == ["good"]
+    assert report.counts == {"line of invalid JSON": 2, "row without the column 'text'": 1}
+    for line in report.lines():
+        assert line.isprintable()
+        assert len(line) < 1000
+
+
+def test_what_is_no_ordinary_file(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "good.txt").write_text("good")
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "broken.txt").symlink_to(tmp_path / "nothing")
+    (folder / "itself.txt").symlink_to(folder / "itself.txt")
+    (folder / "archive.tar.gz").write_bytes(gzip.compress(archive()))
+    texts, report = read(folder)
+    assert texts == ["good"]
+    assert report.counts == {"file of another kind, passed over": 4}
+    with pytest.raises(CorpusError, match=r"pipe\.txt' is no ordinary file"):
+        read(folder / "pipe.txt")
+    with pytest.raises(CorpusError, match="There is no file"):
+        read(folder / "itself.txt")
+
+
+def test_folders_within_folders_without_end(tmp_path: Path) -> None:
+    folder = tmp_path
+    for _ in range(6):
+        folder = folder / "d"
+        folder.mkdir()
+        (folder / "up").symlink_to(tmp_path, target_is_directory=True)
+        (folder / "here").symlink_to(".", target_is_directory=True)
+    (folder / "a.txt").write_text("found once")
+    assert read(tmp_path)[0] == ["found once"]
+
+
+def test_file_names_that_are_attacks_stay_on_one_line(tmp_path: Path) -> None:
+    name = "a\n\x1b[2J\u202eevil.txt"
+    (tmp_path / name).write_bytes(b"\0" * 100)
+    _, report = read(tmp_path)
+    assert report.lines()[0].isprintable()
+    with pytest.raises(CorpusError) as caught:
+        read(tmp_path / f"{name}x")
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("character", [".", "*", "`", "[", "<", "_", "(", ":", "\\", "|", "=", "!", "#"])
+def test_pages_of_one_character_take_linear_time(tmp_path: Path, character: str) -> None:
+    (tmp_path / "a.md").write_text((character * 60 + "\n") * 500 + character * 30_000 + " a\n")
+    read(tmp_path / "a.md")

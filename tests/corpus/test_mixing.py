@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limbeck.corpus import Mix, RowMix
+from limbeck.corpus.mixing import draw_counts
+from limbeck.errors import CorpusError
+from limbeck.training.sampling import LengthGroupedSampler
+
+
+@pytest.mark.parametrize(
+    ("mix", "sizes", "expected"),
+    [
+        (Mix(weights=(1, 3)), [10, None], [0.25, 0.75]),
+        (Mix(exponent=1), [10, 30], [0.25, 0.75]),
+        (Mix(exponent=0), [10, 30, 0], [0.5, 0.5, 0.0]),
+        (Mix(exponent=0.5), [1, 9], [0.25, 0.75]),
+        (Mix(exponent=0.5), [9000, 1000], [0.75, 0.25]),
+    ],
+)
+def test_shares(mix: Mix, sizes: list[int | None], expected: list[float]) -> None:
+    assert mix.shares(sizes) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "weights or an exponent"),
+        ({"weights": (1,), "exponent": 1}, "weights or an exponent"),
+        ({"weights": (1, 0)}, "give numbers above 0"),
+        ({"weights": (1, float("nan"))}, "give numbers above 0"),
+        ({"weights": (1, float("inf"))}, "give numbers above 0"),
+        ({"exponent": 1.5}, "from 0 to 1"),
+        ({"exponent": float("nan")}, "from 0 to 1"),
+    ],
+)
+def test_mixes_that_cannot_be_meant(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        Mix(**values)
+
+
+def test_sizes_that_do_not_suit() -> None:
+    with pytest.raises(CorpusError, match="size of a source is not known"):
+        Mix(exponent=0.3).shares([3, None])
+    with pytest.raises(CorpusError, match="2 weights for 3 sources"):
+        Mix(weights=(1, 2)).shares([1, 1, 1])
+    with pytest.raises(CorpusError, match="All sources of the mix are empty"):
+        Mix(exponent=0.3).shares([0, 0])
+
+
+@settings(deadline=None)
+@given(st.integers(1, 5000), st.lists(st.floats(0.01, 100), min_size=1, max_size=9), st.floats(0, 0.999))
+def test_counts_are_shares_rounded_up_or_down(total: int, weights: list[float], offset: float) -> None:
+    shares = [weight / sum(weights) for weight in weights]
+    counts = draw_counts(total, shares, offset)
+    assert sum(counts) == total
+    assert all(abs(count - total * share) < 1 + 1e-6 for count, share in zip(counts, shares, strict=True))
+
+
+def test_counts_are_the_shares_on_average() -> None:
+    shares = [0.001, 0.299, 0.7]
+    counts = np.mean([draw_counts(10, shares, offset) for offset in np.linspace(0, 1, 5000, endpoint=False)], axis=0)
+    assert counts == pytest.approx([10 * share for share in shares], abs=0.01)
+
+
+def test_a_row_comes_again_only_after_all_others_of_its_source() -> None:
+    mix = RowMix([100, 7, 30], [0.5, 0.25, 0.25], seed=1)
+    seen: Counter[int] = Counter()
+    for epoch in range(9):
+        rows = mix.draw(epoch)
+        assert len(rows) == 137
+        assert mix.sources(rows) == mix.counts(epoch)
+        assert (rows == RowMix([100, 7, 30], [0.5, 0.25, 0.25], seed=1).draw(epoch)).all()
+        seen.update(rows.tolist())
+        for start, stop in ((0, 100), (100, 107), (107, 137)):
+            times = [seen[row] for row in range(start, stop)]
+            assert max(times) - min(times) <= 1, (epoch, start)
+    assert (mix.draw(0) != RowMix([100, 7, 30], [0.5, 0.25, 0.25], seed=2).draw(0)).any()
+
+
+def test_a_mixed_sampler_tells_what_it_drew() -> None:
+    lengths = list(range(1, 138))
+    sampler = LengthGroupedSampler(lengths, 8, 3, RowMix([100, 7, 30], [0.5, 0.25, 0.25], seed=1))
+    bounds = [0, 100, 107, 137]
+    drawn: list[int] = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        drawn += list(sampler)
+    for rows in (0, 1, 100, 137, 200, 411):
+        expected = np.histogram(drawn[:rows], bounds)[0].tolist()
+        assert sampler.drawn(rows) == expected
+
+
+def test_without_a_mix_the_order_is_that_of_all_rows() -> None:
+    sampler = LengthGroupedSampler([5, 4, 3, 2, 1, 9, 9], 2, 3)
+    assert sorted(sampler) == list(range(7))

@@ -1,0 +1,276 @@
+"""Checkpoints: whole or absent, damaged ones skipped by name, never more than asked for, and no code in them."""
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+
+import limbeck
+from limbeck.errors import LimbeckError, OutputError
+from limbeck.training import checkpoint_files, stage
+from limbeck.training.checkpoint_files import MANIFEST, STAGING, discard, find_damage, prepare_staging, publish, seal
+from limbeck.training.checkpoints import keep_newest, newest_checkpoint, remove_leftovers
+
+
+def write_checkpoint(folder, step, content="weights"):
+    grown = prepare_staging(folder) / f"checkpoint-{step}"
+    (grown / "parts").mkdir(parents=True)
+    (grown / "model.safetensors").write_text(content)
+    (grown / "parts" / "optimizer.pt").write_text("moments")
+    seal(grown, {"step": step})
+    return publish(grown, folder)
+
+
+def names(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def test_a_checkpoint_appears_whole(tmp_path):
+    found = write_checkpoint(tmp_path, 3)
+    assert names(tmp_path) == ["checkpoint-3"]
+    manifest = json.loads((found / MANIFEST).read_text())
+    assert manifest["step"] == 3
+    assert set(manifest["files"]) == {"model.safetensors", "parts/optimizer.pt"}
+    assert find_damage(found) is None
+
+
+@pytest.mark.parametrize(
+    ("harm", "named"),
+    [
+        (lambda c: (c / "model.safetensors").write_text("weighty"), "model.safetensors"),
+        (lambda c: (c / "model.safetensors").write_text("weigh"), "model.safetensors"),
+        (lambda c: (c / "parts" / "optimizer.pt").unlink(), "optimizer.pt"),
+        (lambda c: (c / MANIFEST).unlink(), MANIFEST),
+        (lambda c: (c / MANIFEST).write_text('{"step": 4, "fil'), MANIFEST),
+        (lambda c: (c / MANIFEST).write_text('{"files": {}}'), MANIFEST),
+        (lambda c: (c / MANIFEST).write_text('{"files": {"../../run.json": {"bytes": 1}}}'), "lies outside"),
+        (lambda c: (c / MANIFEST).write_text('{"files": {"model.safetensors": 7}}'), "model.safetensors"),
+    ],
+)
+def test_a_damaged_one_is_skipped_and_named(tmp_path, harm, named):
+    good, bad = write_checkpoint(tmp_path, 2), write_checkpoint(tmp_path, 4)
+    harm(bad)
+    lines = []
+    assert newest_checkpoint(tmp_path, lines.append) == good
+    assert len(lines) == 1
+    assert str(bad) in lines[0] and named in lines[0]
+    harm(good)
+    assert newest_checkpoint(tmp_path, lines.append) is None
+    assert newest_checkpoint(tmp_path / "nowhere", lines.append) is None
+
+
+def test_steps_are_compared_as_numbers_and_kept_up_to_the_limit(tmp_path):
+    for step in (8, 9, 10, 11):
+        write_checkpoint(tmp_path, step)
+    (tmp_path / "checkpoint-final").mkdir()
+    keep_newest(tmp_path, 11, 2)
+    assert [name for name in names(tmp_path) if name[-1].isdigit()] == ["checkpoint-10", "checkpoint-11"]
+    keep_newest(tmp_path, 11, None)
+    write_checkpoint(tmp_path, 7)  # The run went on from an older one: those of later steps were damaged.
+    keep_newest(tmp_path, 7, 2)
+    assert [name for name in names(tmp_path) if name[-1].isdigit()] == ["checkpoint-7"]
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_kill_while_one_is_replaced_loses_neither(tmp_path, monkeypatch):
+    """Between the two renames the old one is aside and the new one not yet there."""
+    write_checkpoint(tmp_path, 5, "old")
+    rename, calls = Path.rename, []
+
+    def killed(self, target):
+        calls.append(self)
+        if len(calls) == 2:
+            raise Killed
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(Killed):
+            write_checkpoint(tmp_path, 5, "new")
+    assert not (tmp_path / "checkpoint-5").exists()
+    remove_leftovers(tmp_path)
+    assert newest_checkpoint(tmp_path, pytest.fail) == tmp_path / "checkpoint-5"
+    assert not (tmp_path / STAGING).exists()
+    write_checkpoint(tmp_path, 5, "new")
+    assert (tmp_path / "checkpoint-5" / "model.safetensors").read_text() == "new"
+
+
+def test_a_kill_while_one_is_removed_leaves_no_part_under_its_name(tmp_path, monkeypatch):
+    found = write_checkpoint(tmp_path, 5)
+
+    def killed(path, **options):
+        if Path(path).exists():
+            (Path(path) / "model.safetensors").unlink()
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(Killed):
+            discard(found)
+    assert names(tmp_path) == [STAGING]
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == []
+
+
+class AtStep(TrainerCallback):
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            self.action()
+
+
+@pytest.fixture
+def stopped_run(tiny_recipe, monkeypatch):
+    """A run of six steps that was killed after the fifth, with checkpoints of steps 2 and 4."""
+
+    def die():
+        raise MemoryError("killed")
+
+    tiny_recipe["student"]["dropout"] = 0.1
+    tiny_recipe["stages"][0]["training"] |= {"max_steps": 6}
+    original = stage.DistillationTrainer.__init__
+
+    def initialise(self, model, **arguments):
+        original(self, model, **arguments)
+        self.add_callback(AtStep(5, die))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.DistillationTrainer, "__init__", initialise)
+        with pytest.raises(MemoryError):
+            limbeck.distill(tiny_recipe)
+    folder = Path(tiny_recipe["output"]) / "stages" / "1-minilmv2"
+    assert [name for name in names(folder) if name != "log.jsonl"] == ["checkpoint-2", "checkpoint-4"]
+    return tiny_recipe, folder
+
+
+def test_a_run_goes_on_from_the_newest_whole_one_to_the_same_weights(stopped_run, tmp_path, capsys):
+    recipe, folder = stopped_run
+    whole = {**recipe, "output": str(tmp_path / "whole")}
+    limbeck.distill(whole)
+    weights = folder / "checkpoint-4" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1  # One bit.
+    weights.write_bytes(content)
+    (folder / STAGING / "checkpoint-5").mkdir(parents=True)
+    limbeck.distill(recipe, resume=True, console=Console(width=500))
+    printed = capsys.readouterr().out
+    assert "checkpoint-4' is damaged and skipped: 'model.safetensors' has changed" in printed
+    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (recipe, whole)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[1])
+
+
+def test_what_differs_from_the_checkpoint_is_said(stopped_run, capsys):
+    recipe, folder = stopped_run
+    manifest = folder / "checkpoint-4" / MANIFEST
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "device": "Abacus", "threads": 77}))
+    limbeck.distill(recipe, resume=True, console=Console(width=500))
+    printed = capsys.readouterr().out
+    assert "device (Abacus, now cpu), number of threads (77, now 1)" in printed
+    assert "precision" not in printed
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.mkdir, (os.environ["BOMB"],)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_pickle_with_code_is_not_run(stopped_run, tmp_path, monkeypatch, name):
+    """Even one that the manifest vouches for."""
+    recipe, folder = stopped_run
+    monkeypatch.setenv("BOMB", str(tmp_path / "exploded"))
+    checkpoint = folder / "checkpoint-4"
+    assert (checkpoint / name).is_file()
+    torch.save({"state": Bomb()}, checkpoint / name)
+    (checkpoint / MANIFEST).unlink()
+    seal(checkpoint, {"step": 4})
+    with pytest.raises(OutputError, match="checkpoint-4' cannot be taken up: Weights only load failed") as caught:
+        limbeck.distill(recipe, resume=True)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "exploded").exists()
+    with pytest.raises(FileNotFoundError):  # The bomb is one.
+        monkeypatch.setenv("BOMB", str(tmp_path / "no" / "folder"))
+        pickle.loads(pickle.dumps(Bomb()))
+
+
+def test_weights_are_safetensors_alone(stopped_run):
+    _, folder = stopped_run
+    found = set(names(folder / "checkpoint-4"))
+    assert found == {
+        "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "progress.json",
+        MANIFEST,
+    }  # fmt: skip
+    optimizer = torch.load(folder / "checkpoint-4" / "optimizer.pt", weights_only=True)
+    moments = {name for state in optimizer["state"].values() for name in state}
+    assert moments == {"step", "exp_avg", "exp_avg_sq"}
+
+
+def test_a_finished_stage_that_is_damaged_is_trained_again(tiny_recipe, tmp_path, capsys):
+    limbeck.distill(tiny_recipe)
+    output = Path(tiny_recipe["output"])
+    before = load_file(output / "student" / "model.safetensors")
+    weights = output / "stages" / "1-minilmv2" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    record = json.loads((output / "run.json").read_text())
+    (output / "run.json").write_text(json.dumps({**record, "status": "running"}))
+    again = limbeck.distill(tiny_recipe, resume=True, console=Console(width=500))
+    assert "is damaged, and is trained again: 'model.safetensors' has" in capsys.readouterr().out
+    after = load_file(again.student / "model.safetensors")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert checkpoint_files.file_damage(weights, again.record["stages"][0]["weights"]) is None
+
+
+@pytest.mark.slow
+def test_a_schedule_that_follows_the_held_out_loss_is_resumed(tiny_recipe, tmp_path, monkeypatch):
+    """With one checkpoint kept, and none for being the best."""
+    tiny_recipe["student"]["dropout"] = 0.1
+    tiny_recipe["stages"][0]["training"] |= {
+        "lr_scheduler_type": "reduce_lr_on_plateau",
+        "lr_scheduler_kwargs": {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"},
+        "metric_for_best_model": "eval_loss",
+        "save_total_limit": 1,
+        "max_steps": 9,
+        "learning_rate": 1e-2,
+    }
+    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
+    limbeck.distill(whole)
+    log = (Path(whole["output"]) / "stages" / "1-minilmv2" / "log.jsonl").read_text().splitlines()
+    assert len({entry["learning_rate"] for entry in map(json.loads, log) if "learning_rate" in entry}) > 2
+
+    def die():
+        raise MemoryError("killed")
+
+    original = stage.DistillationTrainer.__init__
+
+    def initialise(self, model, **arguments):
+        original(self, model, **arguments)
+        self.add_callback(AtStep(7, die))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.DistillationTrainer, "__init__", initialise)
+        with pytest.raises(MemoryError):
+            limbeck.distill(tiny_recipe)
+    assert [path.name for path in Path(tiny_recipe["output"]).rglob("checkpoint-*")] == ["checkpoint-6"]
+    limbeck.distill(tiny_recipe, resume=True)
+    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (tiny_recipe, whole)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[1])
+
+
+@pytest.mark.parametrize("name", ["save_only_model", "ignore_data_skip", "enable_jit_checkpoint"])
+def test_arguments_that_would_spoil_a_resume_are_refused(tiny_recipe, name):
+    with pytest.raises(LimbeckError, match=f"{name} is managed by limbeck"):
+        limbeck.validate(tiny_recipe, [f"stages.0.training.{name}=true"])
+    with pytest.raises(LimbeckError, match="save_total_limit is 0"):
+        limbeck.validate(tiny_recipe, ["stages.0.training.save_total_limit=0"])

@@ -1,0 +1,160 @@
+"""One run at a time in a folder; a dead one never blocks the next."""
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+import limbeck
+from limbeck.errors import OutputError
+from limbeck.training import folder_lock
+from limbeck.training.folder_lock import LOCK, FolderLock, holder, holder_lives, is_locked
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from limbeck.training.folder_lock import FolderLock
+with FolderLock(Path(sys.argv[1])):
+    worker = os.fork()
+    if worker == 0:  # As a worker of a data loader that outlives a killed run.
+        os.close(1)
+        time.sleep(60)
+        os._exit(0)
+    print(worker, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def other_process(tmp_path):
+    """Another process that has the folder, and the number of a worker of its."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    worker = int(process.stdout.readline())
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    os.kill(worker, signal.SIGKILL)
+
+
+@pytest.fixture(autouse=True)
+def _little_patience(monkeypatch):
+    monkeypatch.setattr(folder_lock, "_PATIENCE_SECONDS", 0.2)
+
+
+def test_another_run_is_named_with_host_process_and_time(tmp_path, other_process, tiny_recipe):
+    tiny_recipe["output"] = str(tmp_path)
+    assert is_locked(tmp_path)
+    assert holder_lives(holder(tmp_path))
+    for options in ({}, {"resume": True}, {"overwrite": True}):
+        with pytest.raises(OutputError) as caught:
+            limbeck.distill(tiny_recipe, **options)
+        message = str(caught.value)
+        assert f"process {other_process.pid} on {socket.gethostname()}, since 20" in message
+        assert "\n" not in message
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_a_dead_run_does_not_block_even_if_its_workers_live(tmp_path, other_process):
+    other_process.kill()
+    other_process.wait()
+    assert not is_locked(tmp_path)
+    assert not holder_lives(holder(tmp_path))
+    with FolderLock(tmp_path):
+        assert holder(tmp_path)["pid"] == os.getpid()
+
+
+def test_one_process_cannot_have_a_folder_twice(tmp_path):
+    with FolderLock(tmp_path):
+        with pytest.raises(OutputError, match=f"process {os.getpid()}"), FolderLock(tmp_path):
+            pass
+        (tmp_path / "elsewhere").symlink_to(tmp_path)
+        refused = []
+
+        def enter():
+            try:
+                with FolderLock(tmp_path / "elsewhere"):
+                    pass
+            except OutputError as error:
+                refused.append(error)
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        assert refused
+        # Asking must not unlock: a process loses its lock with any descriptor of the file that it closes.
+        assert is_locked(tmp_path) and holder(tmp_path)["pid"] == os.getpid()
+        asking = "import sys; from pathlib import Path; from limbeck.training.folder_lock import is_locked; "
+        code = asking + "print(is_locked(Path(sys.argv[1])))"
+        asked = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+        assert asked.stdout.strip() == "True"
+    assert not is_locked(tmp_path)
+
+
+def test_a_file_system_without_locks_goes_by_the_last_holder(tmp_path, monkeypatch):
+    def unsupported(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", unsupported)
+    started = psutil.Process().create_time()
+    here = {"host": socket.gethostname(), "pid": os.getpid(), "started": started, "since": "2030-01-01T00:00:00+00:00"}
+    (tmp_path / LOCK).write_text(json.dumps(here))
+    assert is_locked(tmp_path) is None
+    with pytest.raises(OutputError, match="since 2030-01-01"), FolderLock(tmp_path):
+        pass
+    (tmp_path / LOCK).write_text(json.dumps({**here, "started": started - 1000}))  # The number was used again.
+    with FolderLock(tmp_path):
+        pass
+    for content in ("", "[1]", '{"host": 3, "pid": "x"}', json.dumps({**here, "pid": "many"})):
+        (tmp_path / LOCK).write_text(content)
+        with FolderLock(tmp_path):
+            assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+
+
+def test_an_overwritten_run_that_is_killed_half_way_can_be_overwritten_again(tiny_recipe, monkeypatch):
+    limbeck.distill(tiny_recipe)
+    output = Path(tiny_recipe["output"])
+    import shutil
+
+    removed = []
+
+    def killed(path, **options):
+        removed.append(path)
+        if len(removed) == 2:
+            raise KeyboardInterrupt
+        return original(path, **options)
+
+    original = shutil.rmtree
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            limbeck.distill(tiny_recipe, overwrite=True)
+    assert removed
+    limbeck.distill(tiny_recipe, overwrite=True)
+    assert (output / "student" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("left", ["recipe.yaml.partial", "run.json.partial", "heartbeat.json.partial", LOCK])
+def test_what_a_run_leaves_that_was_killed_at_once_is_no_obstacle(tiny_recipe, left):
+    output = Path(tiny_recipe["output"])
+    output.mkdir()
+    (output / left).write_text("{")
+    assert limbeck.distill(tiny_recipe).record["status"] == "finished"
+
+
+def test_a_damaged_recipe_is_said(tiny_recipe):
+    limbeck.distill(tiny_recipe)
+    saved = Path(tiny_recipe["output"]) / "recipe.yaml"
+    for harm in (lambda: saved.write_text("- {"), saved.unlink):
+        harm()
+        with pytest.raises(OutputError, match="missing or damaged"):
+            limbeck.distill(tiny_recipe, resume=True)

@@ -1,0 +1,175 @@
+"""A disk that takes no more: the run stops in one line, and its last checkpoint is as good as before."""
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+import limbeck
+from limbeck.errors import OutputError, TrainingError
+from limbeck.training import atomic_trainer, checkpoint_files, heartbeat, record, stage
+from limbeck.training.checkpoints import newest_checkpoint
+from limbeck.training.saving import disk_problem, loading, saving
+from limbeck.training.trainer import WEIGHTS
+
+
+@pytest.fixture
+def recipe(tiny_recipe):
+    tiny_recipe["student"]["dropout"] = 0.1
+    tiny_recipe["stages"][0]["training"] |= {"max_steps": 6}
+    return tiny_recipe
+
+
+def stage_folder(recipe):
+    return Path(recipe["output"]) / "stages" / "1-minilmv2"
+
+
+def full(*arguments, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+expected = {}
+
+
+def assert_goes_on(recipe, tmp_path):
+    """The run is resumed from what is there, to the weights of one that met no full disk."""
+    if not expected:
+        expected.update(load_file(limbeck.distill({**recipe, "output": str(tmp_path / "whole")}).student / WEIGHTS))
+    found = load_file(limbeck.distill(recipe, resume=True).student / WEIGHTS)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "place", ["optimizer", "manifest", *(pytest.param(place, marks=SLOW) for place in ("model", "sync", "rename"))]
+)
+def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_path, monkeypatch, place):
+    def after_the_first(function, failure):
+        calls = []
+
+        def call(*arguments, **options):
+            calls.append(arguments)
+            return function(*arguments, **options) if len(calls) == 1 else failure(*arguments, **options)
+
+        return call
+
+    def torn(tensors, path, **options):
+        Path(path).write_bytes(b"half")
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
+
+    with monkeypatch.context() as patch:
+        if place == "model":
+            import limbeck.training.trainer as trainer
+
+            patch.setattr(trainer, "save_model", after_the_first(trainer.save_model, full))
+        elif place == "optimizer":
+            original, calls = torch.save, []
+
+            def save(value, path, **options):
+                calls.append(path)
+                return original(value, path, **options) if len(calls) < 5 else torn(value, path)
+
+            patch.setattr(torch, "save", save)
+        elif place == "sync":
+            patch.setattr(atomic_trainer, "seal", after_the_first(checkpoint_files.seal, full))
+        elif place == "manifest":
+            patch.setattr(checkpoint_files, "write_atomically", after_the_first(record.write_atomically, full))
+        else:
+            patch.setattr(atomic_trainer, "publish", after_the_first(checkpoint_files.publish, full))
+        with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
+            limbeck.distill(recipe)
+    message = str(caught.value)
+    assert "\n" not in message and "MB free" in message
+    assert ("No space left on device" in message) is (place != "optimizer")
+    folder = stage_folder(recipe)
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2"]
+    assert newest_checkpoint(folder, pytest.fail) is not None
+    found = json.loads((Path(recipe["output"]) / "run.json").read_text())
+    assert (found["status"], found["problem"]) == ("failed", message)
+    assert_goes_on(recipe, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["finish", "student", "record"])
+def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
+    with monkeypatch.context() as patch:
+        if place == "finish":
+            patch.setattr(stage, "save_model", full)
+        elif place == "student":
+            from limbeck.training import run
+
+            patch.setattr(run, "save_student", full)
+        else:
+            patch.setattr(record, "write_atomically", full)
+            patch.setattr(heartbeat, "write_atomically", full)
+        with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
+            limbeck.distill(recipe)
+    assert "\n" not in str(caught.value)
+    assert_goes_on(recipe, tmp_path)
+
+
+def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
+    monkeypatch.setattr(heartbeat, "write_atomically", full)
+    assert limbeck.distill(recipe).record["status"] == "finished"
+
+
+LIMITED = """
+import json, resource, signal, sys
+import torch
+from pathlib import Path
+from limbeck.api import distill
+torch.set_num_threads(1)
+assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN  # As Python does.
+recipe = json.loads(Path(sys.argv[1]).read_text())
+for limit in map(int, sys.argv[2:]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        distill(recipe, resume=True)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.slow
+def test_files_that_the_system_cuts_off(recipe, tmp_path):
+    """A limit on the size of files fails real writes, first the optimizer's moments and then the weights."""
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(recipe))
+    limbeck.distill({**recipe, "output": str(tmp_path / "sizes")})  # Also builds the text, so that it is not cut off.
+    weights = (tmp_path / "sizes" / "stages" / "1-minilmv2" / "model.safetensors").stat().st_size
+    command = [sys.executable, "-c", LIMITED, str(path), str(weights + 4096), str(weights // 2)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = done.stdout.strip().splitlines()
+    assert len(lines) == 2, done.stdout + done.stderr
+    assert all(line.startswith("TrainingError The checkpoint of step 2 could not be written") for line in lines)
+    assert "File too large" in lines[1]
+    assert not list(stage_folder(recipe).iterdir())
+    assert_goes_on(recipe, tmp_path)
+
+
+def test_reasons_are_those_of_the_system():
+    folder = Path("/")
+    for error, reason in (
+        (OSError(errno.ENOSPC, "x"), "No space left on device"),
+        (SafetensorError("Error while serializing: I/O error: File too large (os error 27)"), "File too large"),
+        (RuntimeError("CUDA error: unspecified launch failure\nmore"), "unspecified launch failure"),
+        (RuntimeError(), "RuntimeError"),
+    ):
+        with pytest.raises(TrainingError, match=reason) as caught, saving("The file", folder):
+            raise error
+        assert "\n" not in str(caught.value)
+        with pytest.raises(OutputError) as caught, loading(folder):
+            raise error
+        assert "\n" not in str(caught.value)
+    with pytest.raises(KeyError), saving("The file", folder):
+        raise KeyError("x")
+    assert disk_problem(OSError(errno.EDQUOT, "x"), folder) is not None
+    assert disk_problem(FileNotFoundError(errno.ENOENT, "x"), folder) is None
+    assert disk_problem(ValueError(), folder) is None

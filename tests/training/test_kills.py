@@ -1,0 +1,108 @@
+"""Runs that are killed by SIGKILL, at any moment, and end with the weights of one that never was."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import limbeck
+
+TRAINING = {
+    "max_steps": 8,
+    "per_device_train_batch_size": 5,
+    "gradient_accumulation_steps": 2,
+    "learning_rate": 1e-3,
+    "bf16": False,
+    "logging_steps": 3,
+    "save_steps": 2,
+    "eval_steps": 3,
+}
+
+
+def make_recipe(teacher, text, output):
+    """Two stages with dropout, replaced tokens, learned maps, accumulation, and steps that do not divide each other."""
+    methods = [{"name": "minilmv2", "relation_heads": 4}, {"name": "hidden_states"}]
+    return {
+        "output": str(output),
+        "seed": 1,
+        "teacher": {"model": str(teacher)},
+        "student": {"shape": {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48}, "dropout": 0.1},
+        "corpus": {"sources": [str(text)], "length": 32, "held_out": 0.2},
+        "stages": [{"method": method, "training": TRAINING, "augment": {"replace_tokens": 0.3}} for method in methods],
+        "evaluation": {"enabled": False},
+    }
+
+
+@pytest.fixture
+def recipe(bert_folder, text_folder, tmp_path):
+    return make_recipe(bert_folder, text_folder, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def whole(bert_folder, text_folder, tmp_path_factory):
+    """The folder of the same run, never killed."""
+    output = tmp_path_factory.mktemp("whole") / "run"
+    limbeck.distill(make_recipe(bert_folder, text_folder, output))
+    return output
+
+
+def weights_of(output):
+    return {
+        f"{path.parent.name}/{name}": tensor
+        for path in sorted(Path(output).rglob("model.safetensors"))
+        for name, tensor in load_file(path).items()
+    }
+
+
+def logs_of(output):
+    """What every stage logged, without what a clock says."""
+    timed = ("runtime", "per_second")
+    return [
+        {name: value for name, value in json.loads(line).items() if not name.endswith(timed) and "flos" not in name}
+        for path in sorted(Path(output).glob("stages/*/log.jsonl"))
+        for line in path.read_text().splitlines()
+        if "train_runtime" not in line
+    ]
+
+
+def run_victim(recipe, tmp_path, *arguments):
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(recipe))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.victim", *map(str, (path, *arguments))],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["exit"] == 0, done.stderr
+    return outcome["kills"]
+
+
+def assert_same_end(killed, whole):
+    found, expected = weights_of(killed), weights_of(whole)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+    assert logs_of(killed) == logs_of(whole)
+    leftovers = [path for path in Path(killed).rglob("*") if path.name.endswith(".partial") or ".saving" in path.parts]
+    assert not leftovers
+    assert not list(Path(killed).rglob("checkpoint-*"))
+
+
+def test_a_run_killed_again_and_again_ends_like_one_that_never_was(recipe, whole, tmp_path):
+    assert run_victim(recipe, tmp_path, 7, 4, 5, 100) > 1
+    assert_same_end(recipe["output"], whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_many_kills(recipe, whole, tmp_path, seed):
+    assert run_victim(recipe, tmp_path, seed, 20, 5, 100) >= 10
+    assert_same_end(recipe["output"], whole)

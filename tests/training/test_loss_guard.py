@@ -1,0 +1,361 @@
+"""Bad losses: stopped or skipped, with the batch for study, and exactly resumed."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+import limbeck
+from limbeck.errors import LimbeckError, TrainingError
+from limbeck.recipe.guard_spec import GuardSpec
+from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training import bad_batch, stage
+from limbeck.training.loss_guard import LossGuard, _Pending
+from limbeck.training.loss_judge import WINDOW, Findings, LossJudge
+from limbeck.training.module import DistillationModule
+from limbeck.training.step_skipping import takes_flag
+from limbeck.training.trainer import DistillationTrainer
+from limbeck.training.untrained import freeze_unreached
+from tests.training.test_checkpoints import AtStep
+from tests.training.test_module import Rows, collate, make_module, make_rows
+
+
+def judge(losses, factor, norm=1.0):
+    """The verdicts of a judge of one term with weight 2."""
+    judge = LossJudge([2.0], factor, torch.device("cpu"))
+    found = [Findings.read(judge.judge(torch.tensor([loss]), torch.tensor(norm))) for loss in losses]
+    return [one.bad for one in found], found[-1]
+
+
+def test_what_is_not_finite_is_bad_whatever_the_factor():
+    for bad in (float("nan"), float("inf"), -float("inf")):
+        assert judge([1.0, bad, 1.0], None)[0] == [False, True, False]
+        assert judge([1.0], None, norm=bad)[0] == [True]
+    assert judge([1.0, 1e30], None)[0] == [False, False]
+
+
+def test_a_loss_above_the_factor_times_the_running_median_explodes():
+    losses = [1.0, 3.0] * 8
+    verdicts, last = judge([*losses, 5.9], 6.0)  # Losses are twice the term; of two middle ones the lower counts.
+    assert verdicts == [False] * 17 and (last.loss, last.median) == (pytest.approx(11.8), 2.0)
+    assert judge([*losses, 6.1], 6.0)[1].bad is True
+    assert judge([*losses[:15], 1e9], 6.0)[0][-1] is False, "too few to compare with"
+    assert judge([*losses, 1e9, 1e9, 1e9], 6.0)[0][-3:] == [True] * 3, "bad losses do not move the median"
+
+
+def test_the_median_is_that_of_the_last_good_losses():
+    losses = [100.0] * WINDOW + [1.0] * WINDOW + [30.0]
+    verdicts, last = judge(losses, 20.0)
+    assert last.median == 2.0
+    assert verdicts[-1] is True
+    assert not any(verdicts[:-1])
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.rand(150, generator=generator, dtype=torch.float64)
+    assert judge(drawn, 1e6)[1].median == float((2 * drawn[-WINDOW - 1 : -1]).quantile(0.5, interpolation="lower"))
+
+
+def test_a_judge_is_resumed_exactly():
+    losses = torch.rand(90, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    whole, first, second = (LossJudge([1.0], 1.2, torch.device("cpu")) for _ in range(3))
+    for loss in losses[:40]:
+        first.judge(loss[None], torch.tensor(0.0))
+    second.load(json.loads(json.dumps(first.state())))
+    expected = [whole.judge(loss[None], torch.tensor(0.0)) for loss in losses]
+    for loss, row in zip(losses[40:], expected[40:], strict=True):
+        torch.testing.assert_close(second.judge(loss[None], torch.tensor(0.0)), row, rtol=0, atol=0, equal_nan=True)
+    assert 0 < sum(bool(row[0]) for row in expected) < 90
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Let a term come to a value in some steps of the training."""
+
+    def install(values):
+        original, calls = DistillationModule._loss, []
+
+        def poisoned(self, term, *streams):
+            loss = original(self, term, *streams)
+            if term.name != "key_key" or not self.training:
+                return loss
+            calls.append(term.name)
+            factor = values.get(len(calls))
+            return loss if factor is None else type(loss)(loss.total * factor, loss.count)
+
+        monkeypatch.setattr(DistillationModule, "_loss", poisoned)
+
+    return install
+
+
+@pytest.fixture
+def recipe(tiny_recipe):
+    tiny_recipe["student"]["dropout"] = 0.1
+    tiny_recipe["stages"][0]["training"] |= {"max_steps": 8, "logging_steps": 2, "eval_strategy": "no"}
+    return tiny_recipe
+
+
+def stage_folder(recipe):
+    return Path(recipe["output"]) / "stages" / "1-minilmv2"
+
+
+def test_the_batch_is_saved_and_named(recipe, poison, monkeypatch):
+    poison({5: float("nan")})
+    met = []
+    original = stage.DistillationTrainer.get_batch_samples
+
+    def watched(self, *arguments):
+        found = original(self, *arguments)
+        met.append(found[0])
+        return found
+
+    monkeypatch.setattr(stage.DistillationTrainer, "get_batch_samples", watched)
+    with pytest.raises(TrainingError, match=r"'key_key' became nan at step 5.*on_bad_loss: skip") as caught:
+        limbeck.distill(recipe)
+    path = stage_folder(recipe) / "bad_batches" / "step-5.safetensors"
+    assert f"its batch is in '{path}'" in str(caught.value)
+    saved = load_file(path)
+    for name, tensor in met[4][0].items():
+        assert torch.equal(saved[f"0.{name}"], tensor)
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    assert metadata["step"] == "5" and "became nan" in metadata["problem"]
+    assert not (stage_folder(recipe) / "checkpoint-6").exists()
+    record = json.loads((Path(recipe["output"]) / "run.json").read_text())
+    assert record["status"] == "failed" and "became nan at step 5" in record["problem"]
+
+
+def test_a_skipped_step_changes_nothing_and_the_run_goes_on(recipe, poison, capsys):
+    recipe["stages"][0]["guard"] = {"on_bad_loss": "skip"}
+    recipe["stages"][0]["training"] |= {"logging_steps": 1, "save_steps": 1, "save_total_limit": 20}
+    poison({5: float("nan"), 6: float("inf")})
+    seen = {}
+
+    def keep(step):
+        checkpoint = stage_folder(recipe) / f"checkpoint-{step}"
+        moments = torch.load(checkpoint / "optimizer.pt", weights_only=True)["state"]
+        seen[step] = load_file(checkpoint / "model.safetensors"), moments
+
+    original = stage.remove_checkpoints
+    stage.remove_checkpoints = lambda folder: ([keep(step) for step in range(3, 9)], original(folder))
+    try:
+        result = limbeck.distill(recipe, console=Console(width=500))
+    finally:
+        stage.remove_checkpoints = original
+    assert same(seen[4], seen[5]) and same(seen[4], seen[6])
+    assert not same(seen[3], seen[4]) and not same(seen[6], seen[7])
+    found = result.record["stages"][0]
+    assert (found["steps"], found["skipped_steps"]) == (8, 2)
+    log = [json.loads(line) for line in (stage_folder(recipe) / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log if "loss" in entry] == [1, 2, 3, 4, 7, 8]
+    assert all(value == value for entry in log for name, value in entry.items() if "loss" in name)
+    rates = {entry["step"]: entry["learning_rate"] for entry in log if "learning_rate" in entry}
+    assert rates[8] < rates[7] < rates[5] < rates[4], "the schedule goes on"
+    printed = capsys.readouterr().out
+    assert "became nan at step 5; the step is skipped" in printed
+    assert "became inf at step 6; the step is skipped" in printed
+
+
+def same(first, second):
+    weights = all(torch.equal(first[0][name], second[0][name]) for name in first[0])
+    moments = all(
+        torch.equal(first[1][index][name], second[1][index][name]) for index in first[1] for name in first[1][index]
+    )
+    return weights and moments
+
+
+def train(folder, method, optimizer, rows, **policy):
+    """Train on rows in their order at a constant rate, without randomness."""
+    torch.manual_seed(0)
+    module = make_module(method, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **STUDENT[method])
+    freeze_unreached(module, collate(rows[:2]))
+    training = {
+        "max_steps": len(rows) // 8,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 1e-2,
+        "lr_scheduler_type": "constant",
+        "warmup_steps": 0,
+        "optim": optimizer,
+        "max_grad_norm": 0.5,
+        "bf16": False,
+        "save_strategy": "no",
+        "use_cpu": True,
+    }
+    trainer = DistillationTrainer(
+        module,
+        policy=GuardSpec(**policy),
+        warn=lambda line: None,
+        args=build_arguments(training, output=str(folder), seed=0, evaluates=False),
+        train_dataset=Rows(rows),
+        data_collator=collate,
+    )
+    trainer._get_train_sampler = lambda dataset=None: torch.utils.data.SequentialSampler(Rows(rows))
+    trainer.train()
+    trainer.guard.check()
+    moments = list(trainer.optimizer.state_dict()["state"].values())
+    return trainer, {name: tensor.clone() for name, tensor in module.state_dict().items()}, moments
+
+
+STUDENT = {
+    "minilmv2": {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48},
+    "bert_emd": {"layers": 2, "hidden": 48, "heads": 4, "ffn": 48},
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "optimizer"),
+    [
+        ("minilmv2", "adamw_torch_fused"),
+        ("minilmv2", "adamw_torch"),
+        ("minilmv2", "sgd"),
+        ("bert_emd", "adamw_torch_fused"),  # Its layer weights move in every forward.
+    ],
+)
+def test_a_run_with_a_skipped_step_is_the_run_without_its_batch(method, optimizer, tmp_path, monkeypatch):
+    rows = make_rows(48)
+    expected = train(tmp_path, method, optimizer, rows[:16] + rows[24:])
+    original, steps = DistillationTrainer.training_step, []
+
+    def spoiled(self, model, inputs, count=None):
+        loss = original(self, model, inputs, count)
+        steps.append(self.state.global_step)
+        if len(steps) == 6:  # The second micro-batch of the third step.
+            next(p for p in model.parameters() if p.grad is not None).grad.view(-1)[3] = float("nan")
+        return loss
+
+    monkeypatch.setattr(DistillationTrainer, "training_step", spoiled)
+    trainer, weights, moments = train(tmp_path, method, optimizer, rows, on_bad_loss="skip")
+    assert takes_flag(trainer.optimizer) is (optimizer == "adamw_torch_fused")
+    assert (trainer.guard.skipped, trainer.state.global_step) == (1, 6)
+    for name, tensor in expected[1].items():
+        assert torch.equal(weights[name], tensor), name
+    assert len(moments) == len(expected[2]) and (optimizer == "sgd" or moments)
+    for found, wanted in zip(moments, expected[2], strict=True):
+        assert all(found[name] is None or torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_skips_are_resumed_with_the_run(recipe, poison, tmp_path, monkeypatch):
+    recipe["stages"][0]["guard"] = {"on_bad_loss": "skip", "explosion_factor": 50.0}
+    recipe["stages"][0]["training"] |= {"max_steps": 24, "num_train_epochs": 9}
+    bad = {4: float("nan"), 20: 1e4}
+    poison(bad)
+    whole = {**recipe, "output": str(tmp_path / "whole")}
+    first = limbeck.distill(whole)
+    assert first.record["stages"][0]["skipped_steps"] == 2
+    monkeypatch.undo()
+
+    def die():
+        raise MemoryError("killed")
+
+    original = stage.DistillationTrainer.__init__
+
+    def initialise(self, model, **arguments):
+        original(self, model, **arguments)
+        self.add_callback(AtStep(17, die))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.DistillationTrainer, "__init__", initialise)
+        poison(bad)
+        with pytest.raises(MemoryError):
+            limbeck.distill(recipe)
+    monkeypatch.undo()
+    poison({20 - 16: 1e4})  # Counted from the checkpoint of step 16.
+    second = limbeck.distill(recipe, resume=True)
+    assert second.record["stages"][0]["skipped_steps"] == 2
+    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, recipe)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_too_many_in_a_row_stop_the_run_and_a_resumed_one_may_allow_more(recipe, poison, monkeypatch):
+    recipe["stages"][0]["guard"] = {"on_bad_loss": "skip", "skips_in_a_row": 2}
+    poison(dict.fromkeys((2, 4, 5), float("nan")))
+    limbeck.distill({**recipe, "output": recipe["output"] + "-two"})
+    monkeypatch.undo()
+    poison(dict.fromkeys((5, 6, 7), float("nan")))
+    with pytest.raises(TrainingError, match=r"at step 7, as in 2 skipped steps right before it.*skips_in_a_row"):
+        limbeck.distill(recipe)
+    monkeypatch.undo()
+    poison(dict.fromkeys((1, 2, 3), float("nan")))  # Steps 5, 6 and 7, counted from the checkpoint of step 4 or 6.
+    done = limbeck.distill(recipe, ["stages.0.guard.skips_in_a_row=9"], resume=True)
+    assert done.record["status"] == "finished"
+
+
+def test_a_run_that_was_stopped_goes_on_with_another_policy(recipe, poison, monkeypatch):
+    poison({5: float("nan")})
+    with pytest.raises(TrainingError, match="step 5"):
+        limbeck.distill(recipe)
+    monkeypatch.undo()
+    poison({1: float("nan")})
+    done = limbeck.distill(recipe, ["stages.0.guard.on_bad_loss=skip"], resume=True)
+    assert done.record["stages"][0]["skipped_steps"] == 1
+
+
+def test_a_gradient_that_is_not_finite_under_a_finite_loss_is_bad(recipe, monkeypatch):
+    original = stage.DistillationTrainer.training_step
+
+    def spoiled(self, model, inputs, count=None):
+        loss = original(self, model, inputs, count)
+        if self.state.global_step == 2:
+            next(p for p in model.parameters() if p.grad is not None).grad.view(-1)[0] = float("inf")
+        return loss
+
+    monkeypatch.setattr(stage.DistillationTrainer, "training_step", spoiled)
+    with pytest.raises(TrainingError, match="norm of the gradient became inf at step 3, under a finite loss"):
+        limbeck.distill(recipe)
+
+
+def test_no_more_than_twenty_batches_are_saved(tmp_path):
+    batch = [{"input_ids": torch.arange(4)[None], "task": "none"}, {"input_ids": torch.arange(2)[None]}]
+    saved = [bad_batch.save_bad_batch(tmp_path, step, batch, "x") for step in range(1, 25)]
+    assert [path is None for path in saved] == [False] * 20 + [True] * 4
+    assert bad_batch.save_bad_batch(tmp_path, 3, batch, "x") == saved[2], "met again by a resumed run"
+    assert sorted(load_file(saved[0])) == ["0.input_ids", "1.input_ids"]
+    assert bad_batch.save_bad_batch(tmp_path / "a", 1, [{}], "x") is None
+    (tmp_path / "b").write_text("a file")
+    assert bad_batch.save_bad_batch(tmp_path / "b", 1, batch, "x") is None
+
+
+def test_a_guard_waits_for_nothing_and_forgets_nothing(tmp_path):
+    """Findings that are not there yet are looked at later, in order."""
+
+    class Event:
+        def __init__(self):
+            self.done, self.waited = False, False
+
+        def query(self):
+            return self.done
+
+        def synchronize(self):
+            self.waited = True
+
+    lines = []
+    guard = LossGuard([], GuardSpec(on_bad_loss="skip"), torch.device("cpu"), None, lines.append)
+    events = [Event(), Event()]
+    values = torch.tensor([1.0, 1.0, float("nan"), float("inf")], dtype=torch.float64)
+    guard._pending.extend(_Pending(step, values, event, []) for step, event in enumerate(events, start=1))
+    guard._look(wait=False)
+    assert not lines
+    events[0].done = True
+    guard._look(wait=False)
+    assert len(lines) == 1 and not events[1].waited
+    guard.check()
+    assert guard.skipped == 2 and events[1].waited
+
+
+@pytest.mark.parametrize(
+    ("guard", "message"),
+    [
+        ({"on_bad_loss": "ignore"}, "'stop' or 'skip'"),
+        ({"explosion_factor": 1}, "greater than 1"),
+        ({"explosion_factor": float("inf")}, "finite number"),
+        ({"skips_in_a_row": 0}, "greater than or equal to 1"),
+        ({"on_oom": "split"}, "on_out_of_memory"),
+    ],
+)
+def test_policies_are_checked(recipe, guard, message):
+    recipe["stages"][0]["guard"] = guard
+    with pytest.raises(LimbeckError, match=message):
+        limbeck.validate(recipe)

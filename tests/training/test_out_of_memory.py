@@ -1,0 +1,253 @@
+"""Out of memory: the batch in pieces, with the gradient of the whole."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+import limbeck
+from limbeck.errors import LimbeckError, TrainingError
+from limbeck.training import stage
+from limbeck.training.batch_splitter import BatchSplitter, is_out_of_memory
+from limbeck.training.module import DistillationModule
+from tests.models.tiny import make_teacher
+from tests.training.test_checkpoints import AtStep
+
+SPLIT = {"on_out_of_memory": "split"}
+
+
+def test_what_is_out_of_memory():
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"))
+    assert is_out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"))
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
+    assert not is_out_of_memory(KeyboardInterrupt())
+
+
+def batch(rows):
+    return {"input_ids": torch.arange(rows)[:, None], "labels": torch.arange(rows), "task": "x"}
+
+
+def test_a_step_begins_again_in_pieces_that_fit_and_stays_with_them():
+    lines, runs, restarts = [], [], []
+    splitter = BatchSplitter(lines.append)
+
+    def run(piece):
+        runs.append(piece["input_ids"].flatten().tolist())
+        assert torch.equal(piece["labels"], piece["input_ids"].flatten()) and piece["task"] == "x"
+        if len(piece["labels"]) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return piece["labels"].sum().double()
+
+    splitter.begin_step()
+    assert splitter.run(batch(3), run, lambda: restarts.append(1)) == 3
+    assert splitter.run(batch(10), run, lambda: restarts.append(1)) == 45
+    assert len(restarts) == 2
+    begun_again = runs[runs.index([0, 1, 2], 1) :]
+    assert begun_again[-5:] == [[0, 1, 2], [0, 1, 2], [3, 4, 5], [6, 7, 8], [9]], "the first one too"
+    assert splitter.rows == 3
+    assert [line.split(";")[0] for line in lines] == ["Out of memory with 10 rows", "Out of memory with 5 rows"]
+    splitter.begin_step()
+    runs.clear()
+    splitter.run(batch(4), run, pytest.fail)
+    assert runs == [[0, 1, 2], [3]]
+
+
+def test_a_single_row_that_does_not_fit_stops_the_run():
+    def run(piece):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    splitter = BatchSplitter(lambda line: None)
+    splitter.begin_step()
+    with pytest.raises(TrainingError, match="with a single row"):
+        splitter.run(batch(5), run, lambda: None)
+
+    def wrong(piece):
+        raise RuntimeError("shape mismatch")
+
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        BatchSplitter(print).run(batch(5), wrong, pytest.fail)
+
+
+@pytest.fixture
+def small_device(monkeypatch):
+    """Let forward or backward passes fail that have more rows than fit."""
+
+    def install(rows, where):
+        original = DistillationModule.forward
+        pieces = []
+
+        def forward(self, input_ids, attention_mask, **inputs):
+            if self.training:
+                pieces.append(len(input_ids))
+            too_many = self.training and len(input_ids) > rows
+            if too_many and where == "forward":
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            found = original(self, input_ids, attention_mask, **inputs)
+            if too_many:
+                name = next(iter(found))
+                parameter = next(p for p in self.parameters() if p.requires_grad)
+
+                def fail(grad):
+                    parameter.grad = torch.full_like(parameter, 7.0)  # A pass that breaks off leaves something behind.
+                    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+                found[name][0].register_hook(fail)
+            return found
+
+        monkeypatch.setattr(DistillationModule, "forward", forward)
+        return pieces
+
+    return install
+
+
+def stage_folder(recipe):
+    return Path(recipe["output"]) / "stages" / "1-minilmv2"
+
+
+@pytest.mark.parametrize(("where", "accumulation"), [("forward", 1), ("backward", 2)])
+def test_a_split_run_has_the_weights_and_losses_of_a_whole_one(
+    tiny_recipe, tmp_path, small_device, where, accumulation, capsys
+):
+    tiny_recipe["student"]["dropout"] = 0.0
+    tiny_recipe["stages"][0]["guard"] = SPLIT
+    tiny_recipe["stages"][0]["training"] |= {"gradient_accumulation_steps": accumulation, "optim": "sgd"}
+    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
+    expected = limbeck.distill(whole).record["stages"][0]
+    assert expected["rows_of_a_piece"] is None
+    pieces = small_device(3, where)
+    found = limbeck.distill(tiny_recipe, console=Console(width=500)).record["stages"][0]
+    assert found["rows_of_a_piece"] == 2
+    assert set(pieces[-8:]) == {2}
+    assert found["final_terms"] == pytest.approx(expected["final_terms"], rel=1e-5)
+    assert found["tokens"] == expected["tokens"]
+    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, tiny_recipe)]
+    for name, tensor in ends[0].items():
+        torch.testing.assert_close(ends[1][name], tensor, rtol=1e-5, atol=1e-7)
+    log = [json.loads(line) for line in (stage_folder(tiny_recipe) / "log.jsonl").read_text().splitlines()]
+    wanted = [json.loads(line) for line in (stage_folder(whole) / "log.jsonl").read_text().splitlines()]
+    for one, other in zip(log, wanted, strict=True):
+        assert {k: v for k, v in one.items() if "loss" in k} == pytest.approx(
+            {k: v for k, v in other.items() if "loss" in k}, rel=1e-4
+        )
+    assert "Out of memory with 8 rows; from here on batches run in pieces of at most 4." in capsys.readouterr().out
+
+
+def test_masked_rows_are_split_alike(tiny_recipe, tmp_path, small_device):
+    """Pieces may have few labels or none: counts are those of the whole step."""
+    teacher = make_teacher(tmp_path / "lm", "bert", head="masked_lm")
+    tiny_recipe["teacher"] = {"model": str(teacher)}
+    tiny_recipe["student"]["dropout"] = 0.0
+    tiny_recipe["stages"] = [
+        {
+            "name": "minilmv2",
+            "method": {"name": "mlm"},
+            "training": {**tiny_recipe["stages"][0]["training"], "optim": "sgd"},
+            "guard": SPLIT,
+        }
+    ]
+    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
+    limbeck.distill(whole)
+    small_device(1, "forward")
+    limbeck.distill(tiny_recipe)
+    ends = [load_file(stage_folder(one) / "model.safetensors") for one in (whole, tiny_recipe)]
+    for name, tensor in ends[0].items():
+        torch.testing.assert_close(ends[1][name], tensor, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_attempts_that_failed_leave_no_trace_in_the_random_streams(tiny_recipe, tmp_path, small_device, monkeypatch):
+    """A run that splits from its first step draws its dropout as one that was begun with pieces of that size."""
+    tiny_recipe["student"]["dropout"] = 0.2
+    tiny_recipe["stages"][0]["guard"] = SPLIT
+    small_device(2, "backward")
+    limbeck.distill(tiny_recipe)
+    monkeypatch.undo()
+    original = BatchSplitter.__init__
+
+    def begin_with_two(self, warn):
+        original(self, warn)
+        self.rows = 2
+
+    monkeypatch.setattr(BatchSplitter, "__init__", begin_with_two)
+    other = {**tiny_recipe, "output": str(tmp_path / "other")}
+    limbeck.distill(other)
+    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (other, tiny_recipe)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_a_resumed_run_keeps_its_pieces(tiny_recipe, tmp_path, small_device, monkeypatch):
+    tiny_recipe["student"]["dropout"] = 0.1
+    tiny_recipe["stages"][0]["guard"] = SPLIT
+    tiny_recipe["stages"][0]["training"] |= {"eval_strategy": "no", "logging_steps": 3}
+    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
+    small_device(4, "forward")
+    limbeck.distill(whole)
+
+    def die(*arguments):
+        raise MemoryError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.DistillationTrainer, "log", die)
+        with pytest.raises(MemoryError):
+            limbeck.distill(tiny_recipe)
+    monkeypatch.undo()  # The memory suffices now, and still: the same pieces.
+    done = limbeck.distill(tiny_recipe, resume=True)
+    assert done.record["stages"][0]["rows_of_a_piece"] == 4
+    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, tiny_recipe)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_memory_that_runs_out_in_the_first_step_of_a_resumed_run(tiny_recipe, tmp_path, small_device, monkeypatch):
+    """Its random streams are taken up after its batches are read, and put back for the second attempt."""
+    tiny_recipe["student"]["dropout"] = 0.2
+    tiny_recipe["stages"][0] |= {"guard": SPLIT}
+    tiny_recipe["stages"][0]["training"] |= {"eval_strategy": "no"}
+    original = stage.DistillationTrainer.__init__
+
+    def at_the_end_of_step_2(action):
+        def initialise(self, model, **arguments):
+            original(self, model, **arguments)
+            self.add_callback(AtStep(2, action))
+
+        return initialise
+
+    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.DistillationTrainer, "__init__", at_the_end_of_step_2(lambda: small_device(3, "backward")))
+        assert limbeck.distill(whole).record["stages"][0]["rows_of_a_piece"] == 2
+    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+
+        def die():
+            raise MemoryError("killed")
+
+        patch.setattr(stage.DistillationTrainer, "__init__", at_the_end_of_step_2(lambda: None))
+        patch.setattr(stage.DistillationTrainer, "log", lambda self, *arguments: self.state.global_step == 3 and die())
+        with pytest.raises(MemoryError):
+            limbeck.distill(tiny_recipe)
+    small_device(3, "backward")
+    assert limbeck.distill(tiny_recipe, resume=True).record["stages"][0]["rows_of_a_piece"] == 2
+    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, tiny_recipe)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_without_the_policy_the_run_stops_and_says_what_there_is(tiny_recipe, small_device):
+    small_device(3, "forward")
+    with pytest.raises(TrainingError, match="guard.on_out_of_memory: split"):
+        limbeck.distill(tiny_recipe)
+    record = json.loads((Path(tiny_recipe["output"]) / "run.json").read_text())
+    assert record["status"] == "failed"
+    done = limbeck.distill(tiny_recipe, ["stages.0.guard.on_out_of_memory=split"], resume=True)
+    assert done.record["stages"][0]["rows_of_a_piece"] == 2
+
+
+def test_terms_over_the_samples_of_a_batch_cannot_be_split(tiny_recipe):
+    method = {"name": "sentence_embedding", "sample_relation_weight": 1.0}
+    tiny_recipe["stages"][0] |= {"method": method, "guard": SPLIT}
+    with pytest.raises(LimbeckError, match="cannot be run in pieces; leave out guard.on_out_of_memory") as caught:
+        limbeck.validate(tiny_recipe)
+    assert "\n" not in str(caught.value)
+    limbeck.validate(tiny_recipe, ["stages.0.guard.on_out_of_memory=stop"])

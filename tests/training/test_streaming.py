@@ -1,0 +1,233 @@
+"""Runs on streams and on mixed sources: the rows they meet, and that a stopped run meets the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import limbeck
+from limbeck.corpus import Lane, PadCollator
+from limbeck.errors import CorpusError, OutputError, RecipeError, TrainingError
+from limbeck.models.vocabulary import load_tokenizer
+from limbeck.training.rows import training_rows
+from limbeck.training.streaming import StreamLoader
+from limbeck.training.trainer import DistillationTrainer
+from tests.corpus.streams import ALONE, make_texts, stream, write_texts
+
+
+@pytest.fixture
+def languages(tmp_path):
+    """Two sources of several files, one small."""
+    for number in range(2):
+        write_texts(tmp_path / "en" / f"{number}.jsonl.zst", make_texts(f"en {number}", 90))
+    write_texts(tmp_path / "sw.txt", make_texts("sw", 30))
+    return [str(tmp_path / "en"), str(tmp_path / "sw.txt")]
+
+
+@pytest.fixture
+def streamed_recipe(tiny_recipe, languages):
+    tiny_recipe["corpus"] = {
+        "sources": languages,
+        "length": 32,
+        "held_out": 0.1,
+        "streaming": True,
+        "shuffle_buffer": 40,
+        "mix": {"exponent": 0.3},
+    }
+    tiny_recipe["stages"][0]["training"] |= {"max_steps": 12, "eval_steps": 100}
+    return tiny_recipe
+
+
+@pytest.fixture
+def batches_met(monkeypatch):
+    """Note the tokens of every batch that is trained on."""
+    met = []
+    original = DistillationTrainer.training_step
+
+    def step(self, model, inputs, *arguments):
+        met.append(inputs["input_ids"].clone())
+        return original(self, model, inputs, *arguments)
+
+    monkeypatch.setattr(DistillationTrainer, "training_step", step)
+    return met
+
+
+def weights(recipe):
+    return load_file(f"{recipe['output']}/student/model.safetensors")
+
+
+def assert_equal(first, second):
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def record_of(recipe):
+    return json.loads(Path(recipe["output"], "run.json").read_text())
+
+
+def drawn_of(recipe):
+    return record_of(recipe)["stages"][0]["drawn"]
+
+
+def log_of(recipe):
+    lines = Path(recipe["output"], "stages", "1-minilmv2", "log.jsonl").read_text().splitlines()
+    return [{key: entry.get(key) for key in ("step", "epoch", "loss")} for entry in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize(("workers", "accumulation"), [(0, 2), (2, 1)])
+def test_a_run_on_a_stream_that_is_killed_meets_the_same_batches(
+    streamed_recipe, tmp_path, monkeypatch, batches_met, workers, accumulation
+):
+    streamed_recipe["student"]["dropout"] = 0.1
+    streamed_recipe["stages"][0]["augment"] = {"replace_tokens": 0.2, "mask_tokens": 0.15}
+    streamed_recipe["stages"][0]["training"] |= {
+        "dataloader_num_workers": workers,
+        "gradient_accumulation_steps": accumulation,
+        "max_steps": 11,
+        "save_steps": 3,
+    }
+    whole = {**streamed_recipe, "output": str(tmp_path / "whole")}
+    limbeck.distill(whole)
+    expected = list(batches_met)
+    assert len(expected) == 11 * accumulation
+    batches_met.clear()
+
+    original = DistillationTrainer.training_step
+    with monkeypatch.context() as patch:
+
+        def die(self, *arguments):
+            if self.state.global_step == 7:
+                raise KeyError("killed")
+            return original(self, *arguments)
+
+        patch.setattr(DistillationTrainer, "training_step", die)
+        with pytest.raises(KeyError):
+            limbeck.distill(streamed_recipe)
+    assert len(batches_met) == 7 * accumulation
+    del batches_met[6 * accumulation :]  # Trained on behind the last checkpoint.
+    limbeck.distill(streamed_recipe, resume=True)
+    assert len(batches_met) == len(expected)
+    assert all(torch.equal(batch, other) for batch, other in zip(batches_met, expected, strict=True))
+    assert_equal(weights(whole), weights(streamed_recipe))
+    assert drawn_of(whole) == drawn_of(streamed_recipe)
+    assert log_of(whole) == log_of(streamed_recipe)
+
+
+def test_the_record_of_a_stream(streamed_recipe, languages):
+    limbeck.distill(streamed_recipe)
+    record = record_of(streamed_recipe)
+    assert record["corpus"]["documents"] is None
+    assert record["corpus"]["held_out_documents"] > 0
+    view = record["corpus"]["views"][0]
+    assert view["streamed"]
+    drawn = record["stages"][0]["drawn"]
+    assert sum(drawn["rows"].values()) == 12 * 8
+    assert list(drawn["rows"]) == languages
+    for name, share in drawn["shares"].items():
+        assert abs(share - view["shares"][name]) < 0.15
+    assert record["stages"][0]["held_out"]
+
+
+def test_the_record_of_a_built_mix_tells_what_was_drawn(tiny_recipe, languages, batches_met):
+    tiny_recipe["corpus"] = {"sources": languages, "length": 32, "held_out": 0.1, "mix": {"weights": [1, 1]}}
+    tiny_recipe["stages"][0]["training"] |= {"max_steps": 30, "save_steps": 100, "eval_steps": 100}
+    limbeck.distill(tiny_recipe)
+    drawn = drawn_of(tiny_recipe)
+    assert sum(drawn["rows"].values()) == sum(map(len, batches_met))
+    assert all(abs(share - 0.5) < 0.1 for share in drawn["shares"].values())
+
+
+def loader(corpus, tokenizer, lane=ALONE, workers=0):
+    rows = training_rows(corpus, tokenizer, replace_tokens=0.0, mask_tokens=0.15, seed=1)
+    collate = PadCollator(tokenizer.pad_token_id, labels="token")
+    return StreamLoader(rows, collate, lane, batch_size=4, seed=1, workers=workers)
+
+
+def first(batches, count):
+    iterator = iter(batches)
+    return [next(iterator) for _ in range(count)]
+
+
+def test_masks_change_with_every_pass_and_only_with_it(tmp_path, bert_folder):
+    tokenizer = load_tokenizer(str(bert_folder))
+    corpus = stream(tmp_path / "cache", tokenizer, write_texts(tmp_path / "a.txt", make_texts("a", 8)), held_out=0.0)
+    found = {}
+    for blocks, _ in zip(corpus.batches(Lane(0, 1), batch_size=4, seed=1), range(60), strict=False):
+        rows = training_rows(corpus, tokenizer, replace_tokens=0.0, mask_tokens=0.4, seed=1)
+        for block in blocks[0]:
+            row = rows._row(block)
+            found.setdefault((tuple(block.ids), block.number), set()).add(tuple(row["input_ids"]))
+    assert all(len(masked) == 1 for masked in found.values())
+    by_text = {}
+    for (ids, _), masked in found.items():
+        by_text.setdefault(ids, set()).update(masked)
+    assert max(map(len, by_text.values())) > 3
+
+
+def test_a_position_is_small_and_belongs_to_its_layout(tmp_path, bert_folder, languages):
+    tokenizer = load_tokenizer(str(bert_folder))
+    corpus = stream(tmp_path / "cache", tokenizer, *languages)
+    whole = loader(corpus, tokenizer, workers=0)
+    batches = first(whole, 30)
+    half = loader(corpus, tokenizer)
+    assert all(torch.equal(a["input_ids"], b["input_ids"]) for a, b in zip(first(half, 17), batches, strict=False))
+    position = json.dumps(half.state_dict())
+    assert len(position) < 2000
+    rest = loader(corpus, tokenizer)
+    rest.load_state_dict(json.loads(position))
+    for batch, expected in zip(first(rest, 13), batches[17:], strict=True):
+        assert all(torch.equal(batch[name], expected[name]) for name in expected)
+    with pytest.raises(
+        TrainingError, match="processes 1, workers 0, batch_size 4, and now it would be with processes 2"
+    ):
+        loader(corpus, tokenizer, Lane(0, 2)).load_state_dict(json.loads(position))
+    assert sum(rest.drawn) == 30 * 4
+    assert rest.report.counts == {}
+
+
+def test_ranks_and_workers_read_different_parts(tmp_path, bert_folder, languages):
+    tokenizer = load_tokenizer(str(bert_folder))
+    corpus = stream(tmp_path / "cache", tokenizer, languages[0], shuffle_buffer=4)
+    parts = []
+    for rank in range(2):
+        batches = first(loader(corpus, tokenizer, Lane(rank, 2), workers=2), 6)
+        # Of a masked token the label is what it was.
+        whole = [torch.where(batch["labels"] < 0, batch["input_ids"], batch["labels"]) for batch in batches]
+        parts.append({tokenizer.decode(row, skip_special_tokens=True) for batch in whole for row in batch})
+    assert all(len(part) > 10 for part in parts)
+    assert not parts[0] & parts[1]
+
+
+def test_a_worker_that_meets_no_text_says_so_in_one_line(tmp_path, bert_folder):
+    tokenizer = load_tokenizer(str(bert_folder))
+    corpus = stream(tmp_path / "cache", tokenizer, write_texts(tmp_path / "a.txt", ["one text alone"]), held_out=0.0)
+    with pytest.raises(CorpusError, match="has no block of text for process") as caught:
+        first(loader(corpus, tokenizer, workers=2), 2)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stream_needs_a_number_of_steps(streamed_recipe):
+    streamed_recipe["stages"][0]["training"].pop("max_steps")
+    with pytest.raises(RecipeError, match=r"stages\.0\.training\.max_steps is missing: a stream has no end"):
+        limbeck.distill(streamed_recipe)
+
+
+def test_changed_text_is_not_resumed(streamed_recipe, languages, monkeypatch):
+    original = DistillationTrainer.training_step
+
+    def die(self, *arguments):
+        if self.state.global_step == 4:
+            raise KeyError("killed")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(DistillationTrainer, "training_step", die)
+    with pytest.raises(KeyError):
+        limbeck.distill(streamed_recipe)
+    write_texts(Path(languages[1]), ["Other text."])
+    with pytest.raises(OutputError, match="text of the run .* has changed"):
+        limbeck.distill(streamed_recipe, resume=True)
