@@ -43,6 +43,11 @@ def test_a_plan_of_nothing_possible_is_refused_all_the_same(plan):
         check_plan(load_plan({**plan, **changes}))
 
 
+def test_streamed_text_is_refused(plan):
+    with pytest.raises(RecipeError, match="corpus.streaming: all runs of a comparison read one built corpus"):
+        check_plan(load_plan(plan, ["corpus.streaming=true"]))
+
+
 def test_relation_heads_have_to_divide(plan):
     methods = [{"name": "minilmv2", "options": {"relation_heads": 48}}]
     with pytest.raises(RecipeError, match="2 of 2 combinations .* relation_heads 48 does not divide the width 32"):

@@ -174,6 +174,7 @@ def test_a_share_of_the_text_is_a_fixed_part_of_it(tiny_recipe):
         ({}, 1.5, "share of 1.5"),
         ({"stages": []}, 1.0, "no stages"),
         ({"fp16": True}, 1.0, "float16"),
+        ({"streaming": True}, 1.0, "streams its text"),
         ({"own teacher": True}, 1.0, "a teacher of its own"),
         ({"own student": True}, 1.0, "a student of its own"),
     ],
@@ -182,6 +183,8 @@ def test_what_cannot_be_trained_side_by_side_is_refused(tiny_recipe, bert_folder
     recipe = recipe_for(tiny_recipe, METHODS["mappings"][0])
     if "stages" in change:
         recipe["stages"] = []
+    if "streaming" in change:
+        recipe["corpus"] |= {"streaming": True}
     if "fp16" in change:
         recipe["stages"][0]["training"] |= {"fp16": True}
     if "own teacher" in change:

@@ -82,6 +82,11 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
 
 
 def _check_arguments(plan: ComparisonPlan) -> None:
+    if plan.corpus.streaming:
+        raise RecipeError(
+            "corpus.streaming: all runs of a comparison read one built corpus, whose tokens the budget is counted in; "
+            "leave it out, and bound the text by corpus.max_documents."
+        )
     check_training(plan.training, "training")
     for index, entry in enumerate(plan.methods):
         check_training(entry.training, f"methods.{index}.training")

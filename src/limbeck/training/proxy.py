@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
 
+from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.host_memory import keep_freed_memory
 from limbeck.methods.composition import Term
@@ -197,6 +198,11 @@ def _check_stages(plan: RunPlan) -> None:
             raise RecipeError(
                 f"{place} has a {'student' if choice.student is not None else 'teacher'} of its own; a search trains "
                 "one student by the recipe's teacher, so leave that stage out."
+            )
+        if isinstance(choice.corpus, CorpusSettings) and choice.corpus.streaming:
+            raise RecipeError(
+                f"{place} streams its text, of which a search can take no share; leave out corpus.streaming, and bound "
+                "it by corpus.max_documents."
             )
         if choice.spec.training.get("fp16"):
             raise RecipeError(
