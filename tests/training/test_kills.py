@@ -97,7 +97,8 @@ def assert_same_end(killed, whole):
 
 
 def test_a_run_killed_again_and_again_ends_like_one_that_never_was(recipe, whole, tmp_path):
-    assert run_victim(recipe, tmp_path, 7, 4, 5, 100) > 1
+    # Times and counts that a fast machine does not outrun.
+    assert run_victim(recipe, tmp_path, 7, 4, 1, 30) > 1
     assert_same_end(recipe["output"], whole)
 
 

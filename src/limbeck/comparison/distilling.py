@@ -53,9 +53,10 @@ def distil_cells(
         problem: str | None = None
         try:
             distil({**cell.recipe, "output": str(cell.folder(folder))})
-        except (Interrupted, KeyboardInterrupt):
+        except (Interrupted, KeyboardInterrupt) as stopped:
             done = len(cells) - len(missing) + len(took)
-            raise Interrupted(
+            kind = type(stopped) if isinstance(stopped, Interrupted) else Interrupted  # SIGTERM has a code of its own.
+            raise kind(
                 f"Stopped at {cell.title}; {done} of {len(cells)} runs are done and kept in '{folder}'; the same "
                 "command goes on from there."
             ) from None

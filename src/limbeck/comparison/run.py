@@ -95,7 +95,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     except (Interrupted, KeyboardInterrupt) as error:
         comparison.note_interruption()
         message = str(error) or f"Stopped; what is done is kept in '{folder}'; the same command goes on from there."
-        raise Interrupted(message) from None
+        raise (type(error) if isinstance(error, Interrupted) else Interrupted)(message) from None
 
 
 def plan_cells(checked: CheckedPlan, corpus: Corpus) -> list[Cell]:
