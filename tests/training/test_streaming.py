@@ -128,6 +128,7 @@ def test_the_record_of_a_stream(streamed_recipe, languages):
     drawn = record["stages"][0]["drawn"]
     assert sum(drawn["rows"].values()) == 12 * 8
     assert list(drawn["rows"]) == languages
+    assert drawn["report"]["counts"] == {}
     for name, share in drawn["shares"].items():
         assert abs(share - view["shares"][name]) < 0.15
     assert record["stages"][0]["held_out"]

@@ -9,15 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_CACHE_KIBIBYTES = 16 * 1024
+_CACHE_KIBIBYTES = 4 * 1024
 _OFFSET = 2**63  # SQLite's whole numbers are signed.
 
 
 class SeenKeys:
     """A set of 64-bit keys in a file, which is removed at the end.
 
-    A set in memory needs about 100 bytes a key: gigabytes where documents are lines. The file needs 16 to 20 bytes a
-    key, of which 16 MiB are in memory; a key costs some microseconds.
+    A set in memory needs about 100 bytes a key: gigabytes where documents are lines. The file needs about 16 bytes a
+    key, of which 4 MiB are in memory; a key costs some microseconds.
 
     Args:
         path: The file; an old one there is removed.

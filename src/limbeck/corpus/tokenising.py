@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from limbeck.corpus.document_store import read_batches
 from limbeck.corpus.encoder import TokenEncoder
@@ -21,7 +22,8 @@ SPLITS = ("train", "held_out")
 _SCHEMA = pa.schema([("input_ids", pa.list_(pa.int32())), ("length", pa.int32())])
 _BATCH_UNITS = 1000
 _BATCH_CHARACTERS = 1_000_000
-_BATCH_BLOCKS = 1000
+# Tokens of a record batch: opening a corpus touches every batch of it, so there should not be many.
+_BATCH_TOKENS = 2**22
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class _BlockWriter:
         path = shard.folder / f"{split}-{shard.number:05d}.arrow"
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_stream(self._file, _SCHEMA)
-        self._blocks: list[list[int]] = []
+        self._blocks: list[NDArray[np.int32]] = []
+        self._tokens = 0
 
     def __enter__(self) -> _BlockWriter:
         return self
@@ -92,9 +95,11 @@ class _BlockWriter:
         self._file.close()
 
     def add(self, units: list[list[int]]) -> None:
-        self._blocks.extend(self._packer.pack(units))
-        if len(self._blocks) >= _BATCH_BLOCKS:
-            self._flush()
+        for block in self._packer.pack(units):
+            self._blocks.append(np.asarray(block, dtype=np.int32))
+            self._tokens += len(block)
+            if self._tokens >= _BATCH_TOKENS:
+                self._flush()
 
     def finish(self) -> PackingCounts:
         self._packer.finish()
@@ -103,9 +108,11 @@ class _BlockWriter:
 
     def _flush(self) -> None:
         if self._blocks:
-            lengths = list(map(len, self._blocks))
-            self._writer.write_batch(pa.record_batch([self._blocks, lengths], schema=_SCHEMA))
-            self._blocks = []
+            lengths = np.fromiter(map(len, self._blocks), np.int32, len(self._blocks))
+            offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+            ids = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(self._blocks)))
+            self._writer.write_batch(pa.record_batch([ids, pa.array(lengths)], schema=_SCHEMA))
+            self._blocks, self._tokens = [], 0
 
 
 def _batched(texts: list[str]) -> Iterator[list[str]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from accelerate.utils import gather_object
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -165,10 +166,7 @@ class StreamLoader:
     @property
     def report(self) -> SourceReport:
         """What this process's lanes passed over or repaired so far."""
-        report = SourceReport()
-        for state in self._states.values():
-            report.merge(SourceReport.from_dict(state["report"]))
-        return report
+        return _joined(SourceReport.from_dict(state["report"]) for state in self._states.values())
 
 
 class StreamingTrainer(AtomicTrainer):
@@ -226,26 +224,29 @@ class StreamingTrainer(AtomicTrainer):
     def describe_drawn(self, corpus: Corpus) -> dict[str, Any] | None:
         """Return how many rows of each source were trained on, over all processes; None where they are not mixed.
 
+        Of a stream also what was passed over or repaired; a lane that reads along with others counts what it met.
+
         Args:
             corpus: What was trained on.
         """
         rows = self.train_dataset
+        described: dict[str, Any] = {}
         if isinstance(rows, StreamedRows):
-            found = self.stream.drawn if self.stream is not None else []
+            assert self.stream is not None, "nothing was trained on"
+            mine = [(self.stream.drawn, self.stream.report)]
+            parts = mine if self.args.world_size == 1 else gather_object(mine)
+            found = [sum(counts) for counts in zip(*(drawn for drawn, _ in parts), strict=True)]
+            described["report"] = _joined(report for _, report in parts).to_dict()
         elif isinstance(rows, MixedRows):
             sampler = self.train_sampler or make_sampler(rows, self._rows_a_batch, self.args.seed)
             found = sampler.drawn(self.state.global_step * self.args.gradient_accumulation_steps * self._rows_a_batch)
         else:
             return None
-        if self.stream is not None and self.args.world_size > 1:
-            counts = torch.tensor(found, dtype=torch.float64, device=self.args.device)
-            found = [int(count) for count in self.accelerator.reduce(counts, reduction="sum").tolist()]
+        drawn: dict[str, int] = {}
+        for name, count in zip(corpus.manifest["settings"]["sources"], found, strict=True):
+            drawn[name] = drawn.get(name, 0) + count
         total = max(sum(found), 1)
-        names = corpus.manifest["settings"]["sources"]
-        return {
-            "rows": dict(zip(names, found, strict=True)),
-            "shares": {name: round(count / total, 6) for name, count in zip(names, found, strict=True)},
-        }
+        return {"rows": drawn, "shares": {name: round(count / total, 6) for name, count in drawn.items()}, **described}
 
 
 class _EpochOfStream(TrainerCallback):
@@ -254,6 +255,13 @@ class _EpochOfStream(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Set the epoch."""
         state.epoch = state.global_step / state.max_steps
+
+
+def _joined(reports: Iterable[SourceReport]) -> SourceReport:
+    whole = SourceReport()
+    for report in reports:
+        whole.merge(report)
+    return whole
 
 
 def _as_it_is(loaded: Any) -> Any:
