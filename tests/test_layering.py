@@ -35,6 +35,7 @@ FLOORS = {
     "report": 7,
     "api": 8,
     "cli": 8,
+    "__main__": 9,
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 

@@ -101,7 +101,8 @@ def run() -> None:
     except LimbeckError as error:
         if debug:
             raise
-        errors.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+        if not error.said_elsewhere:
+            errors.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         errors.print("Stopped.", highlight=False)

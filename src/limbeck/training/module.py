@@ -146,7 +146,7 @@ class DistillationModule(nn.Module):
         extra = [labels] if objective.takes_labels and labels is not None else []
         if term.objective == "masked_lm_ce" and self._scores_labelled and labels is not None:
             student_tensors, extra = [student_tensors[0][None]], [labels[labels != IGNORED_LABEL][None]]
-        if objective.batch_coupled:
+        if objective.batch_coupled and self.training:  # Measured per batch, whichever process measures it.
             student_tensors = [gather_rows(tensor) for tensor in student_tensors]
             teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
             extra = [gather_rows(tensor) for tensor in extra]

@@ -15,10 +15,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from limbeck.corpus import Corpus, Lane, SourceReport
 from limbeck.corpus.parallel import single_threaded_tokenizers
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.training.atomic_trainer import AtomicTrainer
 from limbeck.training.record_file import read_json, write_atomically
 from limbeck.training.rows import MixedRows, StreamedRows
-from limbeck.training.sampling import LengthGroupedSampler, make_sampler
+from limbeck.training.sampling import make_sampler
+from limbeck.training.sharded_trainer import ShardedTrainer
 
 Collate = Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]]
 
@@ -169,14 +169,13 @@ class StreamLoader:
         return _joined(SourceReport.from_dict(state["report"]) for state in self._states.values())
 
 
-class StreamingTrainer(AtomicTrainer):
+class StreamingTrainer(ShardedTrainer):
     """A trainer that also takes `StreamedRows`: their position is saved and taken up with the random streams.
 
     The loop's own way to resume, reading and dropping all batches from the first on, is left aside for them.
     """
 
     stream: StreamLoader | None = None
-    train_sampler: LengthGroupedSampler | None = None
 
     def get_train_dataloader(self) -> Any:
         """Load the rows to train on; a stream needs no sharding over processes, for each reads its own part."""
@@ -212,10 +211,6 @@ class StreamingTrainer(AtomicTrainer):
     def _position_file(self, checkpoint: str) -> Path:
         return Path(checkpoint) / f"stream_position_{self.args.process_index}.json"
 
-    @property
-    def _rows_a_batch(self) -> int:
-        return self.args.train_batch_size * self.args.world_size
-
     def take_up_stream(self, checkpoint: Path) -> None:
         """Take the position of a stream from a checkpoint, without reading on."""
         if isinstance(self.train_dataset, StreamedRows):
@@ -238,8 +233,8 @@ class StreamingTrainer(AtomicTrainer):
             found = [sum(counts) for counts in zip(*(drawn for drawn, _ in parts), strict=True)]
             described["report"] = _joined(report for _, report in parts).to_dict()
         elif isinstance(rows, MixedRows):
-            sampler = self.train_sampler or make_sampler(rows, self._rows_a_batch, self.args.seed)
-            found = sampler.drawn(self.state.global_step * self.args.gradient_accumulation_steps * self._rows_a_batch)
+            sampler = self.train_sampler or make_sampler(rows, self.rows_a_step, self.args.seed)
+            found = sampler.drawn(self.state.global_step * self.rows_a_step)
         else:
             return None
         drawn: dict[str, int] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import send_to_device
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -25,12 +26,11 @@ from limbeck.training.batch_splitter import BatchSplitter
 from limbeck.training.checkpoints import Warn
 from limbeck.training.loss_guard import LossGuard
 from limbeck.training.module import DistillationModule
-from limbeck.training.sampling import EpochSetter, LengthGroupedSampler, make_sampler
 from limbeck.training.saving import loading
 from limbeck.training.step_skipping import skip_update, takes_flag
 from limbeck.training.step_start import StepStart
 from limbeck.training.streaming import StreamingTrainer
-from limbeck.training.units import UNITS, count_units, sum_units
+from limbeck.training.units import FILLER, UNITS, count_units, sum_units
 
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
@@ -75,18 +75,15 @@ class DistillationTrainer(StreamingTrainer):
         self._steps_summed = torch.zeros((), dtype=torch.float64, device=self.args.device)
 
     @property
+    def drops_last(self) -> bool:
+        """Whether an epoch ends with its last full batch: also where processes gather rows, equally many of each."""
+        coupled = any(OBJECTIVES[term.objective].batch_coupled for term in self.module.terms)
+        return self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
+
+    @property
     def tokens_this_run(self) -> float:
         """Valid tokens trained on since this process started or resumed."""
         return float(self.tokens_seen) - self._tokens_before
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:
-        """Sample blocks of similar length together; see `LengthGroupedSampler`."""
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        rows = self.args.train_batch_size * self.args.world_size
-        sampler = self.train_sampler = make_sampler(dataset, rows, self.args.seed)
-        changing = [dataset] if hasattr(dataset, "set_epoch") else []
-        self.add_callback(EpochSetter(sampler, *changing))
-        return sampler
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -95,9 +92,9 @@ class DistillationTrainer(StreamingTrainer):
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
-        window = sum_units(batches).to(device)
-        if self.args.world_size > 1:
-            window = self.accelerator.reduce(window, reduction="sum")
+        # Without waiting, where the loader has pinned them.
+        batches = [send_to_device(batch, device, non_blocking=True) for batch in batches]
+        window = self._sum_over_ranks(sum_units(batches))
         self.tokens_seen += window[0]
         self._steps_summed += 1
         self._batches, self._sums_before, self._start = batches, dict(self._sums), None
@@ -169,7 +166,7 @@ class DistillationTrainer(StreamingTrainer):
             return_outputs: Return the terms too.
             num_items_in_batch: The units of the whole step over all ranks; without it the batch is the whole.
         """
-        outputs: dict[str, tuple[Tensor, Tensor]] = model(**inputs)
+        outputs: dict[str, tuple[Tensor, Tensor]] = model(**_without_marks(inputs))
         units = count_units(inputs).to(self.args.device)
         window = units if num_items_in_batch is None else num_items_in_batch
         ranks = 1 if num_items_in_batch is None else self.args.world_size
@@ -237,16 +234,16 @@ class DistillationTrainer(StreamingTrainer):
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for batch in dataloader:
                 inputs = self._prepare_inputs(batch)
-                rows += inputs["input_ids"].shape[0]
-                for name, (total, count) in model(**inputs).items():
-                    pair = torch.stack([total.double(), count.double()])
+                counts = 0 if FILLER in inputs else 1
+                rows += counts * inputs["input_ids"].shape[0]
+                for name, (total, count) in model(**_without_marks(inputs)).items():
+                    pair = torch.stack([total.double(), count.double()]) * counts
                     sums[name] = sums[name] + pair if name in sums else pair
         model.train(was_training)
         weights = {term.name: term.weight for term in self.module.terms}
         metrics = {}
         for name, pair in sums.items():
-            if self.args.world_size > 1:
-                pair = self.accelerator.reduce(pair, reduction="sum")
+            pair = self._sum_over_ranks(pair)
             metrics[f"{metric_key_prefix}_{name}"] = float(pair[0] / pair[1].clamp(min=1))
         metrics[f"{metric_key_prefix}_loss"] = sum(
             weights[name] * metrics[f"{metric_key_prefix}_{name}"] for name in sums
@@ -293,3 +290,8 @@ class DistillationTrainer(StreamingTrainer):
             self._sums = {name: self.tokens_seen.new_tensor(total) for name, total in progress["sums"].items()}
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]
+
+
+def _without_marks(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a batch the module takes."""
+    return {name: value for name, value in batch.items() if name != FILLER}

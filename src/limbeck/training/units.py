@@ -10,6 +10,8 @@ from torch import Tensor
 
 UNITS = ("token", "sample", "label", "pair")
 IGNORED_LABEL = -100
+FILLER = "filler"
+"""Key of a batch that only keeps a process in step with the others: it counts nothing."""
 
 
 def count_units(batch: Mapping[str, Any]) -> Tensor:
@@ -22,6 +24,8 @@ def count_units(batch: Mapping[str, Any]) -> Tensor:
         Float64 `[4]` in the order of `UNITS`, on the batch's device: no host sync.
     """
     mask: Tensor = batch["attention_mask"]
+    if FILLER in batch:
+        return mask.new_zeros(len(UNITS), dtype=torch.float64)
     labels: Tensor | None = batch.get("labels")
     zero = mask.new_zeros((), dtype=torch.float64)
     return torch.stack(

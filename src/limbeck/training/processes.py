@@ -1,0 +1,149 @@
+"""The processes of a run: which one this is, and what they do and decide together.
+
+A launcher (`torchrun`, `accelerate launch`) starts them and tells each by its environment which it is. One of them, the
+main one, owns the run's folder; errors are agreed on, so that all end together and one of them says why.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+from torch import distributed
+
+from limbeck.errors import LimbeckError, TrainingError
+
+Result = TypeVar("Result")
+
+# Building a corpus takes as long as it takes. A process that dies is noticed at once, since its connections close.
+_PATIENCE = timedelta(days=30)
+
+
+def process_count() -> int:
+    """Return how many processes the launcher started; 1 without one."""
+    # Some clusters set the first of the two wherever they run anything.
+    return _from_environment("WORLD_SIZE", 1) if "RANK" in os.environ else 1
+
+
+def process_index() -> int:
+    """Return which of the processes this is, from 0."""
+    return _from_environment("RANK", 0) if process_count() > 1 else 0
+
+
+def is_main() -> bool:
+    """Whether this process writes and reports; the only one does."""
+    return process_index() == 0
+
+
+def connect() -> None:
+    """Find the other processes, if there are any and they were not found before.
+
+    Raises:
+        TrainingError: if they do not answer.
+    """
+    if process_count() == 1 or distributed.is_initialized():
+        return
+    backend = "gloo"
+    if torch.cuda.is_available():
+        torch.cuda.set_device(_from_environment("LOCAL_RANK", 0))
+        backend = "cpu:gloo,cuda:nccl"
+    try:
+        distributed.init_process_group(backend)
+    except (RuntimeError, ValueError) as error:
+        raise TrainingError(
+            f"Process {process_index()} of {process_count()} cannot reach the others: {str(error).splitlines()[0]}; "
+            "check the launcher's address and port, and that it started them all."
+        ) from None
+    atexit.register(_disconnect)
+
+
+def everywhere(what: Callable[[], Result]) -> Result:
+    """Do something in every process; where one of them raises, all do.
+
+    Args:
+        what: Returns what this process makes of it.
+
+    Raises:
+        LimbeckError: the first one that was raised, in every process; the main one is to say it.
+    """
+    if process_count() == 1:
+        return what()
+    value: Any = None
+    problem: LimbeckError | None = None
+    try:
+        value = what()
+    except LimbeckError as error:
+        problem = error
+    problems: list[LimbeckError | None] = [None] * process_count()
+    distributed.all_gather_object(problems, problem, group=_patient_group())
+    found = [(index, error) for index, error in enumerate(problems) if error is not None]
+    if found:
+        index, error = found[0]
+        if index > 0:
+            error.args = (f"Process {index}: {error}",)
+        raise same_everywhere(error)
+    return value
+
+
+def from_main(what: Callable[[], Result]) -> Result:
+    """Do something in the main process only, and return in all of them what it returned.
+
+    Args:
+        what: Returns what can be pickled.
+
+    Raises:
+        LimbeckError: that it raised, in every process.
+    """
+    if process_count() == 1:
+        return what()
+    value: list[Any] = [everywhere(lambda: what() if is_main() else None)]
+    distributed.broadcast_object_list(value, src=0, group=_patient_group(), device=torch.device("cpu"))
+    return value[0]
+
+
+def main_first(what: Callable[[], Result]) -> Result:
+    """Do something in every process, when the main one is done with it: the others find what it left on disk."""
+    own = everywhere(lambda: what() if is_main() else None)
+    return everywhere(lambda: what() if own is None else own)
+
+
+def same_everywhere(error: LimbeckError) -> LimbeckError:
+    """Mark an error that every process raises, so that only the main one says it."""
+    error.said_elsewhere = not is_main()
+    return error
+
+
+def lost_process(error: BaseException) -> str | None:
+    """Say what an error is about if it is that another process of the run has ended."""
+    if process_count() == 1 or not isinstance(error, RuntimeError):
+        return None
+    known = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "gloo", "Socket")
+    text = str(error)
+    if not isinstance(error, distributed.DistError) and not any(part in text for part in known):
+        return None
+    return (
+        f"Process {process_index()} lost touch with another one, which has most likely ended: its own message says why. "
+        "What was saved before is intact; go on with the same command and --resume."
+    )
+
+
+@cache
+def _patient_group() -> Any:
+    return distributed.new_group(backend="gloo", timeout=_PATIENCE)
+
+
+def _disconnect() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def _from_environment(name: str, default: int) -> int:
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        return default
