@@ -30,7 +30,8 @@ from limbeck.report.evaluation_tables import write_evaluation
 from limbeck.report.model_card import write_model_card
 from limbeck.report.table import write_tables
 from limbeck.training.endings import endings_recorded
-from limbeck.training.output_folder import claimed_output
+from limbeck.training.output_folder import claimed_together
+from limbeck.training.processes import connect, everywhere, from_main, is_main
 from limbeck.training.record import RunRecord, read_record
 from limbeck.training.run import Run
 from limbeck.training.student_evaluation import evaluate_student
@@ -61,6 +62,8 @@ def distill(
 ) -> RunResult:
     """Distil a student as a recipe says.
 
+    Under a launcher of several processes (`torchrun`, `accelerate launch`) all of them call this and share the work.
+
     Args:
         recipe: A `Recipe`, a dict, or the path of a YAML file.
         overrides: `path.to.key=value` each.
@@ -74,12 +77,14 @@ def distill(
     Raises:
         LimbeckError: one clear line; see `limbeck.errors`.
     """
-    console = console if console is not None else Console(quiet=True)
-    checked = load_recipe(recipe, overrides)
-    plan = plan_run(checked)
-    with claimed_output(checked, resume=resume, overwrite=overwrite) as folder:
-        record = RunRecord(folder, {"name": checked.name, "recipe": checked.model_dump(mode="json")})
-        if resume and record.fields.get("status") == "finished" and (folder / "student").is_dir():
+    console = console if console is not None and is_main() else Console(quiet=True)
+    connect()
+    checked = from_main(lambda: load_recipe(recipe, overrides))
+    plan = everywhere(lambda: plan_run(checked))
+    with claimed_together(checked, resume=resume, overwrite=overwrite) as folder:
+        fields = {"name": checked.name, "recipe": checked.model_dump(mode="json")}
+        record = RunRecord(folder, fields, writes=is_main())
+        if from_main(lambda: resume and _is_finished(record, folder)):
             return _finished(folder)
         # What matters is said by limbeck itself, in one voice.
         with endings_recorded(record, folder), quiet():
@@ -95,14 +100,22 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
         started = time.monotonic()
         console.print("Comparing teacher and student …", highlight=False)
         run.heartbeat.begin("evaluation")
-        metrics = evaluate_student(run)
+        metrics = from_main(lambda: evaluate_student(run))
         record.time("evaluation", time.monotonic() - started)
     record.set("running", evaluation=metrics)
-    if metrics:
-        write_tables(metrics, folder)
-    write_model_card(record.fields, run.student_folder)
+    from_main(lambda: _write_tables(metrics, record, folder, run.student_folder))
     record.set("finished")  # Last of all: a finished run is taken as it is.
     return RunResult(run.student_folder, record.fields, metrics)
+
+
+def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path, student: Path) -> None:
+    if metrics:
+        write_tables(metrics, folder)
+    write_model_card(record.fields, student)
+
+
+def _is_finished(record: RunRecord, folder: Path) -> bool:
+    return record.fields.get("status") == "finished" and (folder / "student").is_dir()
 
 
 def _finished(folder: Path) -> RunResult:

@@ -341,6 +341,34 @@ def test_parts_hold_what_the_weights_need():
     assert parts.term.total.requires_grad and not parts.term.count.requires_grad
 
 
+@pytest.mark.parametrize("kind", ["hidden", "attention"])
+def test_processes_that_share_a_batch_move_by_its_costs(kind):
+    """The parts of two add up to the whole; by its own costs each would move another way."""
+    student, teacher, matrix = draw(2, 3)
+    leaves = [(x * torch.linspace(0.2, 3, BATCH)[:, None, None]).requires_grad_() for x in student]
+
+    def measure(rows, across=None):
+        own, other = [x[rows] for x in leaves], [y[rows] for y in teacher]
+        if kind == "hidden":
+            return layer_emd_parts(own, other, projection=matrix, across=across)
+        pairs = [(x, x) for x in own], [(y, y) for y in other]
+        return attention_layer_emd_parts(*pairs, heads=HEADS, across=across)
+
+    halves, told = (slice(0, 1), slice(1, BATCH)), []
+    for rows in halves:
+        measure(rows, across=lambda values: told.append(values.detach()) or values)
+    whole, parts = measure(slice(0, BATCH)), [measure(rows, across=lambda _: sum(told)) for rows in halves]
+    for part in parts:
+        assert_close(part.costs, whole.costs)
+        assert_close(part.flow, whole.flow)
+    assert_close(sum(part.term.total for part in parts), whole.term.total)
+    assert_close(sum(part.term.count for part in parts), whole.term.count)
+    gradients = torch.autograd.grad(sum(part.term.total for part in parts), leaves)
+    for found, expected in zip(gradients, torch.autograd.grad(whole.term.total, leaves), strict=True):
+        assert_close(found, expected)
+    assert not torch.allclose(measure(halves[0]).costs, whole.costs)
+
+
 def attention_written_out(costs, flow, weights, temperature):
     """The new weights of the layers along the rows."""
     unit = [math.fsum(d * f for d, f in zip(*rows, strict=True)) for rows in zip(costs, flow, strict=True)]

@@ -44,6 +44,7 @@ def distill(
     """Distil a student from a teacher, as a recipe or the options say."""
     from limbeck.api import distill as run_distillation
     from limbeck.report.table import comparison_table
+    from limbeck.training.processes import is_main
 
     data = recipe_data(
         recipe, teacher=teacher, student=student, corpus=corpus, method=method, output=output, steps=steps,
@@ -52,6 +53,8 @@ def distill(
     result = run_distillation(
         data, overrides or [], resume=resume, overwrite=overwrite, console=progress_console(quiet)
     )
+    if not is_main():
+        return
     if as_json:
         typer.echo(json.dumps({"student": str(result.student), "metrics": result.metrics}, indent=2))
         return

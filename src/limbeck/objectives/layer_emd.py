@@ -9,7 +9,7 @@ The costs are computed without graph; one difference per student layer, not per 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -105,8 +105,14 @@ def layer_emd_parts(
     projection: Projection | None = None,
     student_weights: Tensor | None = None,
     teacher_weights: Tensor | None = None,
+    across: Callable[[Tensor], Tensor] | None = None,
 ) -> EmdParts:
-    """Return `layer_emd` with its costs and its flow, which update the layer weights; arguments and errors alike."""
+    """Return `layer_emd` with its costs and its flow, which update the layer weights; arguments and errors alike.
+
+    Args:
+        across: Sums a tensor over the processes that share a batch; costs and flow are then those of the whole batch,
+            the loss is this process's part.
+    """
     first = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers))
     mask, dtype = as_mask(valid, first), compute_dtype(*student_layers, *teacher_layers)
     width, teacher = teacher_layers[0].shape[-1], [x.detach() for x in teacher_layers]
@@ -114,7 +120,7 @@ def layer_emd_parts(
     with autocast_off(first.device):
         mapped = [project(blank(x, mask, dtype), projection, width) for x in student_layers]
         totals = hidden_distances(mapped, teacher, mask, dtype)
-        costs, flow = _solve(totals, count, student_weights, teacher_weights)
+        costs, flow = _solve(totals, count, student_weights, teacher_weights, across)
         near: list[Tensor] = []
         for x, (weight, shares) in zip(mapped, _moves(flow), strict=True):
             centre = sum(y.to(dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
@@ -173,8 +179,9 @@ def attention_layer_emd_parts(
     valid: Tensor | None = None,
     student_weights: Tensor | None = None,
     teacher_weights: Tensor | None = None,
+    across: Callable[[Tensor], Tensor] | None = None,
 ) -> EmdParts:
-    """Return `attention_layer_emd` with its costs and its flow; arguments and errors alike."""
+    """Return `attention_layer_emd` with its costs and its flow; arguments and errors as of `layer_emd_parts`."""
     student, teacher = _named_pairs("student_layers", student_layers), _named_pairs("teacher_layers", teacher_layers)
     first = _check_layers(student, teacher)
     widths = {"student": first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]}
@@ -184,7 +191,7 @@ def attention_layer_emd_parts(
     pairs = first.new_tensor(batch * length**2, dtype=dtype) if mask is None else mask.sum(1).to(dtype).square().sum()
     count = pairs * heads
     totals = score_distances(student_layers, teacher_layers, heads, mask, dtype)
-    costs, flow = _solve(totals, count, student_weights, teacher_weights)
+    costs, flow = _solve(totals, count, student_weights, teacher_weights, across)
     near: list[Tensor] = []
     for own, (weight, shares) in zip(student_layers, _moves(flow), strict=True):
         centre = _score_barycentre(teacher_layers, shares, heads, dtype)
@@ -204,11 +211,18 @@ def _score_barycentre(
 
 
 def _solve(
-    totals: Tensor, count: Tensor, student_weights: Tensor | None, teacher_weights: Tensor | None
+    totals: Tensor,
+    count: Tensor,
+    student_weights: Tensor | None,
+    teacher_weights: Tensor | None,
+    across: Callable[[Tensor], Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
     """Return the mean costs, on the CPU, and the flow."""
     own = uniform_weights(totals.shape[0]) if student_weights is None else student_weights
     other = uniform_weights(totals.shape[1]) if teacher_weights is None else teacher_weights
+    if across is not None:
+        joined = across(torch.cat([totals.flatten(), count.reshape(1)]))
+        totals, count = joined[:-1].reshape(totals.shape), joined[-1]
     costs = (totals / count.clamp(min=1)).cpu().double()
     return costs, transport_flow(costs, own, other)
 

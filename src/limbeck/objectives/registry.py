@@ -68,6 +68,14 @@ class Objective:
     takes_layers: bool = False
     parts: Callable[..., EmdParts] | None = None
 
+    @property
+    def gathers_rows(self) -> bool:
+        """Whether processes that share a batch each compute the whole term, from the rows of all of them.
+
+        Terms over layers are coupled too, but share costs instead of rows; see `layer_emd_parts`.
+        """
+        return self.batch_coupled and self.parts is None
+
     def by_layer(self, streams: Sequence[Tensor]) -> list[Any]:
         """Group streams, layer by layer, as functions over layers take them: a tensor or a tuple for each."""
         size = self.student_streams

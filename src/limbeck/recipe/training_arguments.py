@@ -36,6 +36,9 @@ DEFAULTS: dict[str, Any] = {
     "save_steps": 500,
     "save_total_limit": 2,
     "report_to": "none",
+    # Parameters without a gradient are found and frozen beforehand; no module has buffers that training changes alone.
+    "ddp_find_unused_parameters": False,
+    "ddp_broadcast_buffers": False,
 }
 
 # What limbeck decides itself, with the key of the recipe that asks for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from limbeck.errors import TrainingError
 from limbeck.training.checkpoint_facts import training_facts
 from limbeck.training.checkpoint_files import prepare_staging, publish, seal, staging_of
 from limbeck.training.checkpoints import keep_newest, remove_leftovers
+from limbeck.training.processes import everywhere, from_main
 from limbeck.training.saving import loading, saving
 
 
@@ -31,25 +33,38 @@ class AtomicTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint, and once it is visible remove those that are too many."""
         folder, step = Path(self.args.output_dir), self.state.global_step
+        save = super()._save_checkpoint
+
+        def prepare() -> None:
+            with self._saving():
+                prepare_staging(folder)
+
+        def write() -> None:
+            with self._saving():
+                save(model, trial)
+
+        def show() -> None:
+            with self._saving():
+                grown = staging_of(folder) / f"checkpoint-{step}"
+                seal(grown, {"step": step, **training_facts(self.args)})
+                publish(grown, folder)
+                keep_newest(folder, step, self.args.save_total_limit)
+
         try:
-            with saving(f"The checkpoint of step {step}", folder):
-                self._staging = prepare_staging(folder) if self.args.should_save else staging_of(folder)
-                self.accelerator.wait_for_everyone()
-                super()._save_checkpoint(model, trial)
-                self.state.best_model_checkpoint = None  # It would name the place aside; none is kept for its metric.
-                self.accelerator.wait_for_everyone()
-                if self.args.should_save:
-                    grown = self._staging / f"checkpoint-{step}"
-                    seal(grown, {"step": step, **training_facts(self.args)})
-                    publish(grown, folder)
-                    keep_newest(folder, step, self.args.save_total_limit)
-                self.accelerator.wait_for_everyone()
+            from_main(prepare)
+            self._staging = staging_of(folder)
+            everywhere(write)
+            self.state.best_model_checkpoint = None  # It would name the place aside; none is kept for its metric.
+            from_main(show)
         except TrainingError:
             if self.args.should_save:
                 remove_leftovers(folder)  # So that a full disk has room again for the record.
             raise
         finally:
             self._staging = None
+
+    def _saving(self) -> AbstractContextManager[None]:
+        return saving(f"The checkpoint of step {self.state.global_step}", Path(self.args.output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         with loading(Path(checkpoint or "")):

@@ -10,6 +10,7 @@ from typing import Any
 from limbeck.errors import Interrupted, LimbeckError, Preempted, TrainingError
 from limbeck.training.batch_splitter import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
+from limbeck.training.processes import lost_process, same_everywhere
 from limbeck.training.record import RunRecord
 from limbeck.training.saving import disk_problem
 
@@ -30,7 +31,7 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
 
     Raises:
         Interrupted: after Ctrl-C; `Preempted` after SIGTERM.
-        TrainingError: where a disk or the memory failed.
+        TrainingError: where a disk or the memory failed, or another process of the run.
         LimbeckError: as it was raised.
     """
     try:
@@ -41,13 +42,17 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         raise
     except KeyboardInterrupt as error:
         kind = Preempted if isinstance(error, Terminated) else Interrupted
-        stop = kind(f"Stopped; continue '{folder}' with --resume.")
+        stop = same_everywhere(kind(f"Stopped; continue '{folder}' with --resume."))
         _note(record, "interrupted", stop)
         raise stop from None
     except LimbeckError as error:
         _note(record, "failed", error)
         raise
     except Exception as error:
+        lost = lost_process(error)
+        if lost is not None:
+            _note(record, "failed", lost)
+            raise TrainingError(lost) from error
         _note(record, "failed", f"{type(error).__name__}: {error}")
         if is_out_of_memory(error):
             raise TrainingError(_OUT_OF_MEMORY) from None

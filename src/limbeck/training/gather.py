@@ -1,4 +1,4 @@
-"""Gathering the rows of a batch over ranks, for terms that couple samples."""
+"""What terms that couple the samples of a batch need of the other ranks: their rows, or sums over them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,20 @@ def gather_rows(rows: Tensor) -> Tensor:
     Returns:
         `[ranks * B, ...]`; the input itself without distribution.
     """
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return rows
-    if torch.distributed.get_world_size() == 1:
+    if not _shares_batches():
         return rows
     return torch.cat(list(all_gather(rows.contiguous())), dim=0)
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """Sum a tensor of equal shape over all ranks, without gradient; the input itself without distribution."""
+    if not _shares_batches():
+        return values
+    summed = values.detach().clone()
+    torch.distributed.all_reduce(summed)
+    return summed
+
+
+def _shares_batches() -> bool:
+    found = torch.distributed
+    return found.is_available() and found.is_initialized() and found.get_world_size() > 1

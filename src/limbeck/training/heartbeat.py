@@ -27,9 +27,11 @@ class Heartbeat:
     Args:
         folder: The run's folder.
         seconds_between: Least time between two writes of the same activity.
+        writes: Whether this process writes; of several one does.
     """
 
-    def __init__(self, folder: Path, seconds_between: float = _SECONDS_BETWEEN) -> None:
+    def __init__(self, folder: Path, seconds_between: float = _SECONDS_BETWEEN, *, writes: bool = True) -> None:
+        self._writes = writes
         self._path = folder / HEARTBEAT
         self._seconds_between = seconds_between
         self._written = -seconds_between
@@ -58,6 +60,8 @@ class Heartbeat:
 
     def _write(self) -> None:
         self._written = time.monotonic()
+        if not self._writes:
+            return
         text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **self._fields}, indent=2)
         with suppress(OSError):  # No run fails for want of a sign of life; it only looks older.
             write_atomically(self._path, text + "\n", durable=False)

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from limbeck.errors import Interrupted, Preempted
+from limbeck.training.arrivals import Arrivals
+from limbeck.training.processes import gathered, process_count
 
 
 class Terminated(KeyboardInterrupt):
@@ -39,17 +42,39 @@ class InterruptSaver(TrainerCallback):
     """Turns the first SIGINT or SIGTERM into a checkpoint after the present step and a clean stop.
 
     A second Ctrl-C stops at once. A second SIGTERM changes nothing: launchers and schedulers both send one, and mean
-    the same.
+    the same. Of several processes all stop after the same step, whichever the signal came to and when.
     """
 
     def __init__(self) -> None:
         self._received: int | None = None
+        self._stops = False
+        self._counts: Arrivals[None] = Arrivals()
         self._previous: dict[int, Any] = {}
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal has come to this process."""
         return self._received is not None
+
+    def note(self, interrupted: Tensor) -> None:
+        """Tell of a step how many processes a signal has come to before it.
+
+        Args:
+            interrupted: Scalar on the device, the same in every process.
+        """
+        self._counts.send(interrupted, None)
+        for count, _ in self._counts.take():
+            self._stops = self._stops or bool(count)
+
+    def agree(self) -> bool:
+        """Whether a signal has come to any process; all have to ask together."""
+        received = [number for number in gathered(self._received) if number is not None]
+        self._received = received[0] if received else None
+        return self.interrupted
+
+    def _is_due(self) -> bool:
+        """Whether to stop after the present step."""
+        return self.interrupted if process_count() == 1 else self._stops
 
     def error(self, message: str) -> Interrupted:
         """The error that the stage ends with: its exit code tells a user's stop from a machine's."""
@@ -72,7 +97,7 @@ class InterruptSaver(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Ask for a checkpoint and the end of training once a signal has come."""
-        if self.interrupted:
+        if self._is_due():
             control.should_save = True
             control.should_training_stop = True
         return control
@@ -81,7 +106,7 @@ class InterruptSaver(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Leave out what belongs to the end of an epoch if this is not one: the resumed run comes to it."""
-        if self.interrupted and not float(state.epoch or 0.0).is_integer():
+        if self._is_due() and not float(state.epoch or 0.0).is_integer():
             control.should_log = control.should_evaluate = control.should_save = False
         return control
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,25 +14,21 @@ from torch import Tensor
 from limbeck.errors import TrainingError
 from limbeck.methods.composition import Term
 from limbeck.recipe.guard_spec import GuardSpec
+from limbeck.training.arrivals import Arrivals
 from limbeck.training.bad_batch import save_bad_batch
 from limbeck.training.checkpoints import Warn
 from limbeck.training.loss_judge import Findings, LossJudge
+from limbeck.training.processes import same_everywhere
 
 Batches = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class _Pending:
+class _Step:
     """A step whose findings are on their way to the host."""
 
-    step: int
-    values: Tensor
-    event: torch.cuda.Event | None
+    number: int
     batches: Batches
-
-    @property
-    def ready(self) -> bool:
-        return self.event is None or self.event.query()
 
 
 class LossGuard:
@@ -60,7 +55,7 @@ class LossGuard:
         self._judge = LossJudge([term.weight for term in terms], policy.explosion_factor, device)
         self._zero = torch.zeros(len(terms), dtype=torch.float64, device=device)
         self._step_terms = self._zero
-        self._pending: deque[_Pending] = deque()
+        self._findings: Arrivals[_Step] = Arrivals()
         self._in_a_row = 0
         self._folder = folder
         self._warn = warn
@@ -90,14 +85,7 @@ class LossGuard:
         """
         terms, self._step_terms = agree(self._step_terms), self._zero
         values = self._judge.judge(terms, terms.new_zeros(()) if norm is None else norm.to(terms.device))
-        event = None
-        if values.is_cuda:
-            host = values.to("cpu", non_blocking=True)
-            event = torch.cuda.Event()
-            event.record()
-        else:
-            host = values.cpu()
-        self._pending.append(_Pending(step, host, event, batches))
+        self._findings.send(values, _Step(step, batches))
         self._look(wait=False)
         return values[0].bool()
 
@@ -119,35 +107,36 @@ class LossGuard:
         self._judge.load(state)
 
     def _look(self, *, wait: bool) -> None:
-        while self._pending and (wait or self._pending[0].ready):
-            pending = self._pending.popleft()
-            if pending.event is not None:
-                pending.event.synchronize()
-            found = Findings.read(pending.values)
+        for values, step in self._findings.take(wait=wait):
+            found = Findings.read(values)
             if found.bad:
-                self._act(pending, found)
+                self._act(step, found)
             else:
                 self._in_a_row = 0
 
-    def _act(self, pending: _Pending, found: Findings) -> None:
-        problem = self._describe(pending.step, found)
+    def _act(self, step: _Step, found: Findings) -> None:
+        problem = self._describe(step.number, found)
         saved = None
         if self._folder is not None:
-            saved = save_bad_batch(self._folder, pending.step, pending.batches, problem)
+            saved = save_bad_batch(self._folder, step.number, step.batches, problem)
         where = f"; its batch is in '{saved}'" if saved is not None else ""
         if self.policy.on_bad_loss == "stop":
-            raise TrainingError(
-                f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's "
-                "training.learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
-                "another folder to keep what was saved; or go on with --resume and guard.on_bad_loss: skip."
+            raise same_everywhere(
+                TrainingError(
+                    f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
+                    "learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
+                    "another folder to keep what was saved; or go on with --resume and guard.on_bad_loss: skip."
+                )
             )
         self.skipped += 1
         self._in_a_row += 1
         if self._in_a_row > self.policy.skips_in_a_row:
-            raise TrainingError(
-                f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
-                "stage's training.learning_rate and start again with --overwrite, or in another folder; or go on with "
-                "--resume and a higher guard.skips_in_a_row."
+            raise same_everywhere(
+                TrainingError(
+                    f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
+                    "stage's training.learning_rate and start again with --overwrite, or in another folder; or go on "
+                    "with --resume and a higher guard.skips_in_a_row."
+                )
             )
         self._warn(f"{problem}; the step is skipped{where}.")
 

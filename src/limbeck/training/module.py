@@ -16,7 +16,7 @@ from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
 from limbeck.objectives.layer_emd import EmdParts
 from limbeck.objectives.registry import OBJECTIVES, Objective
-from limbeck.training.gather import gather_rows
+from limbeck.training.gather import gather_rows, sum_over_ranks
 from limbeck.training.layer_weights import make_layer_weights
 from limbeck.training.learned_maps import HeadMaps, make_learned_map
 from limbeck.training.teacher_reader import TeacherReader, stream_keys
@@ -146,7 +146,7 @@ class DistillationModule(nn.Module):
         extra = [labels] if objective.takes_labels and labels is not None else []
         if term.objective == "masked_lm_ce" and self._scores_labelled and labels is not None:
             student_tensors, extra = [student_tensors[0][None]], [labels[labels != IGNORED_LABEL][None]]
-        if objective.batch_coupled and self.training:  # Measured per batch, whichever process measures it.
+        if objective.gathers_rows and self.training:  # Measured per batch, whichever process measures it.
             student_tensors = [gather_rows(tensor) for tensor in student_tensors]
             teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
             extra = [gather_rows(tensor) for tensor in extra]
@@ -159,7 +159,9 @@ class DistillationModule(nn.Module):
         assert objective.parts is not None
         assert self.layer_weights is not None
         weights = {"student_weights": self.layer_weights.student, "teacher_weights": self.layer_weights.teacher}
-        parts = objective.parts(objective.by_layer(student), objective.by_layer(teacher), **weights, **options)
+        across = sum_over_ranks if self.training else None
+        layers = objective.by_layer(student), objective.by_layer(teacher)
+        parts = objective.parts(*layers, across=across, **weights, **options)
         self._distances.append(parts)
         return parts.term
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from limbeck.errors import OutputError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.training.folder_lock import LOCK, FolderLock
+from limbeck.training.processes import everywhere, from_main
 from limbeck.training.record_file import HEARTBEAT, RECORD, write_atomically
 
 RECIPE = "recipe.yaml"
@@ -44,6 +46,31 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
         raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
     with FolderLock(folder):
         _prepare(folder, recipe, resume=resume, overwrite=overwrite)
+        yield folder
+
+
+@contextmanager
+def claimed_together(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[Path]:
+    """Have the run's folder for the processes of a run: the main one claims it, and all can see it.
+
+    Arguments, result and errors are those of `claimed_output`; an `OutputError` also if it is on a disk of one machine
+    that the others cannot see.
+    """
+    with ExitStack() as stack:
+
+        def claim() -> Path:
+            return stack.enter_context(claimed_output(recipe, resume=resume, overwrite=overwrite))
+
+        folder = from_main(claim)
+
+        def see() -> None:
+            if not (folder / RECIPE).is_file():
+                raise OutputError(
+                    f"Output folder '{folder}' is not to be seen on {socket.gethostname()}; a run on several machines "
+                    "needs a folder that all of them share."
+                )
+
+        everywhere(see)
         yield folder
 
 

@@ -79,14 +79,12 @@ def everywhere(what: Callable[[], Result]) -> Result:
         value = what()
     except LimbeckError as error:
         problem = error
-    problems: list[LimbeckError | None] = [None] * process_count()
-    distributed.all_gather_object(problems, problem, group=_patient_group())
-    found = [(index, error) for index, error in enumerate(problems) if error is not None]
+    found = [(index, error) for index, error in enumerate(gathered(problem)) if error is not None]
     if found:
-        index, error = found[0]
+        index, first = found[0]
         if index > 0:
-            error.args = (f"Process {index}: {error}",)
-        raise same_everywhere(error)
+            first.args = (f"Process {index}: {first}",)
+        raise same_everywhere(first)
     return value
 
 
@@ -104,6 +102,19 @@ def from_main(what: Callable[[], Result]) -> Result:
     value: list[Any] = [everywhere(lambda: what() if is_main() else None)]
     distributed.broadcast_object_list(value, src=0, group=_patient_group(), device=torch.device("cpu"))
     return value[0]
+
+
+def gathered(value: Result) -> list[Result]:
+    """Return what every process gives, in their order.
+
+    Args:
+        value: Can be pickled.
+    """
+    if process_count() == 1:
+        return [value]
+    values: list[Any] = [None] * process_count()
+    distributed.all_gather_object(values, value, group=_patient_group())
+    return values
 
 
 def main_first(what: Callable[[], Result]) -> Result:
@@ -127,8 +138,8 @@ def lost_process(error: BaseException) -> str | None:
     if not isinstance(error, distributed.DistError) and not any(part in text for part in known):
         return None
     return (
-        f"Process {process_index()} lost touch with another one, which has most likely ended: its own message says why. "
-        "What was saved before is intact; go on with the same command and --resume."
+        f"Process {process_index()} lost touch with another one, which has most likely ended: its own message says "
+        "why. What was saved before is intact; go on with the same command and --resume."
     )
 
 

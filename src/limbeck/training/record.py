@@ -24,10 +24,12 @@ class RunRecord:
     Args:
         folder: The run's folder; an earlier record there is continued.
         fields: First fields, such as name and recipe.
+        writes: Whether this process writes it; of several one does.
     """
 
-    def __init__(self, folder: Path, fields: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, fields: dict[str, Any], *, writes: bool = True) -> None:
         self._path = folder / RECORD
+        self._writes = writes
         self._started = time.monotonic()
         earlier = read_record(folder)
         self.fields: dict[str, Any] = {
@@ -57,6 +59,8 @@ class RunRecord:
         self.fields["peak_memory_bytes"] = max(peak_memory_bytes(), self.fields.get("peak_memory_bytes", 0))
         self.fields["peak_device_memory_bytes"] = peak_device_memory_bytes()
         self.fields["timings"]["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
+        if not self._writes:
+            return
         write_atomically(self._path, json.dumps(self.fields, indent=2, default=str) + "\n")
 
     def time(self, what: str, seconds: float) -> None:

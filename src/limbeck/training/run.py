@@ -28,6 +28,7 @@ from limbeck.recipe.stage_plan import StageChoice
 from limbeck.training.checkpoint_files import sync_tree
 from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
 from limbeck.training.layer_cosines import measure_layer_cosines
+from limbeck.training.processes import everywhere, from_main, is_main, main_first
 from limbeck.training.record import RunRecord, write_atomically
 from limbeck.training.run_corpora import build_corpora, describe_corpora, label_kind
 from limbeck.training.stage import StagePlan, load_finished, run_stage, warn
@@ -40,7 +41,7 @@ STAGES = "stages"
 
 
 class Run:
-    """Carries a plan out in its folder.
+    """Carries a plan out in its folder, in every process of it; one of them writes there.
 
     Args:
         plan: The checked recipe.
@@ -54,15 +55,9 @@ class Run:
         self.folder = folder
         self.record = record
         self.console = console
-        self.heartbeat = Heartbeat(folder)
+        self.heartbeat = Heartbeat(folder, writes=is_main())
         self.corpora: list[Corpus | LabelledCorpus] = []
-        self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(
-            plan.recipe.teacher.model, revision=plan.recipe.teacher.revision
-        )
-        check_fits_model(self.tokenizer, plan.teacher.vocabulary)
-        located = resolve_model(plan.recipe.teacher.model)
-        if is_local(located):
-            check_weights(located)  # Before minutes go into the text.
+        self.tokenizer: PreTrainedTokenizerBase = everywhere(self._load_tokenizer)
 
     @property
     def student_folder(self) -> Path:
@@ -79,11 +74,13 @@ class Run:
         plan = self.plan
         self.heartbeat.begin("corpus")
         with self._timed("corpus"):
-            self.corpora = build_corpora(plan, self.tokenizer, self.console)
-        self._check_same_text()
+            self.corpora = main_first(lambda: build_corpora(plan, self.tokenizer, self.console))
+        everywhere(self._check_same_text)
         self.heartbeat.begin("models")
         with self._timed("models"):
-            student, initialisation = self._make_student(plan.student_choice, plan.head, plan.own_stages)
+            student, initialisation = everywhere(
+                lambda: self._make_student(plan.student_choice, plan.head, plan.own_stages)
+            )
         self.record.set(
             "running",
             teacher={"name_or_path": plan.teacher_choice.title, "shape": str(plan.teacher)},
@@ -127,6 +124,16 @@ class Run:
         pooled = [c for c in self.plan.own_stages if any(k.kind == "pooled" for t in c.terms for k in t.student)]
         return SentencePooling(pooled[-1].pooling, normalize=True, max_length=None) if pooled else None
 
+    def _load_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Load the tokenizer, and see that teacher and tokenizer are whole, before minutes go into the text."""
+        spec = self.plan.recipe.teacher
+        tokenizer = load_tokenizer(spec.model, revision=spec.revision)
+        check_fits_model(tokenizer, self.plan.teacher.vocabulary)
+        located = resolve_model(spec.model)
+        if is_local(located):
+            check_weights(located)
+        return tokenizer
+
     def _check_same_text(self) -> None:
         """Refuse to go on with a run on other text than it began with."""
         before = (self.record.fields.get("corpus") or {}).get("views")
@@ -154,7 +161,9 @@ class Run:
         folder = self._stage_folder(choice.spec.title)
         initialisation: dict[str, Any] | None = None
         if choice.student is not None:
-            student, initialisation = self._make_student(choice.student, choice.student_head, [choice])
+            student, initialisation = everywhere(
+                partial(self._make_student, choice.student, choice.student_head, [choice])
+            )
         finished = load_finished(folder, student, self._warn)
         if finished is None:
             if choice.measures_layers:
@@ -173,12 +182,14 @@ class Run:
                 folder=folder,
                 guard=choice.spec.guard,
             )
-            teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
+            teacher = everywhere(
+                partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
+            )
             beat = TrainingHeartbeat(self.heartbeat, StagePlace(plan.title, index + 1, len(self.plan.stages)))
             finished = run_stage(plan, student, teacher, self.tokenizer, self.corpora[index], self.console, beat)
         if choice.student is not None:
             finished["student"] = {"shape": str(choice.student.shape), "initialisation": initialisation}
-            if not (folder / STUDENT).is_dir():
+            if not from_main((folder / STUDENT).is_dir):
                 self._save(choice.student, student, [finished], [choice], folder / STUDENT)
         if choice.spec.teacher is not None:
             finished["teacher"] = choice.teacher.title
@@ -194,18 +205,21 @@ class Run:
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
         """Compose a stage for what its teacher's layers contribute; a resumed stage keeps what it measured."""
-        kept = folder / "layer_cosines.json"
-        if kept.is_file():
-            cosines = tuple(json.loads(kept.read_text(encoding="utf-8")))
-        else:
-            teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
-            cosines = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, json.dumps(cosines))
-        found = choice.with_layer_cosines(cosines)
+        found = choice.with_layer_cosines(from_main(lambda: self._layer_cosines(choice, index, folder)))
         layers = sorted({key.layer for term in found.terms for key in term.teacher if key.layer > 0})
         self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)
         return found
+
+    def _layer_cosines(self, choice: StageChoice, index: int, folder: Path) -> tuple[float, ...]:
+        """What a stage's teacher's layers contribute, measured once."""
+        kept = folder / "layer_cosines.json"
+        if kept.is_file():
+            return tuple(json.loads(kept.read_text(encoding="utf-8")))
+        teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
+        cosines = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, json.dumps(cosines))
+        return tuple(cosines)
 
     def _save(
         self,
@@ -227,8 +241,12 @@ class Run:
             seed=self.plan.recipe.seed,
         )
         sentence = self.sentence_pooling() if choice is self.plan.student_choice else None
-        save_student(folder, whole, self.tokenizer, dropouts=dropouts(choice), sentence=sentence)
-        sync_tree(folder)
+
+        def write() -> None:
+            save_student(folder, whole, self.tokenizer, dropouts=dropouts(choice), sentence=sentence)
+            sync_tree(folder)
+
+        from_main(write)
         if choice is self.plan.student_choice:
             self.record.set("running", untrained=untrained)
         return whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,12 @@ class ShardedTrainer(AtomicTrainer):
         changing = [rows] if hasattr(rows, "set_epoch") else []
         self.add_callback(EpochSetter(sampler, *changing))
         return sampler
+
+    def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
+        with warnings.catch_warnings():
+            # Its successor is not among the arguments that transformers takes.
+            warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
+            return super()._prepare_for_training(*arguments, **options)
 
     def _load(self, rows: Any, batches: Any, **options: Any) -> DataLoader[Any]:
         return DataLoader(

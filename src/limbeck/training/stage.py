@@ -24,6 +24,7 @@ from limbeck.training.checkpoint_files import file_damage, file_facts, sync
 from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_checkpoints, remove_leftovers
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule
+from limbeck.training.processes import from_main, same_everywhere
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.record_file import read_json, write_atomically
 from limbeck.training.sampling import grouped_padding_share
@@ -108,9 +109,7 @@ def run_stage(
     arguments = build_arguments(plan.training, output=str(plan.folder), seed=plan.seed, evaluates=measures)
     if plan.guard.on_out_of_memory == "split" and arguments.world_size > 1:
         raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
-    if arguments.should_save:
-        remove_leftovers(plan.folder)
-    checkpoint = newest_checkpoint(plan.folder, partial(warn, console))
+    checkpoint = from_main(lambda: _newest_checkpoint(plan.folder, partial(warn, console)))
     set_seed(plan.seed)
     prepare_student(student, freeze_embeddings=plan.freeze_embeddings)
     frozen = untrained_names(student)
@@ -125,7 +124,8 @@ def run_stage(
         train_dataset=rows.train,
         eval_dataset=rows.held_out if measures else None,
         data_collator=rows.collator,
-        callbacks=[progress, interrupt, *callbacks],
+        interrupt=interrupt,
+        callbacks=[progress, *callbacks],
     )
     trainer.remove_callback(PrinterCallback)  # Progress is reported above.
     started = time.monotonic()
@@ -136,10 +136,12 @@ def run_stage(
             trainer.take_up(checkpoint)  # The loop itself would take one step more.
         else:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        if interrupt.interrupted and trainer.state.global_step < trainer.state.max_steps:
-            raise interrupt.error(
-                f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
-                f"Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
+        if interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
+            raise same_everywhere(
+                interrupt.error(
+                    f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
+                    f"Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
+                )
             )
         held_out_metrics = trainer.evaluate() if measures else {}
     except RuntimeError as error:
@@ -155,9 +157,12 @@ def run_stage(
         interrupt.close()
         module.close()
     if trainer.state.global_step == 0:
-        raise TrainingError(
-            f"Stage '{plan.title}' trained no step: {len(corpus.train)} blocks make no batch of "
-            f"{arguments.train_batch_size}; lower per_device_train_batch_size or leave out dataloader_drop_last."
+        raise same_everywhere(
+            TrainingError(
+                f"Stage '{plan.title}' trained no step: {len(corpus.train)} blocks make no batch of "
+                f"{arguments.train_batch_size * arguments.world_size}; lower per_device_train_batch_size or leave out "
+                "dataloader_drop_last."
+            )
         )
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     last = history[-1] if history else {}
@@ -183,14 +188,21 @@ def run_stage(
         "untrained": untrained,
         "frozen": frozen,
     }
-    if arguments.should_save:
-        _finish(plan.folder, module, trainer.state.log_history, record)
-    if interrupt.interrupted:
-        raise interrupt.error(
-            f"Stopped after stage '{plan.title}', which is finished. Continue with: limbeck distill --resume --output "
-            f"{plan.folder.parents[1]}"
+    from_main(lambda: _finish(plan.folder, module, trainer.state.log_history, record))
+    if interrupt.agree():
+        raise same_everywhere(
+            interrupt.error(
+                f"Stopped after stage '{plan.title}', which is finished. Continue with: limbeck distill --resume "
+                f"--output {plan.folder.parents[1]}"
+            )
         )
     return record
+
+
+def _newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
+    """Clear away what killed writes left, and find where to go on."""
+    remove_leftovers(folder)
+    return newest_checkpoint(folder, warn)
 
 
 def _finish(folder: Path, module: DistillationModule, history: list[dict[str, Any]], record: dict[str, Any]) -> None:
@@ -222,6 +234,19 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> dict[st
     Returns:
         The stage's record, or None if it is not finished, or has to be trained again.
     """
+    record = from_main(lambda: _finished_record(folder, warn))
+    if record is None:
+        return None
+    weights = load_file(str(folder / WEIGHTS))
+    prefix = "student."
+    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    missing, unexpected = student.load_state_dict(own, strict=False)
+    # Tied weights are stored once; anything else that is missing belongs to another student.
+    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
+    return None if unexpected or set(missing) - tied else record
+
+
+def _finished_record(folder: Path, warn: Warn) -> dict[str, Any] | None:
     if not (folder / DONE).is_file():
         return None
     record = read_json(folder / DONE)
@@ -231,13 +256,7 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> dict[st
         (folder / DONE).unlink()
         return None
     remove_checkpoints(folder)  # If the run was killed while it did this.
-    weights = load_file(str(folder / WEIGHTS))
-    prefix = "student."
-    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
-    missing, unexpected = student.load_state_dict(own, strict=False)
-    # Tied weights are stored once; anything else that is missing belongs to another student.
-    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
-    return None if unexpected or set(missing) - tied else record
+    return record
 
 
 def warn(console: Console, line: str) -> None:

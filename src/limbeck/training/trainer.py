@@ -13,6 +13,7 @@ from accelerate.utils import send_to_device
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.nn import functional as F
 from torch.utils.data import DataLoader
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
@@ -24,6 +25,7 @@ from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.training.batch_splitter import BatchSplitter
 from limbeck.training.checkpoints import Warn
+from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.loss_guard import LossGuard
 from limbeck.training.module import DistillationModule
 from limbeck.training.saving import loading
@@ -54,10 +56,16 @@ class DistillationTrainer(StreamingTrainer):
         model: DistillationModule,
         *,
         policy: GuardSpec | None = None,
+        interrupt: InterruptSaver | None = None,
         warn: Warn = _logger.warning,
         **arguments: Any,
     ) -> None:
         super().__init__(model=model, **arguments)
+        self.interrupt = interrupt
+        if interrupt is not None:
+            self.add_callback(interrupt)
+        if self.args.process_index:  # Other rows, other dropout; weights and order are those of the main process.
+            torch.manual_seed(self.args.seed + self.args.process_index)
         self.model_accepts_loss_kwargs = False
         self.module = model
         self.module.move_teacher(self.args.device, pack=not self.args.torch_compile)
@@ -77,8 +85,8 @@ class DistillationTrainer(StreamingTrainer):
     @property
     def drops_last(self) -> bool:
         """Whether an epoch ends with its last full batch: also where processes gather rows, equally many of each."""
-        coupled = any(OBJECTIVES[term.objective].batch_coupled for term in self.module.terms)
-        return self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
+        gathered = any(OBJECTIVES[term.objective].gathers_rows for term in self.module.terms)
+        return self.args.dataloader_drop_last or (gathered and self.args.world_size > 1)
 
     @property
     def tokens_this_run(self) -> float:
@@ -94,12 +102,22 @@ class DistillationTrainer(StreamingTrainer):
             return batches, None
         # Without waiting, where the loader has pinned them.
         batches = [send_to_device(batch, device, non_blocking=True) for batch in batches]
-        window = self._sum_over_ranks(sum_units(batches))
+        window = self._sum_over_ranks(self._with_signals(sum_units(batches)))
+        window = self._without_signals(window)
         self.tokens_seen += window[0]
         self._steps_summed += 1
         self._batches, self._sums_before, self._start = batches, dict(self._sums), None
         self.splitter.begin_step()
         return batches, window
+
+    def _with_signals(self, units: Tensor) -> Tensor:
+        """Send word of signals along with the units, so that it costs no communication of its own."""
+        return F.pad(units, (0, 1), value=float(self.interrupt is not None and self.interrupt.interrupted))
+
+    def _without_signals(self, window: Tensor) -> Tensor:
+        if self.interrupt is not None and self.args.world_size > 1:
+            self.interrupt.note(window[-1])
+        return window[:-1]
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Run forward and backward on a micro-batch, in pieces if it does not fit and the policy says so."""
@@ -178,11 +196,11 @@ class DistillationTrainer(StreamingTrainer):
             # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
             unit = UNITS.index(term.unit)
             share = total / count.clamp(min=1)
-            if not objective.batch_coupled:
+            if not objective.gathers_rows:
                 share = share * (units[unit] / window[unit].clamp(min=1)).to(share.dtype)
             shares[term.name] = share.detach()
             # Gradients are averaged over ranks; a gathered term's backward has summed them already.
-            loss = loss + term.weight * share * (1 if objective.batch_coupled else ranks)
+            loss = loss + term.weight * share * (1 if objective.gathers_rows else ranks)
         if self.model.training:
             self._note(shares)
         return (loss, outputs) if return_outputs else loss
@@ -205,7 +223,7 @@ class DistillationTrainer(StreamingTrainer):
             terms = {term.name: term for term in self.module.terms}
             del logs["loss"]
             for name, value in zip(sorted(self._sums), sums.tolist(), strict=True):
-                ranks = self.args.world_size if terms[name].batch_coupled else 1
+                ranks = self.args.world_size if OBJECTIVES[terms[name].objective].gathers_rows else 1
                 if steps:
                     logs[f"loss_{name}"] = value / steps / ranks
                     logs["loss"] = logs.get("loss", 0.0) + terms[name].weight * logs[f"loss_{name}"]

@@ -1,0 +1,217 @@
+"""Several processes: the trajectory of one, and ends that all come to together."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from limbeck.methods import METHODS
+from tests.methods.suite import tiny_run, write_rows
+from tests.models.tiny import make_teacher, save_folder, tiny_model
+
+DEFAULT = ("minilmv2", "hidden_states", "mlm", "mlkd_bert", "bert_emd")
+ROOT = Path(__file__).parents[2]
+
+
+def together(tmp_path, *jobs):
+    """Run jobs in a script, and return for each what its processes ended with."""
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps(jobs))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.together", str(path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == len(jobs), done.stderr
+    return results
+
+
+def job(name, processes, **arguments):
+    return {"job": name, "processes": processes, "arguments": arguments}
+
+
+def weights(recipe):
+    return load_file(f"{recipe['output']}/student/model.safetensors")
+
+
+def logs(recipe):
+    files = sorted(Path(recipe["output"]).glob("stages/*/log.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def assert_same_trajectory(first, second):
+    ours, theirs = weights(first), weights(second)
+    for key, tensor in ours.items():
+        torch.testing.assert_close(
+            theirs[key], tensor, rtol=2e-5, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
+        )
+    one, other = logs(first), logs(second)
+    assert [entry.keys() for entry in one] == [entry.keys() for entry in other]
+    for mine, its in zip(one, other, strict=True):
+        for name in mine:
+            if name.startswith(("loss", "eval_")) and not name.endswith(("runtime", "_per_second")):
+                assert its[name] == pytest.approx(mine[name], rel=1e-4, abs=1e-6), (name, mine["step"])
+            elif name in ("step", "epoch", "tokens", "learning_rate"):
+                assert its[name] == mine[name]
+
+
+def divided(recipe, output, *, batch, accumulation=1):
+    changed = json.loads(json.dumps(recipe))
+    changed["output"] = str(output)
+    for stage in changed["stages"]:
+        stage["training"] |= {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+    return changed
+
+
+ON_ROWS = ("mlkd_bert", "bert_pkd")
+#: Their terms cannot be accumulated.
+COUPLING = ("mlkd_bert", "bert_emd")
+
+
+@pytest.fixture(scope="module")
+def teachers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("teachers")
+    model = tiny_model("bert", head="classification", num_labels=3)
+    return {
+        "text": make_teacher(folder, "bert", head="masked_lm"),
+        "rows": save_folder(model, folder / "classification", "bert"),
+    }
+
+
+def variants(name, folder, teachers, text):
+    """The same run in one process, in two, and with accumulated gradients; last batches of epochs are not full."""
+    corpus, teacher = {"sources": [str(text)], "length": 24, "held_out": 0.1}, teachers["text"]
+    if name in ON_ROWS:
+        corpus, teacher = write_rows(folder / "rows", "classification", rows=50), teachers["rows"]
+    # Processes gather equally many rows, so that a last batch that is not full is left out there.
+    training = {"max_steps": 15, "eval_strategy": "steps", "eval_steps": 7, "dataloader_drop_last": name == "mlkd_bert"}
+    # Adam makes whole steps of gradients that are next to nothing, and the order of a sum decides which nothing.
+    one = tiny_run(name, teacher, corpus, folder / "one", adam_epsilon=1e-4, **training)
+    found = {"one": one, "two": divided(one, folder / "two", batch=4)}
+    if name not in COUPLING:
+        found["halves"] = divided(one, folder / "halves", batch=4, accumulation=2)
+    return found
+
+
+@pytest.fixture(scope="module")
+def trajectories(tmp_path_factory, teachers, text_folder):
+    """Runs of the methods that are tried by default, in one script."""
+    folder = tmp_path_factory.mktemp("trajectories")
+    found = {name: variants(name, folder / name, teachers, text_folder) for name in DEFAULT}
+    run_variants(folder, found)
+    return found
+
+
+def run_variants(folder, found):
+    jobs = [
+        job("distil", 2 if kind == "two" else 1, recipe=recipe)
+        for recipes in found.values()
+        for kind, recipe in recipes.items()
+    ]
+    for processes in together(folder, *jobs):
+        assert all(process["code"] == 0 for process in processes), processes
+
+
+@pytest.mark.parametrize("name", DEFAULT)
+def test_one_process_two_processes_and_accumulation_take_the_same_steps(name, trajectories):
+    one, *others = trajectories[name].values()
+    for other in others:
+        assert_same_trajectory(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(METHODS) - set(DEFAULT)))
+def test_every_other_method_does_too(name, tmp_path, teachers, text_folder):
+    found = variants(name, tmp_path, teachers, text_folder)
+    run_variants(tmp_path, {name: found})
+    one, *others = found.values()
+    for other in others:
+        assert_same_trajectory(one, other)
+
+
+@pytest.fixture
+def in_two(tiny_recipe):
+    """A recipe of a moment, for two processes."""
+    tiny_recipe["stages"][0]["training"] |= {"per_device_train_batch_size": 4, "max_steps": 9, "save_steps": 3}
+    return tiny_recipe
+
+
+def elsewhere(recipe, folder, **changes):
+    return json.loads(json.dumps(recipe)) | {"output": str(folder), **changes}
+
+
+def test_a_signal_to_one_process_stops_both_at_one_step_and_the_run_goes_on_as_if_nothing_had_been(in_two, tmp_path):
+    in_two["student"]["dropout"] = 0.1
+    stopped = elsewhere(in_two, tmp_path / "stopped")
+    whole, signal, finished = together(
+        tmp_path,
+        job("distil", 2, recipe=in_two),
+        job("distil_with_signal", 2, recipe=stopped, step=4, receiver=1),
+        job("distil", 2, recipe=stopped, resume=True),
+    )
+    assert [process["code"] for process in signal] == [75, 75]
+    assert signal[0]["said"].startswith("Stopped at step 5 ")
+    assert signal[1]["said"] == ""
+    for process in (*whole, *finished):
+        assert process["code"] == 0, process
+    ours, theirs = weights(in_two), weights(stopped)
+    for key, tensor in ours.items():
+        assert torch.equal(tensor, theirs[key]), key
+    assert [entry.get("loss") for entry in logs(in_two)] == [entry.get("loss") for entry in logs(stopped)]
+
+
+def test_when_a_process_dies_the_others_end_with_a_line_and_the_run_goes_on(in_two, tmp_path):
+    hurt = elsewhere(in_two, tmp_path / "hurt")
+    whole, died, finished = together(
+        tmp_path,
+        job("distil", 2, recipe=in_two),
+        job("distil_with_death", 2, recipe=hurt, step=5, victim=1),
+        job("distil", 2, recipe=hurt, resume=True),
+    )
+    assert [process["code"] for process in died] == [1, -9]
+    assert died[0]["said"].startswith("Process 0 lost touch with another one")
+    for process in (*whole, *finished):
+        assert process["code"] == 0, process
+    for key, tensor in weights(in_two).items():
+        assert torch.equal(tensor, weights(hurt)[key]), key
+
+
+def test_a_mistake_is_said_once_by_the_main_process(in_two, tmp_path):
+    wrong = elsewhere(in_two, tmp_path / "wrong", corpus={"sources": [str(tmp_path / "nothing")]})
+    full = elsewhere(in_two, tmp_path / "full")
+    diverging = elsewhere(in_two, tmp_path / "diverging")
+    diverging["stages"][0]["training"] |= {"learning_rate": 1e30, "max_grad_norm": 0, "warmup_steps": 0}
+    no_text, disk, loss, again = together(
+        tmp_path,
+        job("distil", 2, recipe=wrong),
+        job("distil_with_full_disk", 2, recipe=full),
+        job("distil", 2, recipe=diverging),
+        job("distil", 2, recipe=full),
+    )
+    for processes, said in ((no_text, "nothing"), (disk, "No space left"), (loss, "step"), (again, "is not empty")):
+        assert said in processes[0]["said"]
+        assert processes[1]["said"] == ""
+        assert processes[0]["code"] == processes[1]["code"] > 0
+    assert [path.name for path in Path(full["output"]).glob("stages/1-*/checkpoint-*")] == ["checkpoint-3"]
+
+
+def test_several_processes_leave_what_one_leaves(in_two, tmp_path):
+    in_two["evaluation"] = {"enabled": True, "speed": False, "retrieval_pairs": 10, "pairs": 10}
+    one = elsewhere(in_two, tmp_path / "one")
+    one["stages"][0]["training"]["per_device_train_batch_size"] = 8
+    for process in sum(together(tmp_path, job("distil", 2, recipe=in_two), job("distil", 1, recipe=one)), []):
+        assert process["code"] == 0, process
+    found, expected = (
+        {str(path.relative_to(recipe["output"])) for path in Path(recipe["output"]).rglob("*") if path.is_file()}
+        for recipe in (in_two, one)
+    )
+    assert found == expected
+    record = json.loads((Path(in_two["output"]) / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert record["evaluation"]
+    saved = load_file(str(Path(in_two["output"]) / "stages/1-minilmv2/model.safetensors"))
+    assert not [name for name in saved if "teacher" in name]
