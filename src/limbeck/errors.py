@@ -15,6 +15,8 @@ class LimbeckError(Exception):
     """Base of every error that limbeck raises on purpose."""
 
     exit_code = 2
+    raised_everywhere = False
+    """Whether every process of the run raises it."""
     said_elsewhere = False
     """Whether another process of the run says it."""
 

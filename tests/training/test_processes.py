@@ -203,8 +203,8 @@ def test_several_processes_leave_what_one_leaves(in_two, tmp_path):
     in_two["evaluation"] = {"enabled": True, "speed": False, "retrieval_pairs": 10, "pairs": 10}
     one = elsewhere(in_two, tmp_path / "one")
     one["stages"][0]["training"]["per_device_train_batch_size"] = 8
-    for process in sum(together(tmp_path, job("distil", 2, recipe=in_two), job("distil", 1, recipe=one)), []):
-        assert process["code"] == 0, process
+    for processes in together(tmp_path, job("distil", 2, recipe=in_two), job("distil", 1, recipe=one)):
+        assert all(process["code"] == 0 for process in processes), processes
     found, expected = (
         {str(path.relative_to(recipe["output"])) for path in Path(recipe["output"]).rglob("*") if path.is_file()}
         for recipe in (in_two, one)
@@ -215,3 +215,50 @@ def test_several_processes_leave_what_one_leaves(in_two, tmp_path):
     assert record["evaluation"]
     saved = load_file(str(Path(in_two["output"]) / "stages/1-minilmv2/model.safetensors"))
     assert not [name for name in saved if "teacher" in name]
+
+
+def candidates(recipe, batch):
+    """Three mappings of one recipe, without dropout, which several processes draw otherwise than one."""
+    found = []
+    for mapping in ([0, 2], [1, 4], [2, 3]):
+        one = json.loads(json.dumps(recipe))
+        one["student"]["dropout"] = 0.0
+        one["stages"][0]["method"] = {"name": "hidden_states", "mapping": mapping}
+        training = {"max_steps": 6, "max_grad_norm": 0.05, "adam_epsilon": 1e-4, "per_device_train_batch_size": batch}
+        one["stages"][0]["training"] |= training
+        found.append(one)
+    return found
+
+
+def test_students_under_one_teacher_learn_in_two_processes_as_in_one(tiny_recipe, tmp_path):
+    ways = {"all": {}, "one is cut": {"cut": 1}, "one diverges": {"poisoned": 1}}
+    jobs = []
+    for way, what in ways.items():
+        for count in (1, 2):
+            recipes = candidates(tiny_recipe, 8 // count)
+            jobs.append(job("train_candidates", count, recipes=recipes, output=f"{tmp_path}/{way}{count}", **what))
+    for processes in together(tmp_path, *jobs):
+        assert all(process["code"] == 0 for process in processes), processes
+    for way in ways:
+        one, two = (json.loads((tmp_path / f"{way}{count}.json").read_text()) for count in (1, 2))
+        assert [found[:2] for found in one] == [found[:2] for found in two]
+        for number, (mine, its) in enumerate(zip(one, two, strict=True)):
+            assert its[2] == pytest.approx(mine[2], rel=1e-4)
+            ours, theirs = (load_file(f"{tmp_path}/{way}{count}-{number}.safetensors") for count in (1, 2))
+            for key, tensor in ours.items():
+                torch.testing.assert_close(theirs[key], tensor, rtol=2e-5, atol=1e-5)
+    assert [found[0] for found in json.loads((tmp_path / "one is cut2.json").read_text())] == [6, 2, 6]
+    assert [found[1] for found in json.loads((tmp_path / "one diverges2.json").read_text())] == [False, True, False]
+
+
+def test_a_search_in_two_processes_finds_what_it_finds_in_one(tiny_recipe, tmp_path):
+    jobs = [
+        job("search_layers", count, recipe=candidates(tiny_recipe, 8 // count)[0], output=str(tmp_path / str(count)))
+        for count in (1, 2)
+    ]
+    for processes in together(tmp_path, *jobs):
+        assert all(process["code"] == 0 for process in processes), processes
+    one, two = (json.loads((tmp_path / str(count) / "found.json").read_text()) for count in (1, 2))
+    assert [row["mapping"] for row in two["candidates"]] == [row["mapping"] for row in one["candidates"]]
+    fitness = [[row["fitness"] for row in record["candidates"]] for record in (one, two)]
+    assert fitness[1] == pytest.approx(fitness[0], rel=1e-3)

@@ -1,13 +1,26 @@
 """What `together` runs in every process."""
 
+import json
+import math
 import os
 import signal
+from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from transformers import TrainerCallback
 
 import limbeck.api
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import plan_run
+from limbeck.search.mapping_request import MappingRequest, task_measures
+from limbeck.search.proxy_request import ProxyRequest
+from limbeck.search.run_mapping import search_mapping
 from limbeck.training import stage as stage_module
+from limbeck.training.cohort import StudentCohort
+from limbeck.training.leading import leading
+from limbeck.training.processes import connect, process_count, process_index
+from limbeck.training.proxy import Proxy, follow_proxy
 from limbeck.training.trainer import DistillationTrainer
 
 
@@ -63,3 +76,50 @@ def distil_with_full_disk(*, index, console, recipe):
 
         torch.save = failing
     distil(index=index, console=console, recipe=recipe)
+
+
+def _settle(cut, poisoned):
+    """What happens to students on the way: one is cut by the main process, one diverges in one process only."""
+    if poisoned is not None:
+        steps, forward = iter(range(1000)), StudentCohort.forward
+
+        def poison(self, *inputs, **more):
+            found = forward(self, *inputs, **more)
+            broken = self.training and next(steps) == 3 and process_index() == process_count() - 1
+            factor = math.nan if broken else 1.0
+            return {name: (t * (factor if name.startswith(f"{poisoned}/") else 1), c) for name, (t, c) in found.items()}
+
+        StudentCohort.forward = poison
+    return None if cut is None else {2: lambda students: [index for index in students if index != cut]}
+
+
+def train_candidates(*, index, console, recipes, output, cut=None, poisoned=None):
+    """Train candidates side by side, and save what came of each."""
+    connect()
+    plans = [plan_run(load_recipe(recipe)) for recipe in recipes]
+    cuts = _settle(cut, poisoned)
+    if index > 0:
+        follow_proxy(plans[0], share=1.0)
+        return
+    with leading():
+        trained = Proxy(plans[0], console=console).train(plans, cuts=cuts)
+    for number, candidate in enumerate(trained):
+        save_file(candidate.student.state_dict(), f"{output}-{number}.safetensors")
+    outcomes = [[found.steps, found.diverged, found.held_out] for found in trained]
+    Path(f"{output}.json").write_text(json.dumps(outcomes))
+
+
+def search_layers(*, index, console, recipe, output):
+    """Search for a layer mapping, and save the record."""
+    request = MappingRequest(
+        ProxyRequest(load_recipe(recipe), Path(output), "mapping", steps=3, share=1.0, storage=None),
+        generations=2,
+        genetic={"population": 3},
+        teacher_layers=None,
+        measures=task_measures(None, data=None, preset="quick", seeds=1, settings=[]),
+        batch=None,
+        workers=1,
+    )
+    record = search_mapping(request, console)
+    if record:
+        (Path(output) / "found.json").write_text(json.dumps(record))

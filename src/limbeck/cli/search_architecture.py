@@ -114,6 +114,8 @@ def command(
         workers=workers,
     )
     record = search_architecture(request, progress_console(quiet))
+    if not record:
+        return  # The main process of several writes and reports.
     tables = {"search.md": architecture_markdown(record), "shapes.csv": shapes_csv(record)}
     pictures = {"loss_and_latency": architecture_picture(record)}
     files = write_search(output.expanduser(), record, pictures, tables)

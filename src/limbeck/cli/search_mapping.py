@@ -127,6 +127,8 @@ def command(
         workers=workers,
     )
     record = search_mapping(request, progress_console(quiet))
+    if not record:
+        return  # The main process of several writes and reports.
     tables = {
         "search.md": mapping_markdown(record),
         "generations.csv": generations_csv(record),

@@ -88,6 +88,8 @@ def command(
         halving=parse_halving(halving, no_halving),
     )
     record = search_teacher_layer(request, progress_console(quiet))
+    if not record:
+        return  # The main process of several writes and reports.
     tables = {"search.md": teacher_layer_markdown(record), "layers.csv": layers_csv(record)}
     files = write_search(output.expanduser(), record, {"layers": teacher_layer_picture(record)}, tables)
     if as_json:

@@ -28,6 +28,7 @@ from limbeck.search.shape_training import ShapeTraining, shape_pruner
 from limbeck.search.shape_trials import LATENCY, read_shapes
 from limbeck.search.storage import open_storage, shown
 from limbeck.search.study import open_study
+from limbeck.search.together import searched_together
 from limbeck.search.worker_processes import run_workers
 from limbeck.training.proxy import Proxy
 from limbeck.training.students import make_student
@@ -47,6 +48,7 @@ def search_architecture(request: ArchitectureRequest, console: Console | None = 
     Returns:
         The record, as plain values; see `architecture_record`. Nothing but the study is on disk yet:
         `limbeck.report.search_architecture_tables` and its neighbours write tables, figures and the recipe.
+        Under a launcher of several processes it is empty in all but the main one.
 
     Raises:
         LimbeckError: one clear line, before anything is trained where it can be known before.
@@ -54,6 +56,12 @@ def search_architecture(request: ArchitectureRequest, console: Console | None = 
     """
     console = console if console is not None else Console(quiet=True)
     search = request.check()
+    with searched_together(search.plan, share=request.proxy.share, workers=request.workers) as searches:
+        return _search(search, console) if searches else {}
+
+
+def _search(search: ArchitectureSearch, console: Console) -> dict[str, Any]:
+    request = search.request
     place, name = request.proxy.place, request.proxy.name
     with quiet_optuna(), quiet():
         prepare_search_folder(request.proxy.output, kind=KIND, name=name)

@@ -26,6 +26,7 @@ from limbeck.search.proxy_scores import ProxyScores, TaskScores, describe_tasks
 from limbeck.search.search_folder import prepare_search_folder
 from limbeck.search.storage import open_storage, shown
 from limbeck.search.study import open_study
+from limbeck.search.together import searched_together
 from limbeck.search.worker_processes import run_workers
 from limbeck.training.proxy import Proxy
 
@@ -45,6 +46,7 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
     Returns:
         The record, as plain values; see `mapping_record`. Nothing but the study is on disk yet:
         `limbeck.report.search_mapping_tables` and its neighbours write tables, figures and the recipe.
+        Under a launcher of several processes it is empty in all but the main one.
 
     Raises:
         LimbeckError: one clear line, before anything is trained where it can be known before.
@@ -52,6 +54,12 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
     """
     console = console if console is not None else Console(quiet=True)
     search = request.check()
+    with searched_together(search.plan, share=request.proxy.share, workers=request.workers) as searches:
+        return _search(search, console) if searches else {}
+
+
+def _search(search: MappingSearch, console: Console) -> dict[str, Any]:
+    request = search.request
     place, name = request.proxy.place, request.proxy.name
     with quiet_optuna(), quiet():
         prepare_search_folder(request.proxy.output, kind=KIND, name=name)

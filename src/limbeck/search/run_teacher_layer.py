@@ -28,6 +28,7 @@ from limbeck.search.storage import open_storage, shown
 from limbeck.search.study import open_study
 from limbeck.search.teacher_layer_record import KIND, RESULT, layer_result, teacher_layer_record
 from limbeck.search.teacher_layer_request import TeacherLayerRequest, TeacherLayerSearch
+from limbeck.search.together import searched_together
 from limbeck.search.trials import DIVERGED
 from limbeck.search.workers import WORKER, LostTrials, SignOfLife
 from limbeck.training.proxy import Proxy
@@ -55,6 +56,7 @@ def search_teacher_layer(
     Returns:
         The record, as plain values; see `teacher_layer_record`. Nothing but the study is on disk yet:
         `limbeck.report.search_teacher_layer_tables` and its neighbours write tables, figures and the recipe.
+        Under a launcher of several processes it is empty in all but the main one.
 
     Raises:
         LimbeckError: one clear line, before anything is trained where it can be known before.
@@ -62,6 +64,12 @@ def search_teacher_layer(
     """
     console = console if console is not None else Console(quiet=True)
     search = request.check()
+    with searched_together(search.plan, share=request.proxy.share, workers=1) as searches:
+        return _search(search, console, poll_seconds) if searches else {}
+
+
+def _search(search: TeacherLayerSearch, console: Console, poll_seconds: float) -> dict[str, Any]:
+    request = search.request
     place, name = request.proxy.place, request.proxy.name
     with quiet_optuna(), quiet():
         prepare_search_folder(request.proxy.output, kind=KIND, name=name)

@@ -110,19 +110,21 @@ class LostTrials:
         other, has it in the returned list.
         """
         lost = []
-        attributes = self._study.user_attrs
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        attributes = self._study.user_attrs  # After the trials: who takes one has given a sign of life before.
+        signs = [sign for name, sign in attributes.items() if name.startswith(worker_key(""))]
+        all_dead = bool(signs) and all(_is_dead(sign) for sign in signs)
         self._seen = {trial.number: self._seen[trial.number] for trial in running if trial.number in self._seen}
         for trial in running:
             sign = attributes.get(worker_key(trial.user_attrs.get(WORKER, "")))
-            if self._is_lost(trial.number, sign):
+            if self._is_lost(trial.number, sign) or (sign is None and all_dead):
                 with suppress(UpdateFinishedTrialError, ValueError):  # another worker was first
                     self._study.tell(trial.number, state=TrialState.FAIL)
                     lost.append(trial)
         return lost
 
     def _is_lost(self, number: int, sign: dict[str, Any] | None) -> bool:
-        if sign is not None and (sign["ended"] or _is_gone(sign)):
+        if sign is not None and _is_dead(sign):
             return True
         beat = None if sign is None else sign["beat"]
         now = time.monotonic()
@@ -130,9 +132,15 @@ class LostTrials:
         if last_beat != beat:
             self._seen[number] = (beat, now)
             return False
-        # A trial without a worker's name was taken by one that was killed before it could write it.
+        # A trial without a worker's name was taken by one that was killed before it could write it: where others live,
+        # nobody knows by which.
         interval = BEAT_SECONDS if sign is None else float(sign["interval"])
         return now - since > MISSED_BEATS * interval
+
+
+def _is_dead(sign: dict[str, Any]) -> bool:
+    """Whether a worker has ended, or its process is seen to be gone."""
+    return sign["ended"] or _is_gone(sign)
 
 
 def _is_gone(sign: dict[str, Any]) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import torch
-from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from limbeck.training.cohort import StudentCohort, split_term
+from limbeck.training.processes import from_main
 from limbeck.training.trainer import DistillationTrainer
 
 Cut: TypeAlias = Callable[[Mapping[int, PreTrainedModel]], Collection[int]]
@@ -25,10 +25,14 @@ class DivergedStudents:
 
     It takes the place of the guard that stops a run: here one student's fault must not stop the others. Values are
     kept on the device and looked at together, so that no step waits for them.
+
+    Args:
+        agree: Sums a tensor over all ranks: they look at the same time, and what one finds holds for all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, agree: Callable[[Tensor], Tensor]) -> None:
         self.found: set[int] = set()
+        self._agree = agree
         self._names: list[str] = []
         self._values: list[Tensor] = []
 
@@ -42,7 +46,7 @@ class DivergedStudents:
     def check(self) -> None:
         """Look at what was remembered since the last look."""
         if self._values:
-            finite = torch.stack(self._values).isfinite().tolist()
+            finite = self._agree(torch.stack(self._values)).isfinite().tolist()
             self.found |= {split_term(name)[0] for name, good in zip(self._names, finite, strict=True) if not good}
         self._names, self._values = [], []
 
@@ -64,7 +68,7 @@ class CohortTrainer(DistillationTrainer):
         # A cohort has the part of a module's surface that the loop uses: terms, move_teacher, parameters.
         super().__init__(model=model, **arguments)  # type: ignore[arg-type]
         self.cohort = model
-        self.diverged = DivergedStudents()
+        self.diverged = DivergedStudents(self._sum_over_ranks)
         self.guard = self.diverged  # type: ignore[assignment]
         self.steps = dict.fromkeys(range(len(model.members)), 0)
         self._cuts = dict(cuts or {})
@@ -116,11 +120,10 @@ class CohortTrainer(DistillationTrainer):
         if due is None or not self.cohort.active:
             return
         self.cohort.eval()
-        chosen: list[Any] = [sorted(due({index: self.cohort.member(index).student for index in self.cohort.active}))]
+        students = {index: self.cohort.member(index).student for index in self.cohort.active}
+        chosen = from_main(lambda: sorted(due(students)))
         self.cohort.train()
-        if self.args.world_size > 1:  # Every rank has measured; the first one's word holds for all.
-            broadcast_object_list(chosen)
-        self._keep(chosen[0])
+        self._keep(chosen)
 
     def _keep(self, indices: Collection[int]) -> None:
         self.cohort.keep(indices)

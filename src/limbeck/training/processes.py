@@ -99,9 +99,20 @@ def from_main(what: Callable[[], Result]) -> Result:
     """
     if process_count() == 1:
         return what()
-    value: list[Any] = [everywhere(lambda: what() if is_main() else None)]
-    distributed.broadcast_object_list(value, src=0, group=_patient_group(), device=torch.device("cpu"))
-    return value[0]
+    return broadcast(everywhere(lambda: what() if is_main() else None))  # type: ignore[return-value]
+
+
+def broadcast(value: Result) -> Result:
+    """Return what the main process gives.
+
+    Args:
+        value: Can be pickled; that of other processes does not matter.
+    """
+    if process_count() == 1:
+        return value
+    values: list[Any] = [value]
+    distributed.broadcast_object_list(values, src=0, group=_patient_group(), device=torch.device("cpu"))
+    return values[0]
 
 
 def gathered(value: Result) -> list[Result]:
@@ -125,7 +136,7 @@ def main_first(what: Callable[[], Result]) -> Result:
 
 def same_everywhere(error: LimbeckError) -> LimbeckError:
     """Mark an error that every process raises, so that only the main one says it."""
-    error.said_elsewhere = not is_main()
+    error.raised_everywhere, error.said_elsewhere = True, not is_main()
     return error
 
 

@@ -25,6 +25,8 @@ from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.cohort_trainer import CohortTrainer, Cut
 from limbeck.training.layer_cosines import measure_layer_cosines
+from limbeck.training.leading import follow, give_order
+from limbeck.training.processes import everywhere, main_first
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.run_corpora import build_corpora, label_kind
 from limbeck.training.stage_setup import StageRows, prepare_student, stage_rows, teacher_dtype
@@ -56,7 +58,8 @@ class Proxy:
     """Trains candidates of one recipe side by side, each as it would be trained alone.
 
     Candidates differ in what they are taught (layer mapping, teacher layer) or in shape. The text is built and read
-    once, the teacher runs once a batch, and candidates of one shape start from one student.
+    once, the teacher runs once a batch, and candidates of one shape start from one student. Under a launcher of several
+    processes the main one makes a proxy and the others `follow_proxy`; they share every batch.
 
     Args:
         plan: The recipe that the candidates are variants of.
@@ -75,16 +78,20 @@ class Proxy:
         keep_freed_memory()
         self.plan = plan
         self.console = console
-        self.tokenizer: PreTrainedTokenizerBase = load_tokenizer(
-            plan.recipe.teacher.model, revision=plan.recipe.teacher.revision
-        )
-        check_fits_model(self.tokenizer, plan.teacher.vocabulary)
-        self.corpora = build_corpora(plan, self.tokenizer, console)
+        give_order(None)
+        self.tokenizer: PreTrainedTokenizerBase = everywhere(self._load_tokenizer)
+        self.corpora = main_first(lambda: build_corpora(plan, self.tokenizer, console))
         for corpus in self.corpora:
             if share < 1:
                 rows = max(_LEAST_SHARE_ROWS, round(share * len(corpus.train)))
                 chosen = np.random.default_rng(plan.recipe.seed).permutation(len(corpus.train))[:rows]
                 corpus.train = corpus.train.select(np.sort(chosen))
+
+    def _load_tokenizer(self) -> PreTrainedTokenizerBase:
+        spec = self.plan.recipe.teacher
+        tokenizer = load_tokenizer(spec.model, revision=spec.revision)
+        check_fits_model(tokenizer, self.plan.teacher.vocabulary)
+        return tokenizer
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""
@@ -107,13 +114,22 @@ class Proxy:
                 f"Candidates have the {stages} stages of their recipe, and are cut only where it has one; leave the "
                 "other stages out of the recipe."
             )
+        give_order(_Candidates(tuple(plans), tuple(cuts or ())))
+        return self.take_part(plans, cuts or {})
+
+    def take_part(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
+        """Train candidates that the main process asked for; every process has its part in them."""
+        return everywhere(lambda: self._train(plans, cuts))
+
+    def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
+        stages = len(self.plan.stages)
         load = cache(self.load_teacher)  # Students start from it and are filled up from it; neither changes it.
         with quiet():
             students = _make_students(plans, load)
             records: list[list[_Outcome]] = []
             for index in range(stages):
                 choices = [self._settled(plan.stages[index], index) for plan in plans]
-                records.append(self._train_stage(index, choices, students, cuts or {}))
+                records.append(self._train_stage(index, choices, students, cuts))
             return [
                 _finish(plan, student, outcomes, load)
                 for plan, student, *outcomes in zip(plans, students, *records, strict=True)
@@ -176,6 +192,32 @@ class Proxy:
             finally:
                 progress.close()
         return trainer
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """An order to train candidates, and after how many steps the main process will say who goes on."""
+
+    plans: tuple[RunPlan, ...]
+    cuts: tuple[int, ...]
+
+
+def follow_proxy(plan: RunPlan, *, share: float) -> None:
+    """Take part in what the main process does with a proxy; arguments as of `Proxy`."""
+    made: list[Proxy] = []
+
+    def carry_out(order: _Candidates | None) -> None:
+        if order is None:
+            made.append(Proxy(plan, share=share, console=Console(quiet=True)))
+        else:
+            made[-1].take_part(order.plans, dict.fromkeys(order.cuts, _nobody))
+
+    follow(carry_out)
+
+
+def _nobody(students: Mapping[int, PreTrainedModel]) -> list[int]:
+    """Stands for the main process's cut, which alone is asked."""
+    return []
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,28 @@ def never_trained(stages: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
     return [name for name in never if name not in frozen], [name for name in never if name in frozen]
 
 
+def describe_layers(terms: Iterable[Term]) -> list[dict[str, Any]]:
+    """Say which layers of the student learn from which of the teacher, for the record; 0 is the embedding.
+
+    Args:
+        terms: Of a stage.
+
+    Returns:
+        An entry a pair of layers, with the names of its terms; terms over outputs alone have no layers.
+    """
+    found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    for term in terms:
+        own, theirs = (
+            tuple(sorted({key.layer for key in side if key.kind != "logits"})) for side in (term.student, term.teacher)
+        )
+        if own and theirs:
+            found.setdefault((own, theirs), []).append(term.name)
+    return [
+        {"student": list(own), "teacher": list(theirs), "terms": names}
+        for (own, theirs), names in sorted(found.items())
+    ]
+
+
 def fill_from_teacher(
     student: PreTrainedModel, teacher: PreTrainedModel, names: Iterable[str], terms: Iterable[Term]
 ) -> list[str]:
