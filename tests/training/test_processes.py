@@ -217,6 +217,39 @@ def test_several_processes_leave_what_one_leaves(in_two, tmp_path):
     assert not [name for name in saved if "teacher" in name]
 
 
+def test_a_sharded_student_and_a_sharded_teacher_take_the_same_steps(tiny_recipe, tmp_path):
+    tiny_recipe["student"]["dropout"] = 0.0
+    training = {"max_steps": 12, "adam_epsilon": 1e-4, "save_steps": 4, "eval_steps": 6}
+    tiny_recipe["stages"][0]["training"] |= training
+    two = divided(tiny_recipe, tmp_path / "two", batch=4)
+    sharded = divided(tiny_recipe, tmp_path / "sharded", batch=4)
+    sharded["stages"][0]["training"]["fsdp"] = True
+    sharded["teacher"]["sharded"] = True
+    stopped = elsewhere(sharded, tmp_path / "stopped")
+    one, plain, whole, interrupted, finished = together(
+        tmp_path,
+        job("distil", 1, recipe=tiny_recipe),
+        job("distil", 2, recipe=two | {"teacher": sharded["teacher"]}),
+        job("distil_sharded", 2, recipe=sharded),
+        job("distil_sharded", 2, recipe=stopped, stop=5),
+        job("distil_sharded", 2, recipe=stopped, resume=True),
+    )
+    for process in (*one, *plain, *whole, *finished):
+        assert process["code"] == 0, process
+    assert [process["code"] for process in interrupted] == [75, 75], interrupted
+    for other in (two, sharded, stopped):
+        assert_same_trajectory(tiny_recipe, other)
+    for key, tensor in weights(sharded).items():
+        assert torch.equal(tensor, weights(stopped)[key]), key
+
+
+def test_sharding_that_would_not_happen_is_refused(in_two, tmp_path):
+    in_two["stages"][0]["training"]["fsdp"] = True
+    (found,) = together(tmp_path, job("distil", 2, recipe=in_two))
+    assert found[0]["said"].startswith("training.fsdp shards over several GPUs")
+    assert found[1]["said"] == ""
+
+
 def candidates(recipe, batch):
     """Three mappings of one recipe, without dropout, which several processes draw otherwise than one."""
     found = []

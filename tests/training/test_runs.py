@@ -205,7 +205,7 @@ def test_a_run_killed_after_its_last_step_is_finished_not_trained_on(tiny_recipe
     def die(*arguments):
         raise MemoryError("killed")
 
-    monkeypatch.setattr(stage_module, "_finish", die)
+    monkeypatch.setattr(stage_module, "write_finished", die)
     with pytest.raises(MemoryError):
         limbeck.distill(tiny_recipe)
     monkeypatch.undo()

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import torch
+from accelerate.state import AcceleratorState, DistributedType, PartialState
 from safetensors.torch import save_file
 from transformers import TrainerCallback
 
@@ -26,6 +27,22 @@ from limbeck.training.trainer import DistillationTrainer
 
 def distil(*, index, console, recipe, resume=False):
     limbeck.api.distill(recipe, resume=resume, console=console)
+
+
+def distil_sharded(*, index, console, recipe, resume=False, stop=None):
+    """With FSDP, which accelerate leaves off without GPUs; PyTorch itself shards on CPUs just as well."""
+    original = AcceleratorState.__init__
+
+    def initialise(self, *positional, fsdp_plugin=None, **named):
+        original(self, *positional, fsdp_plugin=fsdp_plugin, **named)
+        if fsdp_plugin is not None:
+            self.fsdp_plugin = fsdp_plugin
+            self.distributed_type = PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+
+    AcceleratorState.__init__ = initialise
+    if stop is not None and index == 0:
+        with_action(stop, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    distil(index=index, console=console, recipe=recipe, resume=resume)
 
 
 class AtStep(TrainerCallback):

@@ -23,6 +23,11 @@ class TeacherSpec(Strict):
         default="auto",
         description="Number format of the teacher's weights; auto: bfloat16 where training uses it.",
     )
+    sharded: bool = Field(
+        default=False,
+        description="Shard its layers over the processes, where it does not fit on one device; every layer is then "
+        "gathered for every batch.",
+    )
 
 
 class StageTeacherSpec(TeacherSpec):

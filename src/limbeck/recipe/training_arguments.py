@@ -71,7 +71,12 @@ _MANAGED = {
     "gradient_checkpointing_kwargs": None,
     "activation_checkpointing": None,
     "activation_checkpointing_kwargs": None,
+    "deepspeed": "fsdp",
+    "parallelism_config": "fsdp",
 }
+
+# A student is sharded as one piece: terms read inside of its layers, past what a wrapper of each would see.
+_FSDP_SETTINGS = {"reshard_after_forward"}
 
 # What the arguments of a stage must lie in: the least value, whether it is itself allowed, and what that means.
 _RANGES: dict[str, tuple[float, bool]] = {
@@ -101,7 +106,8 @@ def bf16_is_fast() -> bool:
 @cache
 def _field_types() -> dict[str, Any]:
     hints = get_type_hints(TrainingArguments)
-    return {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments) if field.init}
+    found = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments) if field.init}
+    return found | {"fsdp": bool | str | None}  # A switch by now, annotated as the text that it was.
 
 
 def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -131,7 +137,24 @@ def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
         checked[name] = _convert(types[name], value, f"{place}.{name}")
         _check_range(name, checked[name], f"{place}.{name}")
     _check_loggers(checked.get("report_to"), f"{place}.report_to")
+    _check_sharding(checked, place)
     return checked
+
+
+def _check_sharding(checked: dict[str, Any], place: str) -> None:
+    """Take `fsdp` as a switch, and refuse settings that a student cannot be sharded with."""
+    if isinstance(checked.get("fsdp"), str):
+        words = {"": False, "full_shard": True, "true": True, "false": False}
+        if checked["fsdp"].lower() not in words:
+            raise RecipeError(f"{place}.fsdp is '{checked['fsdp']}'; give true or false.")
+        checked["fsdp"] = words[checked["fsdp"].lower()]
+    settings = checked.get("fsdp_config") or {}
+    unknown = sorted(set(settings) - _FSDP_SETTINGS) if isinstance(settings, dict) else ["a file"]
+    if unknown:
+        raise RecipeError(
+            f"{place}.fsdp_config has '{unknown[0]}', and takes {', '.join(sorted(_FSDP_SETTINGS))} only: the student "
+            "is sharded as one piece, by FSDP2."
+        )
 
 
 def _check_range(name: str, value: Any, place: str) -> None:

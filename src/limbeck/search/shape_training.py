@@ -16,7 +16,8 @@ from transformers import PreTrainedModel
 from limbeck.search.plain_copy import plain_copy
 from limbeck.search.shape_loop import ShapeCandidate, ShapeOutcome
 from limbeck.search.shape_trials import SECONDS
-from limbeck.training.proxy import Proxy, Trained
+from limbeck.training.proxy import Proxy
+from limbeck.training.proxy_students import Trained
 
 Measure = Callable[[PreTrainedModel], float]
 

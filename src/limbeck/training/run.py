@@ -31,7 +31,8 @@ from limbeck.training.layer_cosines import measure_layer_cosines
 from limbeck.training.processes import everywhere, from_main, is_main, main_first
 from limbeck.training.record import RunRecord, write_atomically
 from limbeck.training.run_corpora import build_corpora, describe_corpora, label_kind
-from limbeck.training.stage import StagePlan, load_finished, run_stage, warn
+from limbeck.training.stage import StagePlan, run_stage, warn
+from limbeck.training.stage_results import load_finished
 from limbeck.training.stage_setup import teacher_dtype
 from limbeck.training.student_folder import save_student
 from limbeck.training.students import dropouts, finish_student, make_student
@@ -181,6 +182,7 @@ class Run:
                 seed=self.plan.recipe.seed + index,
                 folder=folder,
                 guard=choice.spec.guard,
+                shards_teacher=choice.teacher.spec.sharded,
             )
             teacher = everywhere(
                 partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from safetensors.torch import load_file, save_model
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus
@@ -20,20 +19,18 @@ from limbeck.methods.composition import Term
 from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.checkpoint_facts import precision, training_facts, warn_of_differences
-from limbeck.training.checkpoint_files import file_damage, file_facts, sync
-from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_checkpoints, remove_leftovers
+from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_leftovers
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main, same_everywhere
 from limbeck.training.progress import ProgressReporter
-from limbeck.training.record_file import read_json, write_atomically
 from limbeck.training.sampling import grouped_padding_share
-from limbeck.training.saving import saving
+from limbeck.training.sharded_weights import is_sharded, whole_weights
+from limbeck.training.stage_results import take_weights, write_finished
 from limbeck.training.stage_setup import prepare_student, stage_rows
-from limbeck.training.trainer import WEIGHTS, DistillationTrainer
+from limbeck.training.teacher_reader import TeacherReader
+from limbeck.training.trainer import DistillationTrainer
 from limbeck.training.untrained import freeze_unreached, untrained_names
-
-DONE = "stage.json"
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,7 @@ class StagePlan:
         seed: Seed of its data order and dropout.
         folder: Where its checkpoints and results go.
         guard: What it does about bad losses and missing memory.
+        shards_teacher: Shard the teacher over the processes.
     """
 
     title: str
@@ -67,6 +65,7 @@ class StagePlan:
     seed: int
     folder: Path
     guard: GuardSpec
+    shards_teacher: bool = False
 
 
 def run_stage(
@@ -113,7 +112,10 @@ def run_stage(
     set_seed(plan.seed)
     prepare_student(student, freeze_embeddings=plan.freeze_embeddings)
     frozen = untrained_names(student)
-    module = DistillationModule(student, teacher, plan.terms, pooling=plan.pooling)
+    # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
+    learner = copy.deepcopy(student) if arguments.fsdp else student
+    reader = TeacherReader(teacher, plan.terms, pooling=plan.pooling, sharded=plan.shards_teacher)
+    module = DistillationModule(learner, reader, plan.terms, pooling=plan.pooling)
     untrained = [name for name in freeze_unreached(module, rows.probe()) if name not in frozen]
     progress, interrupt = ProgressReporter(plan.title, console), InterruptSaver()
     trainer = DistillationTrainer(
@@ -128,6 +130,7 @@ def run_stage(
         callbacks=[progress, *callbacks],
     )
     trainer.remove_callback(PrinterCallback)  # Progress is reported above.
+    _check_engine(trainer)
     started = time.monotonic()
     try:
         if checkpoint is not None:
@@ -188,7 +191,10 @@ def run_stage(
         "untrained": untrained,
         "frozen": frozen,
     }
-    from_main(lambda: _finish(plan.folder, module, trainer.state.log_history, record))
+    whole = whole_weights(module) if is_sharded(module) else None
+    from_main(lambda: write_finished(plan.folder, module, whole, trainer.state.log_history, record))
+    if whole is not None:
+        take_weights(student, whole)
     if interrupt.agree():
         raise same_everywhere(
             interrupt.error(
@@ -199,64 +205,25 @@ def run_stage(
     return record
 
 
+def _check_engine(trainer: DistillationTrainer) -> None:
+    """Refuse to shard otherwise than the recipe says: by what a launcher was configured for, or not at all."""
+    if trainer.args.fsdp and not trainer.is_fsdp_enabled:
+        raise same_everywhere(
+            RecipeError("training.fsdp shards over several GPUs, and this run has none or one process; leave it out.")
+        )
+    if trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not trainer.args.fsdp):
+        raise same_everywhere(
+            RecipeError(
+                "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and say training.fsdp: true "
+                "in the stage to shard the student."
+            )
+        )
+
+
 def _newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
     """Clear away what killed writes left, and find where to go on."""
     remove_leftovers(folder)
     return newest_checkpoint(folder, warn)
-
-
-def _finish(folder: Path, module: DistillationModule, history: list[dict[str, Any]], record: dict[str, Any]) -> None:
-    """Write what the stage leaves, `stage.json` after all else: its presence means that the stage is done.
-
-    The checkpoints are of no use from then on.
-    """
-    with saving(f"What stage '{record['name']}' leaves", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in history))
-        partial_weights = folder / (WEIGHTS + ".partial")
-        save_model(module, str(partial_weights), metadata={"format": "pt"})
-        sync(partial_weights)
-        partial_weights.replace(folder / WEIGHTS)
-        record["weights"] = file_facts(folder / WEIGHTS)
-        write_atomically(folder / DONE, json.dumps(record, indent=2))
-        sync(folder)
-        remove_checkpoints(folder)
-
-
-def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> dict[str, Any] | None:
-    """Take up a stage that an earlier run finished.
-
-    Args:
-        folder: The stage's folder.
-        student: Gets the weights that the stage left.
-        warn: Told if they are damaged.
-
-    Returns:
-        The stage's record, or None if it is not finished, or has to be trained again.
-    """
-    record = from_main(lambda: _finished_record(folder, warn))
-    if record is None:
-        return None
-    weights = load_file(str(folder / WEIGHTS))
-    prefix = "student."
-    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
-    missing, unexpected = student.load_state_dict(own, strict=False)
-    # Tied weights are stored once; anything else that is missing belongs to another student.
-    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
-    return None if unexpected or set(missing) - tied else record
-
-
-def _finished_record(folder: Path, warn: Warn) -> dict[str, Any] | None:
-    if not (folder / DONE).is_file():
-        return None
-    record = read_json(folder / DONE)
-    damage = file_damage(folder / WEIGHTS, record.get("weights"))
-    if damage is not None:
-        warn(f"Stage '{folder.name}' was finished but is damaged, and is trained again: {damage}.")
-        (folder / DONE).unlink()
-        return None
-    remove_checkpoints(folder)  # If the run was killed while it did this.
-    return record
 
 
 def warn(console: Console, line: str) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from transformers import PreTrainedModel
 
 from limbeck.methods.composition import Term
@@ -13,6 +15,7 @@ from limbeck.models.families import blocks
 from limbeck.models.packed_linear import pack_linear_maps, unpack_linear_maps
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
+from limbeck.training.processes import process_count
 
 
 class TeacherReader:
@@ -24,9 +27,13 @@ class TeacherReader:
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
         terms: The terms of all students that are served; a stream is computed once however many read it.
         pooling: How `pooled` streams are made.
+        sharded: Shard its layers over the processes, if there are several, when it is moved.
     """
 
-    def __init__(self, teacher: PreTrainedModel, terms: Iterable[Term], *, pooling: str = "mean") -> None:
+    def __init__(
+        self, teacher: PreTrainedModel, terms: Iterable[Term], *, pooling: str = "mean", sharded: bool = False
+    ) -> None:
+        self._sharded = sharded and process_count() > 1
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
         self.tap = StreamTap(teacher, stream_keys(term.teacher for term in terms), drop_above=True, pooling=pooling)
@@ -53,6 +60,9 @@ class TeacherReader:
             device: Where.
             pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
         """
+        if self._sharded:
+            _shard(self.teacher, torch.device(device))
+            return
         unpack_linear_maps(blocks(self.teacher))
         self.teacher.to(device)
         if pack and torch.device(device).type == "cpu":
@@ -62,6 +72,16 @@ class TeacherReader:
         """Take the tap off and unpack; blocks stay dropped."""
         unpack_linear_maps(blocks(self.teacher))
         self.tap.close()
+
+
+def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
+    """Shard every block of its own, so that a forward that stops early leaves no wrapper half way."""
+    if isinstance(blocks(teacher)[0], FSDPModule):
+        return
+    mesh = init_device_mesh(device.type, (process_count(),))
+    for block in blocks(teacher):
+        fully_shard(block, mesh=mesh)
+    teacher.to(device)
 
 
 def stream_keys(groups: Iterable[Collection[StreamKey]]) -> set[StreamKey]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
-from safetensors.torch import load_model, save_model
+from safetensors.torch import load_file, load_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
@@ -27,12 +27,14 @@ from limbeck.training.batch_splitter import BatchSplitter
 from limbeck.training.checkpoints import Warn
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.loss_guard import LossGuard
+from limbeck.training.measuring import measure_terms, without_marks
 from limbeck.training.module import DistillationModule
 from limbeck.training.saving import loading
+from limbeck.training.sharded_weights import is_sharded, put_whole_weights, save_weights, whole_weights
 from limbeck.training.step_skipping import skip_update, takes_flag
 from limbeck.training.step_start import StepStart
 from limbeck.training.streaming import StreamingTrainer
-from limbeck.training.units import FILLER, UNITS, count_units, sum_units
+from limbeck.training.units import UNITS, count_units, sum_units
 
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
@@ -184,7 +186,7 @@ class DistillationTrainer(StreamingTrainer):
             return_outputs: Return the terms too.
             num_items_in_batch: The units of the whole step over all ranks; without it the batch is the whole.
         """
-        outputs: dict[str, tuple[Tensor, Tensor]] = model(**_without_marks(inputs))
+        outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
         units = count_units(inputs).to(self.args.device)
         window = units if num_items_in_batch is None else num_items_in_batch
         ranks = 1 if num_items_in_batch is None else self.args.world_size
@@ -244,20 +246,7 @@ class DistillationTrainer(StreamingTrainer):
         model = (
             self.model_wrapped if self.is_in_train else self.accelerator.prepare_model(self.model, evaluation_mode=True)
         )
-        was_training = model.training
-        model.eval()
-        sums: dict[str, Tensor] = {}
-        rows = 0
-        # A data loader draws a seed: measuring must not change what is drawn in training.
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            for batch in dataloader:
-                inputs = self._prepare_inputs(batch)
-                counts = 0 if FILLER in inputs else 1
-                rows += counts * inputs["input_ids"].shape[0]
-                for name, (total, count) in model(**_without_marks(inputs)).items():
-                    pair = torch.stack([total.double(), count.double()]) * counts
-                    sums[name] = sums[name] + pair if name in sums else pair
-        model.train(was_training)
+        sums, rows = measure_terms(model, dataloader, self._prepare_inputs)
         weights = {term.name: term.weight for term in self.module.terms}
         metrics = {}
         for name, pair in sums.items():
@@ -270,17 +259,19 @@ class DistillationTrainer(StreamingTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
+        self.guard.check()
+        whole = whole_weights(self.module) if is_sharded(self.module) else None
         if not self.args.should_save:
             return
-        self.guard.check()
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        if not all(bool(parameter.isfinite().all()) for parameter in self.module.parameters()):
+        weights = self.module.parameters() if whole is None else whole.values()
+        if not all(bool(tensor.isfinite().all()) for tensor in weights):
             raise TrainingError(
                 f"A weight is not finite at step {self.state.global_step}; the run stopped without saving "
                 "it. Lower the stage's training.learning_rate, and start again with --overwrite or in another folder."
             )
-        save_model(self.module, str(folder / WEIGHTS), metadata={"format": "pt"})
+        save_weights(self.module, folder / WEIGHTS, whole)
         progress = {
             "tokens_seen": float(self.tokens_seen),
             "sums": {name: float(total) for name, total in self._sums.items()},
@@ -300,7 +291,10 @@ class DistillationTrainer(StreamingTrainer):
         """Load what `_save` wrote; every tensor must be there."""
         folder = Path(resume_from_checkpoint)
         with loading(folder):
-            load_model(self.module, str(folder / WEIGHTS), strict=True)
+            if is_sharded(self.module):
+                put_whole_weights(self.module, load_file(str(folder / WEIGHTS)))
+            else:
+                load_model(self.module, str(folder / WEIGHTS), strict=True)
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)
@@ -308,8 +302,3 @@ class DistillationTrainer(StreamingTrainer):
             self._sums = {name: self.tokens_seen.new_tensor(total) for name, total in progress["sums"].items()}
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]
-
-
-def _without_marks(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a batch the module takes."""
-    return {name: value for name, value in batch.items() if name != FILLER}

@@ -1,0 +1,69 @@
+"""Weights that are sharded over processes (FSDP2): gathered to be saved, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file, save_model
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+from torch.distributed.fsdp import FSDPModule
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether a module is sharded; between a forward pass and a step its parameters may be whole all the same."""
+    return isinstance(module, FSDPModule)
+
+
+def whole_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Gather the state of a sharded module; every process has to ask, and gets all of it.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Its state, each tensor once: a name that shares its tensor with an earlier one is left out.
+    """
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+    whole: Mapping[str, Any] = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True))
+    second = _second_names(module)
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in whole.items() if name not in second}
+
+
+def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | None) -> None:
+    """Write a module's state as safetensors, weights that share memory once.
+
+    Args:
+        module: The module.
+        path: The file.
+        whole: What `whole_weights` gave of a sharded one; None for others.
+    """
+    if whole is None:
+        save_model(module, str(path), metadata={"format": "pt"})
+    else:
+        save_file(dict(whole), str(path), metadata={"format": "pt"})
+
+
+def put_whole_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Shard what `whole_weights` gave into a module; every process has to do it.
+
+    Raises:
+        RuntimeError: for weights of another module.
+    """
+    shared = {second: weights[first] for second, first in _second_names(module).items() if first in weights}
+    everything: dict[str, Any] = {**weights, **shared}
+    set_model_state_dict(module, everything, options=StateDictOptions(full_state_dict=True, strict=True))
+
+
+def _second_names(module: nn.Module) -> dict[str, str]:
+    """Return for every parameter that has another name already the name that it has."""
+    first: dict[int, str] = {}
+    second: dict[str, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if first.setdefault(id(parameter), name) != name:
+            second[name] = first[id(parameter)]
+    return second
