@@ -27,7 +27,7 @@ from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.report.comparison_tables import write_comparison
 from limbeck.report.evaluation_tables import write_evaluation
-from limbeck.report.model_card import write_model_card
+from limbeck.report.run_cards import write_run_cards
 from limbeck.report.table import write_tables
 from limbeck.training.endings import endings_recorded
 from limbeck.training.output_folder import claimed_together
@@ -103,15 +103,15 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
         metrics = from_main(lambda: evaluate_student(run))
         record.time("evaluation", time.monotonic() - started)
     record.set("running", evaluation=metrics)
-    from_main(lambda: _write_tables(metrics, record, folder, run.student_folder))
+    from_main(lambda: _write_tables(metrics, record, folder))
     record.set("finished")  # Last of all: a finished run is taken as it is.
     return RunResult(run.student_folder, record.fields, metrics)
 
 
-def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path, student: Path) -> None:
+def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> None:
     if metrics:
         write_tables(metrics, folder)
-    write_model_card(record.fields, student)
+    write_run_cards(record.fields, folder)
 
 
 def _is_finished(record: RunRecord, folder: Path) -> bool:

@@ -1,15 +1,30 @@
 import ast
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
-from huggingface_hub import ModelCard
+from huggingface_hub import EvalResult, ModelCard, metadata_eval_result
+from huggingface_hub.repocard_data import eval_results_to_model_index, model_index_to_eval_results
 from markdown_it import MarkdownIt
 
+from limbeck.export.exporting import ExportRequest, export_model
+from limbeck.export.source import EXPORT_HEADS
+from limbeck.methods.composition import Term
+from limbeck.models.heads import HEADS
+from limbeck.models.streams import StreamKey
 from limbeck.report import write_model_card
+from limbeck.report.card_sections import budget, layer_rows
+from limbeck.report.export_card import card_without_run, card_writer
 from limbeck.report.front_matter import hub_name, one_line
 from limbeck.report.model_card import code_block, escape_markdown, inline_code, short_name, web_address
+from limbeck.report.run_cards import find_record, write_run_cards
+from limbeck.report.task_scores import find_scores, scores_of
+from limbeck.report.teacher_card import inherited_fields
+from limbeck.training.student_folder import describe_layers
+from tests.export.tiny_students import sentence_student, token_classifier
+from tests.models.tiny import make_teacher
 from tests.report.sample import record
 
 HOSTILE = "a: \"b\" 'c' {d} [e] #f | g ` ``` <script>\n---\n- x: y\n\n# Heading\x00\x1b[31m\u2028{{ 7 * 7 }} & *z*"
@@ -26,6 +41,8 @@ def test_front_matter_is_the_hubs(tmp_path: Path):
     data = card.data
     assert (data.library_name, data.pipeline_tag) == ("sentence-transformers", "sentence-similarity")
     assert (data.base_model, data.datasets, data.language) == ("some-org/some-teacher", ["owner/name"], "en")
+    assert data.base_model_relation == "finetune"
+    assert data.metrics == ["spearmanr", "mrr_at_10", "recall_at_1"]
     assert data.tags == ["distillation", "limbeck", "minilmv2", "sentence_embedding"]
     assert data.license is None
     assert {(result.metric_type, result.metric_value) for result in data.eval_results} == {
@@ -54,6 +71,7 @@ def test_the_card_tells_the_run(tmp_path: Path):
         "torch 2.13.0",
         "`0123abc`",
         "corpus 10, total 500",
+        "**Budget.** 1,010 steps, 1.00 M tokens, 2.0 minutes of training on A processor.",
     ):
         assert part in text
     assert "secret" not in text and "`wiki`" in text
@@ -123,7 +141,7 @@ def test_hostile_strings_change_nothing_but_themselves(tmp_path: Path):
     assert card.data.base_model is None and card.data.datasets is None
     assert card.data.language == one_line(HOSTILE)
     front = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))
-    assert list(front) == ["language", "library_name", "pipeline_tag", "tags", "model-index"]
+    assert list(front) == ["language", "library_name", "pipeline_tag", "tags", "metrics", "model-index"]
     assert "49" not in card.text and "\x1b" not in text and "\x00" not in text
 
     markdown = MarkdownIt("commonmark").enable("table")
@@ -187,3 +205,222 @@ def test_a_local_folder_is_no_hub_name(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "org" / "name").mkdir(parents=True)
     assert hub_name({"teacher": {"name_or_path": "org/name"}}) is None
+
+
+def test_the_model_index_is_what_the_hub_makes_and_reads(tmp_path: Path):
+    summary = evaluation_summary("runs/mine/student")
+    path = write_model_card(record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary))
+    index = yaml.safe_load(path.read_text().split("\n---\n")[0].removeprefix("---\n"))["model-index"]
+    name, results = model_index_to_eval_results(index)
+    assert all(isinstance(result, EvalResult) for result in results)
+    again = yaml.safe_load(yaml.safe_dump(eval_results_to_model_index(name, results)))
+    assert again == index
+    (squad,) = [result for result in results if result.dataset_type == "rajpurkar/squad"]
+    made = metadata_eval_result(
+        model_pretty_name=name,
+        task_pretty_name=squad.task_type,
+        task_id="question-answering",
+        metrics_pretty_name=squad.metric_name,
+        metrics_id="f1",
+        metrics_value=0.8,
+        dataset_pretty_name="SQuAD",
+        dataset_id="rajpurkar/squad",
+        dataset_split="validation",
+    )
+    _, (theirs,) = model_index_to_eval_results(made["model-index"])
+    for field in ("task_type", "dataset_type", "dataset_name", "dataset_split", "metric_type", "metric_name"):
+        assert getattr(theirs, field) == getattr(squad, field), field
+    assert squad.metric_value == theirs.metric_value == 0.8
+
+
+def evaluation_summary(student: str) -> dict:
+    def cell(mean, metric):
+        figures = {"mean": mean, "deviation": None, "runs": [mean]}
+        return {**figures, "metrics": {metric: figures}}
+
+    def column(task, title, kind, metric, split="validation", detail=False):
+        return {"key": task, "title": title, "task": task, "kind": kind, "splits": [split], "detail": detail,
+                "metric": metric}  # fmt: skip
+
+    return {
+        "preset": "quick",
+        "columns": [
+            column("stsb", "STS-B", "regression", "pearson"),
+            column("squad", "SQuAD", "question_answering", "f1_answer"),
+            column("stsb_cosine", "STS-B cosine", "similarity", "spearman"),
+            column("own.yaml", "Own", "classification", "accuracy"),
+            column("sst2", "SST-2", "classification", "accuracy"),
+            column("part", "A part", "classification", "accuracy", detail=True),
+        ],
+        "models": [
+            {"name": "teacher", "columns": {"stsb": cell(90.0, "pearson")}, "retention": {}},
+            {
+                "name": student,
+                "columns": {
+                    "stsb": cell(81.0, "pearson"),
+                    "squad": cell(80.0, "f1_answer"),
+                    "stsb_cosine": cell(70.0, "spearman"),
+                    "own.yaml": cell(60.0, "accuracy"),
+                    "part": cell(50.0, "accuracy"),
+                },
+                "retention": {"stsb": 90.0},
+            },
+        ],
+    }
+
+
+def test_scores_of_one_student_among_many():
+    summary = evaluation_summary("/elsewhere/runs/mine/student")
+    found = scores_of(Path("/here/runs/mine/student"), summary)
+    assert found is not None and (found.preset, found.teacher) == ("quick", "teacher")
+    assert [(row.title, row.hub_metric, row.teacher, row.kept) for row in found.rows] == [
+        ("STS-B", "pearsonr", "90.0", 90.0),
+        ("SQuAD", "f1", None, None),
+        ("STS-B cosine", "spearmanr", None, None),
+        ("Own", "accuracy", None, None),
+    ]
+    assert found.rows[0].dataset == {"type": "nyu-mll/glue", "name": "STS-B", "config": "stsb", "split": "validation"}
+    assert found.rows[3].dataset == {"type": "own.yaml", "name": "Own"}
+    assert scores_of(Path("/here/runs/other/student"), summary) is None
+    assert scores_of(Path("teacher"), summary).teacher == ""
+
+
+def test_scores_are_looked_for_in_the_run_and_in_the_comparison(tmp_path: Path):
+    student = tmp_path / "runs" / "a" / "student"
+    student.mkdir(parents=True)
+    assert find_scores(student) is None
+    for place in (tmp_path / "evaluation", student.parent / "scores"):
+        place.mkdir()
+        (place / "evaluation_table.json").write_text(json.dumps(evaluation_summary(str(student))))
+        assert find_scores(student) is not None
+        (place / "evaluation_table.json").write_text("{}")
+        assert find_scores(student) is None
+
+
+TEACHER_CARD = "---\nlicense: other\nlicense_name: mine\nlicense_link: https://x.org/l\nlanguage: {}\n---\n# T\n"
+
+
+def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path: Path):
+    teacher = make_teacher(tmp_path, "bert", layers=1)
+    values = {"teacher": {"name_or_path": str(teacher)}}
+    assert inherited_fields(values) == {}
+    (teacher / "README.md").write_text(TEACHER_CARD.format("[en]"))
+    licence = {"license": "other", "license_name": "mine", "license_link": "https://x.org/l"}
+    assert inherited_fields(values) == {**licence, "language": "en"}
+    (teacher / "README.md").write_text(TEACHER_CARD.format("[en, de]"))
+    assert inherited_fields(values) == licence, "the student may have seen one of them only"
+    assert inherited_fields({**values, "license": "mit", "language": "de"}) == {"license": "mit", "language": "de"}
+    (teacher / "README.md").write_text("---\n: [\n---\n")
+    assert inherited_fields(values) == {}
+    card, _ = card_of({**record(), "license": "mit"}, tmp_path)
+    assert card.data.license == "mit"
+
+
+def test_layers_are_those_of_the_record_else_of_the_terms():
+    layers = [{"student": [3], "teacher": [10], "terms": ["query-query"]}, {"student": [3], "teacher": [10],
+              "terms": ["value-value"]}, {"student": [1], "teacher": [1, 2], "terms": ["layers"]}]  # fmt: skip
+    assert layer_rows({"layers": layers}) == [("3", "10", "query-query, value-value"), ("1", "1, 2", "layers")]
+    terms = {"hidden_1_7": 0.1, "attention_1_7": 0.2, "hidden_0_0": 0.3, "soft_labels": 0.4}
+    assert layer_rows({"final_terms": terms}) == [("1", "7", "hidden, attention"), ("0", "0", "hidden")]
+    for nothing in ({}, {"layers": None}, {"layers": "x", "final_terms": None}, {"layers": [1, {"student": 3}]}):
+        assert layer_rows(nothing) == []
+
+
+def test_a_run_says_which_layers_it_maps():
+    def term(name, student, teacher, kind="hidden"):
+        sides = (tuple(StreamKey(kind, layer) for layer in side) for side in (student, teacher))
+        return Term(name, "hidden_mse", *sides)
+
+    terms = [term("b", [2], [6]), term("a", [1], [3, 2]), term("c", [2, 2], [6, 6]), term("d", [2], [6], "logits")]
+    assert describe_layers(terms) == [
+        {"student": [1], "teacher": [2, 3], "terms": ["a"]},
+        {"student": [2], "teacher": [6], "terms": ["b", "c"]},
+    ]
+    assert layer_rows({"layers": describe_layers(terms)}) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
+
+
+def test_the_budget_is_on_the_device_that_trained():
+    stages = [{"steps": 1000, "tokens": 2_000_000, "seconds": 7000, "device": "cuda:0"}, {"seconds": 200.0}]
+    hardware = {"device": "An accelerator", "cpu": "A processor"}
+    assert (
+        budget({"hardware": hardware}, stages) == "1,000 steps, 2.00 M tokens, 2.0 hours of training on An accelerator"
+    )
+    assert budget({}, [{"steps": 5, "seconds": 6.0}]) == "5 steps, 6.0 seconds of training"
+    assert budget({"hardware": hardware}, []) == ""
+
+
+def run_snippets(text: str, folder: Path, capsys) -> list[str]:
+    """Run every Python block of a card on a folder, and return what each printed."""
+    printed = []
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        capsys.readouterr()
+        exec(block.replace("path/to/student", str(folder)), {})
+        printed.append(capsys.readouterr().out)
+    assert printed
+    return printed
+
+
+@pytest.mark.parametrize("head", [None, *HEADS])
+def test_the_code_of_a_head_runs(tmp_path: Path, head, capsys):
+    labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
+    student = make_teacher(tmp_path, "bert", head=head, layers=1, **labels)
+    _, text = card_of({**record(), "student": {"head": head}}, student)
+    (printed,) = run_snippets(text, student, capsys)
+    assert printed or head is None, "without a head the hidden states are left in a variable"
+
+
+def test_the_code_of_a_sentence_encoder_runs(tmp_path: Path, capsys):
+    student = sentence_student(tmp_path)
+    _, text = card_of(record(), student)
+    printed, _ = run_snippets(text, student, capsys)
+    assert printed.startswith(("[[1", "[[0.99"))
+
+
+@pytest.mark.parametrize("head", [None, "sentence", *EXPORT_HEADS])
+def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
+    labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
+    if head == "sentence":
+        student = sentence_student(tmp_path)
+    elif head == "token_classification":
+        student = token_classifier(tmp_path)
+    else:
+        student = make_teacher(tmp_path, "bert", head=head, layers=1, **labels)
+    request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
+    done = export_model(request, finish=card_writer(str(student)))
+    (printed,) = run_snippets((done.folder / "README.md").read_text(), done.folder, capsys)
+    assert printed
+
+
+def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
+    student = sentence_student(tmp_path)
+    (student / "README.md").write_text("---\nlicense: mit\ntags: [mine]\n---\n# My model\n\nIt is mine.\n")
+    request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
+    done = export_model(request, finish=card_writer(str(student)))
+    card = ModelCard.load(done.folder / "README.md")
+    assert (card.data.license, card.data.tags) == ("mit", ["mine", "onnx"])
+    assert card.text.index("It is mine.") < card.text.index("## This export")
+    hub = card_without_run(
+        "owner/name", {**done.record, "dtype": "int8", "format": "onnx-int8", "source": "owner/name"}
+    )
+    front = yaml.safe_load(hub.split("---\n")[1])
+    assert (front["base_model"], front["base_model_relation"]) == ("owner/name", "quantized")
+    assert front["tags"] == ["onnx", "int8"]
+
+
+def test_assistants_have_cards_of_their_own(tmp_path: Path):
+    student = make_teacher(tmp_path, "bert", layers=1).rename(tmp_path / "student")
+    (tmp_path / "stages" / "1-assistant").mkdir(parents=True)
+    own = make_teacher(tmp_path, "bert", layers=2).rename(tmp_path / "stages" / "1-assistant" / "student")
+    values = record()
+    values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, "teacher": "some-org/another-teacher"}
+    (tmp_path / "run.json").write_text(json.dumps(values))
+    cards = write_run_cards(values, tmp_path)
+    assert cards == [student / "README.md", own / "README.md"]
+    card = ModelCard.load(own / "README.md")
+    assert card.data.base_model == "some-org/another-teacher" and card.data.eval_results is None
+    assert card.text.strip().startswith("# quickstart, assistant")
+    assert "6x384" in card.text and "minilmv2" in card.text
+    assert "sentence\\_embedding" not in card.text, "a stage of the other student"
+    assert "Its quality was not measured" in card.text
+    assert find_record(own)["name"] == "quickstart, assistant" and find_record(student)["name"] == "quickstart"
+    assert find_record(tmp_path) == {}

@@ -1,5 +1,20 @@
-"""Other formats of a student."""
+"""Other formats of a student: ONNX, int8, sentence-transformers, half precision.
 
+The flow: `open_source` loads what is exported; a `Format` says what is written; `compare_folder` runs what was written
+beside its source; `export_model` does all three. `push_folder` uploads the result.
+"""
+
+from limbeck.export.differences import Differences, ExportMismatchError
+from limbeck.export.exporting import Export, ExportRequest, export_model
+from limbeck.export.pushing import push_folder
 from limbeck.export.sentence_transformers import write_sentence_transformers_files
 
-__all__ = ["write_sentence_transformers_files"]
+__all__ = [
+    "Differences",
+    "Export",
+    "ExportMismatchError",
+    "ExportRequest",
+    "export_model",
+    "push_folder",
+    "write_sentence_transformers_files",
+]

@@ -1,13 +1,15 @@
-"""Reports: the teacher-beside-student table and the student's model card, from plain dicts."""
+"""Reports: pages of runs and searches, the teacher-beside-student table, and the student's model card."""
 
 from limbeck.report.figures import Row, comparison_notes, comparison_rows
 from limbeck.report.model_card import model_card, write_model_card
+from limbeck.report.page.write import WrittenReport, write_report
 from limbeck.report.record_fields import RunFields
 from limbeck.report.table import comparison_csv, comparison_markdown, comparison_table, write_tables
 
 __all__ = [
     "Row",
     "RunFields",
+    "WrittenReport",
     "comparison_csv",
     "comparison_markdown",
     "comparison_notes",
@@ -15,5 +17,6 @@ __all__ = [
     "comparison_table",
     "model_card",
     "write_model_card",
+    "write_report",
     "write_tables",
 ]

@@ -12,10 +12,14 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, Template
 
+from limbeck.report.card_sections import budget, layer_rows, score_rows
+from limbeck.report.export_section import export_lines, export_title, latency_markdown
 from limbeck.report.figures import format_count
 from limbeck.report.front_matter import front_matter, hub_name, one_line
 from limbeck.report.head_usage import HEAD_USAGE
+from limbeck.report.onnx_usage import onnx_usage
 from limbeck.report.table import comparison_markdown
+from limbeck.report.task_scores import TaskScores
 
 CARD = "README.md"
 _TEMPLATE = "model_card.md.j2"
@@ -24,7 +28,13 @@ _POOLING_KEYS = ("pooling_mode", "pooling_mode_cls_token", "pooling_mode_mean_to
 _GROUPS_SHOWN = 12
 
 
-def write_model_card(record: Mapping[str, Any], folder: Path | str) -> Path:
+def write_model_card(
+    record: Mapping[str, Any],
+    folder: Path | str,
+    *,
+    scores: TaskScores | None = None,
+    export: Mapping[str, Any] | None = None,
+) -> Path:
     """Write the model card of a student.
 
     What is not in the record is left out. Paths of this machine are shortened to their last part: a card is
@@ -33,24 +43,34 @@ def write_model_card(record: Mapping[str, Any], folder: Path | str) -> Path:
     Args:
         record: A run's record; the fields that are read are those of
             `limbeck.report.record_fields.RunFields`.
-        folder: The student's folder; with `modules.json` in it, the card says how to use
+        folder: The student's folder, or that of an export; with `modules.json` in it, the card says how to use
             sentence-transformers.
+        scores: The student's scores on tasks, if it was evaluated.
+        export: The record of the export, for the folder of one.
 
     Returns:
         The path of `README.md`.
     """
     path = Path(folder) / CARD
-    path.write_text(model_card(record, Path(folder)), encoding="utf-8")
+    path.write_text(model_card(record, Path(folder), scores=scores, export=export), encoding="utf-8")
     return path
 
 
-def model_card(record: Mapping[str, Any], folder: Path) -> str:
+def model_card(
+    record: Mapping[str, Any],
+    folder: Path,
+    *,
+    scores: TaskScores | None = None,
+    export: Mapping[str, Any] | None = None,
+) -> str:
     """Return the text of the card; the arguments are those of `write_model_card`."""
     pooled = (folder / "modules.json").is_file()
-    head = HEAD_USAGE.get(str(_mapping(record, "student").get("head")))
+    # A folder that makes sentence vectors is exported without its head.
+    head = HEAD_USAGE.get(str((export or _mapping(record, "student")).get("head")))
     teacher, student = _mapping(record, "teacher"), _mapping(record, "student")
     start = student.get("initialisation")
     evaluation = _mapping(record, "evaluation")
+    stages = _stages(record)
     body = _template().render(
         name=one_line(record.get("name")) or "Student",
         teacher=teacher,
@@ -60,13 +80,20 @@ def model_card(record: Mapping[str, Any], folder: Path) -> str:
         initialisation=start.get("summary") if isinstance(start, Mapping) else start,
         corpus=_mapping(record, "corpus"),
         problems=_mapping(_mapping(record, "corpus"), "report").get("counts") or {},
-        stages=_stages(record),
+        stages=stages,
+        budget=budget(record, stages),
+        layers=[(stage, rows) for stage in stages if (rows := layer_rows(stage))],
         citations=_citations(record),
-        untrained=_untrained(record),
+        untrained=_untrained(record, pooler=export is None or not export.get("file")),
         head=head,
         pooled=pooled,
         pooling=_pooling(folder, record),
-        scores=comparison_markdown(evaluation) if evaluation else "",
+        comparison=comparison_markdown(evaluation) if evaluation else "",
+        scores=scores,
+        score_rows=score_rows(scores) if scores is not None else [],
+        export=export_part(export) if export is not None else "",
+        graph=export is not None and bool(export.get("file")),
+        graph_usage=onnx_usage(export) if export is not None and export.get("file") else "",
         hardware=_hardware(record),
         timings=_mapping(record, "timings"),
         peak=record.get("peak_memory_bytes"),
@@ -75,7 +102,21 @@ def model_card(record: Mapping[str, Any], folder: Path) -> str:
         seeds=_mapping(record, "seeds"),
         created=record.get("created"),
     )
-    return front_matter(record, pooled=pooled, head=head) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+    head_of_card = front_matter(record, pooled=pooled, head=head, scores=scores, export=export)
+    return head_of_card + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+
+
+def export_part(export: Mapping[str, Any]) -> str:
+    """Return what a card says of an export: what it is, how far from its source, and what int8 gains or costs.
+
+    Args:
+        export: The record of the export.
+    """
+    lines = [f"{escape_markdown(export['source'])} as {escape_markdown(export_title(export))}.", ""]
+    lines += [f"- {escape_markdown(line)}" for line in export_lines(export)]
+    if export.get("int8"):
+        lines += ["", latency_markdown(export["int8"]["latency"])]
+    return "\n".join(lines)
 
 
 def escape_markdown(value: Any) -> str:
@@ -153,14 +194,20 @@ def _citations(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(found.values())
 
 
-def _untrained(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what no stage trained: number of tensors, modules, how many hold the teacher's values."""
+def _untrained(record: Mapping[str, Any], *, pooler: bool) -> dict[str, Any]:
+    """Return what no stage trained: number of tensors, modules, how many hold the teacher's values.
+
+    Args:
+        record: A run's record.
+        pooler: Whether the folder has a pooler; graphs are written without.
+    """
     untrained = _mapping(record, "untrained")
     if untrained:
         names = [str(name) for name in untrained.get("names") or []]
     else:  # an older record: what every stage left out
         lists = [[str(name) for name in stage.get("untrained") or []] for stage in _stages(record)]
         names = [name for name in lists[0] if all(name in other for other in lists)] if lists else []
+    names = [name for name in names if pooler or not name.startswith("pooler.")]
     # The module two levels above the tensor says enough: `encoder.layer.2.output`, not each weight and bias
     # in it.
     groups = list(dict.fromkeys(".".join(name.split(".")[:-2]) or name for name in names))

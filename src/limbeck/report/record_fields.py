@@ -45,6 +45,14 @@ class CitationFields(TypedDict, total=False):
     bibtex: str
 
 
+class LayerFields(TypedDict, total=False):
+    """What layers of the student learn from which of the teacher, in which terms of the loss."""
+
+    student: list[int]
+    teacher: list[int]
+    terms: list[str]
+
+
 class StageFields(TypedDict, total=False):
     """One finished stage; `untrained` are the student's parameters that this stage did not train."""
 
@@ -54,6 +62,9 @@ class StageFields(TypedDict, total=False):
     steps: int
     tokens: int
     seconds: float
+    device: str
+    precision: str
+    layers: list[LayerFields]
     final_terms: dict[str, float]
     untrained: list[str]
     teacher: str
@@ -74,6 +85,7 @@ class RunFields(TypedDict, total=False):
     name: str
     created: str
     language: str
+    license: str
     recipe: dict[str, Any]
     teacher: TeacherFields
     student: StudentFields

@@ -27,13 +27,13 @@ _COLUMNS = (
 
 def architecture_table(record: Mapping[str, Any]) -> RenderableType:
     """Return the tables for the terminal: the front, the best of all shapes, notes."""
-    ranked = _ranked(record)
+    ranked = ranked_shapes(record)
     parts: list[RenderableType] = [
         Text(_found(record).replace("**", ""), style="bold"),
         Text("Front of loss and latency"),
-        _front_grid(record).table(),
+        front_grid(record).table(),
         Text(f"Shapes, the best {_MOST_SHOWN} of {len(ranked)}" if len(ranked) > _MOST_SHOWN else "Shapes"),
-        _all_grid(ranked[:_MOST_SHOWN]).table(),
+        shapes_grid(ranked[:_MOST_SHOWN]).table(),
     ]
     return Group(*parts, *(Text(note, style="dim") for note in architecture_notes(record)))
 
@@ -44,8 +44,8 @@ def architecture_markdown(record: Mapping[str, Any]) -> str:
         f"# Search of student shapes: {record['name']}",
         _setting(record),
         f"{_found(record)} `limbeck distill recipe.yaml` trains it.",
-        f"## Front of loss and latency\n\n{_front_grid(record).markdown()}",
-        f"## All shapes\n\n{_all_grid(_ranked(record)).markdown()}",
+        f"## Front of loss and latency\n\n{front_grid(record).markdown()}",
+        f"## All shapes\n\n{shapes_grid(ranked_shapes(record)).markdown()}",
         "## Notes\n\n" + "\n".join(f"- {note}" for note in architecture_notes(record)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -93,7 +93,7 @@ def describe_shape(shape: Mapping[str, Any]) -> str:
     return f"{shape['layers']}x{shape['hidden']}, {shape['heads']} heads, FFN {shape['ffn']}"
 
 
-def _ranked(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def ranked_shapes(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Trained shapes by reward, then those that were cut, diverged or refused, by trial."""
     order = ("trained", "cut", "diverged", "refused")
     return sorted(
@@ -120,7 +120,8 @@ def _setting(record: Mapping[str, Any]) -> str:
     )
 
 
-def _front_grid(record: Mapping[str, Any]) -> SearchGrid:
+def front_grid(record: Mapping[str, Any]) -> SearchGrid:
+    """Lay out the shapes that no other beats in both loss and latency, the fastest first."""
     by_trial = {shape["trial"]: shape for shape in record["shapes"]}
     rows = [
         [
@@ -136,7 +137,8 @@ def _front_grid(record: Mapping[str, Any]) -> SearchGrid:
     return SearchGrid(_FRONT_HEADINGS, rows, _WORDS)
 
 
-def _all_grid(shapes: Sequence[Mapping[str, Any]]) -> SearchGrid:
+def shapes_grid(shapes: Sequence[Mapping[str, Any]]) -> SearchGrid:
+    """Lay out shapes with what became of them."""
     rows = [
         [
             str(shape["trial"]),

@@ -37,7 +37,7 @@ def evolution_picture(record: Mapping[str, Any]) -> Picture:
     axes.plot(numbers, [row["maximum"] for row in rows], color=_WARM, marker="^", linestyle="-", label="highest")
     axes.plot(numbers, mean, color=_DARK, marker="o", linestyle="-", label="mean, with deviation")
     axes.plot(numbers, [row["minimum"] for row in rows], color=_DARK, marker="v", linestyle=":", label="lowest")
-    for number, values in zip(numbers, _members(record, "fitness"), strict=True):
+    for number, values in zip(numbers, members_of(record, "fitness"), strict=True):
         axes.plot(*_scattered(int(number), values), linestyle="", marker=".", color="#808080", markersize=4)
     title = f"Evolution of the layer mapping: {record['name']}"
     axes.set_title(title, fontsize=11)
@@ -65,7 +65,7 @@ def distribution_picture(record: Mapping[str, Any]) -> Picture:
     median = {"color": _WARM, "linewidth": 2}
     words = []
     for axes, name in zip(panels, names, strict=False):
-        groups = _members(record, name)
+        groups = members_of(record, name)
         axes.boxplot(groups, positions=numbers, whis=(0, 100), widths=0.6, manage_ticks=False, medianprops=median)
         for number, values in zip(numbers, groups, strict=True):
             axes.plot(*_scattered(number, values), linestyle="", marker=".", color=_DARK, markersize=5)
@@ -81,8 +81,8 @@ def distribution_picture(record: Mapping[str, Any]) -> Picture:
     return Picture(figure, title, f"Box plots of {', '.join(names)} for each generation. {'; '.join(words)}.")
 
 
-def _members(record: Mapping[str, Any], name: str) -> list[list[float]]:
-    """The values of a score, or of the fitness, generation by generation; a genome that came twice counts twice."""
+def members_of(record: Mapping[str, Any], name: str) -> list[list[float]]:
+    """Return the values of a score, or of the fitness, by generation; a genome that came twice counts twice."""
     by_gene = {candidate["gene"]: candidate for candidate in record["candidates"]}
     return [
         [by_gene[gene]["fitness"] if name == "fitness" else by_gene[gene]["scores"][name] for gene in row["members"]]

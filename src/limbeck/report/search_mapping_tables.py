@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from limbeck.report.search_grid import SearchGrid, duration, write_csv
 
 _BEST = 10
 _GENERATION_HEADINGS = ("Gen", "Max", "Min", "Avg", "Std", "Evaluated", "Best gene", "Mapping")
@@ -20,9 +18,9 @@ def mapping_table(record: Mapping[str, Any]) -> RenderableType:
     """Return the tables for the terminal: generations, best mappings, notes."""
     parts: list[RenderableType] = [
         Text("Generations", style="bold"),
-        _table(_GENERATION_HEADINGS, _generation_rows(record)),
+        generations_grid(record).table(),
         Text("Best mappings", style="bold"),
-        _table(_candidate_headings(record), _candidate_rows(record)[:_BEST]),
+        best_mappings_grid(record).table(),
     ]
     return Group(*parts, *(Text(note, style="dim") for note in mapping_notes(record)))
 
@@ -36,8 +34,8 @@ def mapping_markdown(record: Mapping[str, Any]) -> str:
         found = f"Found: **{show_mapping(best['mapping'])}**, gene `{best['gene']}`, fitness {best['fitness']:.2f}"
         parts.append(f"{found} ({scores}). `limbeck distill recipe.yaml` trains it.")
     parts += [
-        f"## Generations\n\n{_markdown(_GENERATION_HEADINGS, _generation_rows(record))}",
-        f"## Best mappings\n\n{_markdown(_candidate_headings(record), _candidate_rows(record)[:_BEST])}",
+        f"## Generations\n\n{generations_grid(record).markdown()}",
+        f"## Best mappings\n\n{best_mappings_grid(record).markdown()}",
         "## Notes\n\n" + "\n".join(f"- {note}" for note in mapping_notes(record)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -45,23 +43,51 @@ def mapping_markdown(record: Mapping[str, Any]) -> str:
 
 def generations_csv(record: Mapping[str, Any]) -> str:
     """Return a line for every generation, unrounded."""
-    names = ("number", "maximum", "minimum", "mean", "deviation", "size", "evaluated", "best_gene")
-    rows = [[*(row[name] for name in names), " ".join(map(str, row["best"]))] for row in record["generations"]]
-    return _csv(["generation", *names[1:], "best_mapping"], rows)
+    names = ("maximum", "minimum", "mean", "deviation", "size", "evaluated", "best_gene")
+    rows = [
+        {**row, "generation": row["number"], "best_mapping": " ".join(map(str, row["best"]))}
+        for row in record["generations"]
+    ]
+    return write_csv(rows, ("generation", *names, "best_mapping"))
 
 
 def candidates_csv(record: Mapping[str, Any]) -> str:
     """Return a line for every mapping that was evaluated, best first, unrounded."""
     names = ("gene", "fitness", "generation", "training_seconds", "scoring_seconds")
     rows = [
-        [
-            " ".join(map(str, candidate["mapping"])),
-            *(candidate[name] for name in names),
-            *(candidate["scores"].get(name) for name in record["scores"]),
-        ]
+        {**candidate, **candidate["scores"], "mapping": " ".join(map(str, candidate["mapping"]))}
         for candidate in record["candidates"]
     ]
-    return _csv(["mapping", *names, *record["scores"]], rows)
+    return write_csv(rows, ("mapping", *names, *record["scores"]))
+
+
+def generations_grid(record: Mapping[str, Any]) -> SearchGrid:
+    """Lay out the generations as ELM's table 5 has them."""
+    rows = [
+        [
+            f"#{row['number']}",
+            *(f"{row[name]:.2f}" for name in ("maximum", "minimum", "mean", "deviation")),
+            f"{row['evaluated']} of {row['size']}",
+            row["best_gene"],
+            show_mapping(row["best"]),
+        ]
+        for row in record["generations"]
+    ]
+    return SearchGrid(_GENERATION_HEADINGS, rows, words=("Gen", "Best gene", "Mapping"))
+
+
+def best_mappings_grid(record: Mapping[str, Any]) -> SearchGrid:
+    """Lay out the mappings that did best, with every score."""
+    rows = [
+        [
+            show_mapping(candidate["mapping"]),
+            f"{candidate['fitness']:.2f}",
+            *(f"{candidate['scores'][name]:.2f}" for name in record["scores"]),
+            "" if candidate["generation"] is None else f"#{candidate['generation']}",
+        ]
+        for candidate in record["candidates"][:_BEST]
+    ]
+    return SearchGrid(["Mapping", "Fitness", *record["scores"], "Gen"], rows, words=("Mapping",))
 
 
 def mapping_notes(record: Mapping[str, Any]) -> list[str]:
@@ -69,7 +95,7 @@ def mapping_notes(record: Mapping[str, Any]) -> list[str]:
     cost, size = record["cost"], record["space"]["size"]
     seconds = cost["training_seconds"] + cost["scoring_seconds"]
     spent = f"{cost['evaluations']} of {size:,} mappings evaluated" + (
-        f" in {_duration(seconds)} of workers' time, {cost['training_seconds'] / seconds:.0%} of it distillation"
+        f" in {duration(seconds)} of workers' time, {cost['training_seconds'] / seconds:.0%} of it distillation"
         if seconds
         else ""
     )
@@ -101,70 +127,8 @@ def _setting(record: Mapping[str, Any]) -> str:
     )
 
 
-def _generation_rows(record: Mapping[str, Any]) -> list[list[str]]:
-    return [
-        [
-            f"#{row['number']}",
-            *(f"{row[name]:.2f}" for name in ("maximum", "minimum", "mean", "deviation")),
-            f"{row['evaluated']} of {row['size']}",
-            row["best_gene"],
-            show_mapping(row["best"]),
-        ]
-        for row in record["generations"]
-    ]
-
-
-def _candidate_headings(record: Mapping[str, Any]) -> list[str]:
-    return ["Mapping", "Fitness", *record["scores"], "Gen"]
-
-
-def _candidate_rows(record: Mapping[str, Any]) -> list[list[str]]:
-    return [
-        [
-            show_mapping(candidate["mapping"]),
-            f"{candidate['fitness']:.2f}",
-            *(f"{candidate['scores'][name]:.2f}" for name in record["scores"]),
-            "" if candidate["generation"] is None else f"#{candidate['generation']}",
-        ]
-        for candidate in record["candidates"]
-    ]
-
-
 def _draws(record: Mapping[str, Any], what: str) -> str:
     """How many draws of an operator gave legal children."""
     done = sum(row["breeding"][f"{what}s"] for row in record["generations"])
     drawn = sum(row["breeding"][f"{what}_draws"] for row in record["generations"])
     return f"{done} of {drawn} in {what}" if done else ""
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=True)
-    for index, name in enumerate(headings):
-        table.add_column(name, justify="left" if _is_text(name) or index == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
-
-
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    rule = "|".join("---" if _is_text(name) or index == 0 else "---:" for index, name in enumerate(headings))
-    lines = [f"| {' | '.join(headings)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines)
-
-
-def _is_text(heading: str) -> bool:
-    return heading in ("Best gene", "Mapping")
-
-
-def _csv(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(headings)
-    writer.writerows(rows)
-    return buffer.getvalue()

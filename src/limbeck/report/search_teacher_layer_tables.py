@@ -16,7 +16,8 @@ _ENDS = {"cut": "after {}", "trained": NOTHING, "diverged": "diverged"}
 def teacher_layer_table(record: Mapping[str, Any]) -> RenderableType:
     """Return the table for the terminal, with what was found above it and notes below."""
     found = Text(_found(record).replace("**", ""), style="bold")
-    return Group(found, _grid(record).table(), *(Text(note, style="dim") for note in teacher_layer_notes(record)))
+    notes = [Text(note, style="dim") for note in teacher_layer_notes(record)]
+    return Group(found, layers_grid(record).table(), *notes)
 
 
 def teacher_layer_markdown(record: Mapping[str, Any]) -> str:
@@ -26,7 +27,7 @@ def teacher_layer_markdown(record: Mapping[str, Any]) -> str:
         f"Teacher {record['teacher']['name']} ({record['teacher']['shape']}), student {record['student']['shape']}, "
         f"{' and '.join(record['methods'])} on {record['share']:.0%} of the corpus.",
         f"{_found(record)} `limbeck distill recipe.yaml` trains it.",
-        f"## Layers\n\n{_grid(record).markdown()}",
+        f"## Layers\n\n{layers_grid(record).markdown()}",
         "## Notes\n\n" + "\n".join(f"- {note}" for note in teacher_layer_notes(record)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -64,7 +65,8 @@ def _found(record: Mapping[str, Any]) -> str:
     )
 
 
-def _grid(record: Mapping[str, Any]) -> SearchGrid:
+def layers_grid(record: Mapping[str, Any]) -> SearchGrid:
+    """Lay out every layer with its score at each rung."""
     steps = sorted({scored["step"] for row in record["layers"] for scored in row["scores"]})
     headings = ["Rank", "Layer", *(f"Step {step}" for step in steps), *record["scores"], "Own loss", "Dropped"]
     rows = []

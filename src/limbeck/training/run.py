@@ -34,7 +34,7 @@ from limbeck.training.run_corpora import build_corpora, describe_corpora, label_
 from limbeck.training.stage import StagePlan, run_stage, warn
 from limbeck.training.stage_results import load_finished
 from limbeck.training.stage_setup import teacher_dtype
-from limbeck.training.student_folder import save_student
+from limbeck.training.student_folder import describe_layers, save_student
 from limbeck.training.students import dropouts, finish_student, make_student
 
 STUDENT = "student"
@@ -165,10 +165,10 @@ class Run:
             student, initialisation = everywhere(
                 partial(self._make_student, choice.student, choice.student_head, [choice])
             )
+        if choice.measures_layers:
+            choice = self._measure_layers(choice, index, folder)
         finished = load_finished(folder, student, self._warn)
         if finished is None:
-            if choice.measures_layers:
-                choice = self._measure_layers(choice, index, folder)
             plan = StagePlan(
                 title=choice.spec.title,
                 method=choice.spec.method["name"],
@@ -189,6 +189,7 @@ class Run:
             )
             beat = TrainingHeartbeat(self.heartbeat, StagePlace(plan.title, index + 1, len(self.plan.stages)))
             finished = run_stage(plan, student, teacher, self.tokenizer, self.corpora[index], self.console, beat)
+        finished["layers"] = describe_layers(choice.terms)
         if choice.student is not None:
             finished["student"] = {"shape": str(choice.student.shape), "initialisation": initialisation}
             if not from_main((folder / STUDENT).is_dir):

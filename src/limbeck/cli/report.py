@@ -1,0 +1,79 @@
+"""`limbeck report`: what runs, comparisons, searches, evaluations and inspections found, as one page."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from limbeck.cli.shared_options import Json
+
+_EPILOG = (
+    "Examples:  limbeck report runs/mine   |   limbeck report runs/first runs/second --output both.html   |   "
+    "limbeck report runs/methods --markdown --figures paper/figures   |   limbeck report runs/mine runs/look --open"
+)
+
+
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Folders of runs, comparisons, searches, evaluations or inspections; side by side."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="The page; default: report.html in the folder, or here for several.",
+            show_default=False,
+        ),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Write the same as Markdown too, with its figures in a folder.")
+    ] = False,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the figures as SVG and PNG there, for papers.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page of what was done and found: it needs no network and no file beside it.
+
+    Runs that are unfinished, failed or damaged are reported as far as they go, with warnings; the exit code is 0 where
+    the page was written, and 2 for a folder that holds nothing of limbeck.
+    """
+    from limbeck.report.page.write import write_report
+
+    written = write_report(folders, output, markdown=markdown, figures=figures)
+    if as_json:
+        content = {
+            "html": str(written.html),
+            "markdown": None if written.markdown is None else str(written.markdown),
+            "figures": [str(path) for path in written.figures],
+            "sections": list(written.sections),
+            "warnings": written.page.warnings(),
+        }
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        console = Console()
+        for line in written.page.warnings():
+            console.print(f"warning: {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        if written.figures:
+            console.print(
+                f"Figures: {len(written.figures)} files in {written.figures[0].parent}",
+                highlight=False, markup=False, soft_wrap=True,
+            )  # fmt: skip
+        for path in filter(None, (written.markdown, written.html)):
+            console.print(f"Report: {path}", highlight=False, markup=False, soft_wrap=True)
+    if show:
+        webbrowser.open(written.html.resolve().as_uri())
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=_EPILOG)(report)

@@ -1,0 +1,74 @@
+"""Pushing an export to a repository of the Hub, by the ordinary login of `huggingface_hub`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+from limbeck.errors import OutputError
+from limbeck.models.loading import one_line
+from limbeck.models.locating import hub_answers
+
+_OWNER_AND_NAME = re.compile(r"[^/]+/[^/]+")
+
+
+def check_repository(name: str) -> None:
+    """Refuse what cannot be the name of a repository; nothing is asked of the network.
+
+    Raises:
+        OutputError: naming the rule.
+    """
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise OutputError(f"--push '{name}' is no name of a Hub repository: {one_line(error)}") from None
+    if not _OWNER_AND_NAME.fullmatch(name):
+        raise OutputError(f"--push '{name}' does not say whose it is; give owner/name.")
+
+
+def check_login() -> None:
+    """Refuse to begin without a token or the network, before minutes go into the export.
+
+    Raises:
+        OutputError: with what to do.
+    """
+    if get_token() is None:
+        raise OutputError("You are not logged in to the Hub: hf auth login, or set HF_TOKEN; --dry-run needs neither.")
+    if constants.HF_HUB_OFFLINE:
+        raise OutputError("HF_HUB_OFFLINE is set, so nothing can be pushed; unset it, or use --dry-run.")
+    if not hub_answers():
+        raise OutputError(f"The Hub ({constants.ENDPOINT}) cannot be reached; check the connection, or use --dry-run.")
+
+
+def push_folder(folder: Path, repository: str, *, private: bool, message: str, api: HfApi | None = None) -> str:
+    """Upload a folder to a model repository, which is made where it does not exist.
+
+    Args:
+        folder: All files in it are uploaded.
+        repository: `owner/name`.
+        private: A new repository is private; one that exists stays as it is.
+        message: Of the commit.
+        api: The Hub's client; None is the ordinary one.
+
+    Returns:
+        The repository's address.
+
+    Raises:
+        OutputError: if the Hub refuses, or cannot be reached.
+    """
+    api = api or HfApi()
+    try:
+        address = api.create_repo(repository, repo_type="model", private=private, exist_ok=True)
+        api.upload_folder(repo_id=address.repo_id, repo_type="model", folder_path=str(folder), commit_message=message)
+    except HfHubHTTPError as error:
+        reason = error.server_message or one_line(error)
+        status = error.response.status_code if error.response is not None else None
+        hint = " Check the name and that your token may write: hf auth whoami." if status in (401, 403, 404) else ""
+        raise OutputError(f"The Hub did not take '{repository}': {reason.rstrip('.')}.{hint}") from error
+    except Exception as error:  # A broken connection raises what the client's HTTP library has for it.
+        raise OutputError(f"'{repository}' could not be pushed: {one_line(error)}; the folder is kept.") from error
+    return str(address)

@@ -1,0 +1,189 @@
+"""What is exported: a run's student, a model's folder, an installed package or a Hub name, loaded as its files say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from safetensors import safe_open
+from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedTokenizerBase as Tokenizer
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+
+from limbeck.errors import ModelError
+from limbeck.evaluation.inference import encoder_of, longest_input
+from limbeck.models.heads import Head
+from limbeck.models.loading import as_dtype, load_config, load_model, one_line, quiet
+from limbeck.models.locating import check_weights, is_local, resolve_model
+from limbeck.models.sentence_folder import SentencePooling, sentence_pooling
+from limbeck.models.vocabulary import check_fits_model, load_tokenizer
+
+ExportHead: TypeAlias = Literal[Head, "token_classification"]
+EXPORT_HEADS: tuple[ExportHead, ...] = (*get_args(Head), "token_classification")
+RUN_STUDENT = "student"
+_KNOWN_MODULES = {"Transformer", "Pooling", "Normalize"}
+_ENDS: dict[str, ExportHead] = {
+    "ForMaskedLM": "masked_lm",
+    "ForSequenceClassification": "classification",
+    "ForTokenClassification": "token_classification",
+    "ForQuestionAnswering": "question_answering",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model to export, in float32 and eval mode on the CPU, as its files were loaded: nothing taps it.
+
+    Attributes:
+        name: Where it is: a folder, `package:NAME` or a Hub name.
+        model: With its head, without its pooler.
+        tokenizer: Its tokenizer.
+        head: Its task head; None for a Transformer alone.
+        sentence: How it makes sentence vectors, if its files say so.
+        longest: The longest input in tokens that tokenizer, model and `sentence` allow.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: Tokenizer
+    head: ExportHead | None
+    sentence: SentencePooling | None
+    longest: int
+
+
+def locate(name: str | Path) -> str:
+    """Return where the model is: for a run's folder its student, anything else unchanged.
+
+    Raises:
+        ModelError: for the folder of a run that has no student yet.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir() or (folder / "config.json").is_file():
+        return str(name)
+    if (folder / RUN_STUDENT / "config.json").is_file():
+        return str(folder / RUN_STUDENT)
+    if (folder / "run.json").is_file():
+        raise ModelError(f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}")
+    return str(name)
+
+
+def open_source(name: str | Path) -> Source:
+    """Load what is to be exported.
+
+    A folder that makes sentence vectors is loaded without a head, whatever its checkpoint holds besides.
+
+    Args:
+        name: A run's folder, a model's folder, `package:NAME` or a Hub name.
+
+    Raises:
+        ModelError: for everything that `load_model` and `load_tokenizer` refuse, and for a sentence-transformers
+            folder with modules other than Transformer, Pooling and Normalize.
+    """
+    located = locate(name)
+    config = load_config(located)
+    check_modules(located)
+    sentence = sentence_pooling(located)
+    head = None if sentence is not None else head_of(config)
+    model = load_weights(located, head)
+    tokenizer = load_tokenizer(located)
+    check_fits_model(tokenizer, config.vocab_size)
+    limits = [tokenizer.model_max_length, longest_input(encoder_of(model)) or tokenizer.model_max_length]
+    if sentence is not None and sentence.max_length is not None:
+        limits.append(sentence.max_length)
+    return Source(located, model.eval(), tokenizer, head, sentence, int(min(limits)))
+
+
+def head_of(config: PreTrainedConfig) -> ExportHead | None:
+    """Return the head that a checkpoint was saved with, by its configuration; None where it is none that is known."""
+    saved_by = (list(getattr(config, "architectures", None) or []) or [""])[0]
+    for end, head in _ENDS.items():
+        if saved_by.endswith(end):
+            return "regression" if head == "classification" and config.num_labels == 1 else head
+    return None
+
+
+def load_weights(
+    name: str, head: ExportHead | None, *, dtype: str | None = None, pooler: bool = False
+) -> PreTrainedModel:
+    """Load a model with its head.
+
+    Args:
+        name: As in `load_model`.
+        head: The head.
+        dtype: Of the weights; None is float32.
+        pooler: Keep the pooler of a model without a head, where its checkpoint has one.
+
+    Raises:
+        ModelError: see `load_model`.
+    """
+    if head != "token_classification":
+        return load_model(name, dtype=dtype, head=head, pooler=pooler and head is None and _stores_pooler(name))
+    config, resolved = load_config(name), resolve_model(name)
+    if type(config) not in MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING:
+        raise ModelError(f"The family {config.model_type} has no token classification head.")
+    if is_local(resolved):
+        check_weights(resolved)
+    loader: type[PreTrainedModel] = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING[type(config)]
+    with quiet():
+        try:
+            model, info = loader.from_pretrained(
+                resolved,
+                config=config,
+                dtype=as_dtype(dtype),
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"The token classifier '{name}' cannot be read: {one_line(error)}") from error
+    if missing := sorted(info["missing_keys"]):
+        raise ModelError(f"'{name}' holds no whole token classification head ({missing[0]} is missing); save it again.")
+    return model
+
+
+def check_modules(name: str) -> None:
+    """Refuse a sentence-transformers folder whose vectors are made by more than pooling and normalising.
+
+    Raises:
+        ModelError: naming the module.
+    """
+    for module in _modules(name):
+        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
+        if kind not in _KNOWN_MODULES:
+            raise ModelError(
+                f"'{name}' makes its vectors with a {kind} module, which cannot be exported; only Transformer, Pooling "
+                "and Normalize can."
+            )
+
+
+def _modules(name: str) -> list[dict[str, Any]]:
+    resolved = Path(resolve_model(name))
+    for folder in (resolved, resolved.parent):
+        if (folder / "modules.json").is_file():
+            try:
+                found = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                return []  # `sentence_pooling` refuses it in words.
+            return [module for module in found if isinstance(module, dict)] if isinstance(found, list) else []
+    return []
+
+
+def _stores_pooler(name: str) -> bool:
+    """Whether a checkpoint holds a pooler; one that it lacks would be saved at random values."""
+    resolved = resolve_model(name)
+    for file in (SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME):
+        path = cached_file(
+            resolved, file, local_files_only=True,
+            _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
+        )  # fmt: skip
+        if path is None:
+            continue
+        if file == SAFE_WEIGHTS_INDEX_NAME:
+            names = json.loads(Path(path).read_text(encoding="utf-8"))["weight_map"]
+        else:
+            with safe_open(path, framework="pt") as tensors:
+                names = list(tensors.keys())
+        return any("pooler." in name for name in names)
+    return False

@@ -1,0 +1,152 @@
+"""Collecting what a report is about: folders by what they hold, refused where they hold nothing of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.comparison.folder import RECORD as COMPARISON
+from limbeck.errors import LimbeckError, OutputError
+from limbeck.experiments.folder import MANIFEST as EVALUATION
+from limbeck.experiments.results import ResultsFile
+from limbeck.report.evaluation_tables import STEM as EVALUATION_TABLE
+from limbeck.report.page.collect_run import collect_run
+from limbeck.report.page.findings import (
+    ComparisonFound,
+    EvaluationFound,
+    Found,
+    InspectionFound,
+    Record,
+    RunFound,
+    SearchFound,
+)
+from limbeck.report.page.plain_values import entries, text
+from limbeck.search.search_folder import RECORD as SEARCH
+from limbeck.training.output_folder import RECIPE
+from limbeck.training.record_file import RECORD as RUN
+from limbeck.training.record_file import read_json
+
+INSPECTIONS = ("phrases", "attention", "similarity", "contribution")
+_MOST_BYTES = 400 * 2**20
+
+
+def collect(folders: Sequence[Path]) -> list[Found]:
+    """Read what a report is asked for, in the order it is named; a folder that is named twice is read once.
+
+    Args:
+        folders: Folders of runs, comparisons, searches, evaluations and inspections, or files of inspections.
+
+    Raises:
+        OutputError: for a folder that does not exist, or holds none of these.
+    """
+    chosen = dict.fromkeys(Path(folder).expanduser() for folder in folders)
+    return [_collect(folder) for folder in chosen]
+
+
+def _collect(folder: Path) -> Found:
+    if folder.is_file():
+        results = _inspection(folder)
+        if results is None:
+            raise OutputError(
+                f"'{folder}' is a file of no inspection; give a folder, or the .json file of `limbeck inspect`."
+            )
+        return InspectionFound(folder, folder.stem, results)
+    if not folder.is_dir():
+        raise OutputError(f"'{folder}' does not exist; give the folder of a run, a comparison, a search or the like.")
+    found = _recognise(folder)
+    if found is None:
+        below = sorted({path.parent for pattern in (RUN, COMPARISON, SEARCH) for path in folder.glob(f"*/{pattern}")})
+        hint = f"; there are some in it: '{below[0]}'" if below else ""
+        raise OutputError(
+            f"'{folder}' is no folder of a run ({RUN}), a comparison ({COMPARISON}), a search ({SEARCH}), an "
+            f"evaluation ({EVALUATION}) or an inspection ({INSPECTIONS[1]}.json …){hint}."
+        )
+    return found
+
+
+def _recognise(folder: Path) -> Found | None:
+    """Read a folder as what its files say it is."""
+    if (folder / COMPARISON).is_file():
+        return _comparison(folder)
+    if (folder / SEARCH).is_file():
+        record, problems = _read(folder / SEARCH)
+        return SearchFound(folder, text(record, "name") or folder.name, record, problems)
+    if (folder / RUN).is_file() or ((folder / RECIPE).is_file() and (folder / "stages").is_dir()):
+        return collect_run(folder, _inside(folder))
+    if (folder / EVALUATION).is_file():
+        return _evaluation(folder)
+    return _inspections(folder)
+
+
+def _inside(folder: Path) -> tuple[Found, ...]:
+    """Read what was measured of a run and kept in its folder: in itself, and in the folders that are its own."""
+    own = _inspections(folder)
+    try:
+        below = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name not in ("stages", "student")]
+    except OSError:
+        below = []
+    found = [None if (path / RUN).is_file() else _recognise(path) for path in below]
+    return tuple(one for one in (own, *found) if one is not None)
+
+
+def _comparison(folder: Path) -> ComparisonFound:
+    record, problems = _read(folder / COMPARISON)
+    runs: dict[tuple[str, str, str], RunFound] = {}
+    for cell in entries(record, "cells"):
+        kind = (text(cell, "student"), text(cell, "method"), text(cell, "mapping"))
+        place = folder / text(cell, "folder")
+        # A record is a file like any other: what it names has to lie below it.
+        if kind not in runs and place.resolve().is_relative_to(folder.resolve()) and (place / RUN).is_file():
+            runs[kind] = collect_run(place, ())
+    return ComparisonFound(folder, text(record, "name") or folder.name, record, tuple(runs.values()), problems)
+
+
+def _evaluation(folder: Path) -> EvaluationFound:
+    asked, problems = _read(folder / EVALUATION)
+    table = folder / f"{EVALUATION_TABLE}.json"
+    summary, more = _read(table) if table.is_file() else ({}, ())
+    try:
+        rows = tuple(ResultsFile(folder).read())
+    except LimbeckError as error:
+        rows, more = (), (*more, str(error))
+    return EvaluationFound(folder, folder.name, summary, rows, asked, (*problems, *more))
+
+
+def _inspections(folder: Path) -> InspectionFound | None:
+    results: dict[str, Any] = {}
+    problems: list[str] = []
+    for name in INSPECTIONS:
+        path = folder / f"{name}.json"
+        if path.is_file():
+            found = _inspection(path)
+            if found is None:
+                problems.append(f"'{path.name}' cannot be read as an inspection.")
+            else:
+                results |= found
+    return InspectionFound(folder, folder.name, results, tuple(problems)) if results or problems else None
+
+
+def _inspection(path: Path) -> dict[str, Any] | None:
+    record, _ = _read(path)
+    name = record.get("inspection")
+    return {name: record["result"]} if name in INSPECTIONS and "result" in record else None
+
+
+def _read(path: Path) -> tuple[Record, tuple[str, ...]]:
+    """Read a JSON mapping, and say what is wrong with it if it is none."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return {}, (f"'{path.name}' is larger than {_MOST_BYTES // 2**20} MB, which no record is.",)
+    except OSError as error:
+        return {}, (f"'{path.name}' cannot be read: {error.strerror}.",)
+    found = read_json(path)
+    return found, () if found or _is_empty(path) else (f"'{path.name}' is damaged and cannot be read.",)
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) == {}
+    except (OSError, ValueError, RecursionError):
+        return False

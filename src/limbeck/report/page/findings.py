@@ -1,0 +1,110 @@
+"""What lies in the folders that a report is asked for, as it was read: nothing of it is trusted to be whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from limbeck.report.page.stage_log import StageLog
+from limbeck.training.run_status import RunStatus
+
+Record: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StageFound:
+    """A stage of a run.
+
+    Args:
+        title: Its name.
+        record: What it left, empty where it is not finished.
+        plan: The recipe's stage.
+        log: Its course.
+        layer_cosines: What it measured of its teacher's layers, for the mapping "contribution".
+    """
+
+    title: str
+    record: Record
+    plan: Record
+    log: StageLog
+    layer_cosines: Sequence[float] = ()
+
+    @property
+    def method(self) -> str:
+        """The name of its method."""
+        named = self.plan.get("method")
+        found = named.get("name") if isinstance(named, Mapping) else None
+        return str(self.record.get("method") or found or "")
+
+
+@dataclass(frozen=True)
+class RunFound:
+    """A run.
+
+    Args:
+        folder: Its folder.
+        title: Its name.
+        record: `run.json`.
+        status: How it stands.
+        stages: In order.
+        recipe: `recipe.yaml`, as it is.
+        problems: What could not be read.
+        inside: Evaluations, searches and inspections in its folder.
+    """
+
+    folder: Path
+    title: str
+    record: Record
+    status: RunStatus
+    stages: tuple[StageFound, ...]
+    recipe: str
+    problems: tuple[str, ...] = ()
+    inside: tuple[Found, ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparisonFound:
+    """A comparison: `comparison.json`, and a run of each method, mapping and student."""
+
+    folder: Path
+    title: str
+    record: Record
+    runs: tuple[RunFound, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SearchFound:
+    """A search: `search.json`, of one of the three kinds."""
+
+    folder: Path
+    title: str
+    record: Record
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EvaluationFound:
+    """An evaluation: its tables, its cells, and what it was asked for."""
+
+    folder: Path
+    title: str
+    summary: Record
+    cells: tuple[Record, ...]
+    asked: Record
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InspectionFound:
+    """What inspections left in a folder, by their names."""
+
+    folder: Path
+    title: str
+    results: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+Found: TypeAlias = RunFound | ComparisonFound | SearchFound | EvaluationFound | InspectionFound

@@ -1,0 +1,81 @@
+"""Rendering a report as one HTML file that needs nothing beside it: no network, no scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import cycle, groupby
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from limbeck.report.page.content import Block, Page
+from limbeck.report.page.marks import WIDTH, Point
+from limbeck.report.page.palette import HEAT_LEVELS, SERIES, THEMES, ink_on_heat
+from limbeck.version import __version__
+
+_TEMPLATE = "report_page.html.j2"
+GENERATOR = f"limbeck {__version__}"
+MADE_BY_US = '<meta name="generator" content="limbeck '
+"""What a page of any version has near its beginning."""
+
+
+def render_html(page: Page) -> str:
+    """Return a report as HTML; whatever the folders hold is escaped."""
+    heat_inks = {
+        name: [ink_on_heat(theme, level) for level in range(HEAT_LEVELS + 1)] for name, theme in THEMES.items()
+    }
+    return _template().render(
+        page=page,
+        generator=GENERATOR,
+        themes=THEMES,
+        heat_inks=heat_inks,
+        heat_levels=range(HEAT_LEVELS + 1),
+        series=range(1, SERIES + 1),
+        width=WIDTH,
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("limbeck.report"),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(n=_number, points=_points, groupby_kind=_runs_of_figures, with_code=_with_code)
+    return environment.get_template(_TEMPLATE)
+
+
+def _printable(value: Any) -> Any:
+    """Keep control characters out, among them those that turn the direction of text around."""
+    if type(value) is not str:  # Markup is the template's own.
+        return value
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in value)
+
+
+def _number(value: float) -> str:
+    """Write a length with a decimal at most."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _points(points: Sequence[Point]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+
+
+def _with_code(text: str) -> Markup:
+    """Set what stands between backticks as code, everything escaped."""
+    parts = (escape(_printable(part)) for part in text.split("`"))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if odd else part for part, odd in zip(parts, cycle((False, True)))
+    )
+
+
+def _runs_of_figures(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
+    """Part blocks into figures that follow one another, which stand side by side, and what is between them."""
+    for pictured, found in groupby(blocks, key=lambda block: block.kind == "figure"):
+        yield pictured, list(found)

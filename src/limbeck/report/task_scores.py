@@ -1,0 +1,156 @@
+"""The scores of one student on tasks, out of the tables of `limbeck evaluate`: for its model card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import RecipeError
+from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.report.evaluation_grid import figure, metric_name
+from limbeck.report.evaluation_tables import STEM
+
+TABLE = f"{STEM}.json"
+_HUB_METRICS = {
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "f1_answer": "f1",
+}
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """A student's main score on one task.
+
+    Attributes:
+        title: The task, as tables head it.
+        kind: Of the task: `classification`, `regression`, `question_answering` or `similarity`.
+        metric: Its metric, as tables head it.
+        student: Its score in percent, with the deviation over runs where there are several.
+        value: The same as a share.
+        teacher: The score of the first model of the evaluation, or None where that is the student.
+        kept: What share of that the student keeps, in percent; None where it says nothing.
+        hub_metric: The metric's name on the Hub.
+        dataset: `type`, `name`, and `config` and `split` where the rows are also on the Hub.
+    """
+
+    title: str
+    kind: str
+    metric: str
+    student: str
+    value: float
+    teacher: str | None
+    kept: float | None
+    hub_metric: str
+    dataset: dict[str, str]
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """A student's scores.
+
+    Attributes:
+        preset: The protocol.
+        teacher: Name of the first model of the evaluation; empty where that is the student.
+        rows: A row a task.
+    """
+
+    preset: str
+    teacher: str
+    rows: tuple[TaskScore, ...]
+
+
+def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | None:
+    """Return the scores of a student, where it has been evaluated.
+
+    Args:
+        student: Its folder.
+        evaluation: Folder of an evaluation; None looks into the folders in the run's, and where `limbeck compare`
+            keeps its own.
+
+    Raises:
+        RecipeError: if the folder that is named holds no tables, or none of this student.
+    """
+    if evaluation is not None:
+        summary = _read(evaluation / TABLE)
+        if summary is None:
+            raise RecipeError(f"--evaluation '{evaluation}' holds no {TABLE}; give a folder of limbeck evaluate.")
+        found = scores_of(student, summary)
+        if found is None:
+            names = ", ".join(str(model.get("name")) for model in summary["models"])
+            raise RecipeError(f"--evaluation '{evaluation}' has no scores of '{student}'; its models are {names}.")
+        return found
+    run = student.resolve().parent
+    for table in (*sorted(run.glob(f"*/{TABLE}")), run.parent.parent / "evaluation" / TABLE):
+        summary = _read(table)
+        found = None if summary is None else scores_of(student, summary)
+        if found is not None:
+            return found
+    return None
+
+
+def scores_of(student: Path, summary: Mapping[str, Any]) -> TaskScores | None:
+    """Pick a student's scores out of an evaluation's summary; None where it is not among the models.
+
+    Args:
+        student: Its folder; models are known by their path, or by its last two parts where that has moved.
+        summary: As `limbeck.experiments.summary.summarise` gives it.
+    """
+    models = summary["models"]
+    own = next((model for model in models if _is(student, str(model["name"]))), None)
+    if own is None:
+        return None
+    reference = None if own is models[0] else models[0]
+    rows = tuple(_rows(own, reference, summary["columns"]))
+    return TaskScores(str(summary["preset"]), "" if reference is None else str(reference["name"]), rows)
+
+
+def _rows(
+    own: Mapping[str, Any], reference: Mapping[str, Any] | None, columns: list[dict[str, Any]]
+) -> Iterator[TaskScore]:
+    for column in columns:
+        cell = own["columns"].get(column["key"])
+        if cell is None or column["detail"]:
+            continue
+        other = reference["columns"].get(column["key"]) if reference is not None else None
+        yield TaskScore(
+            title=column["title"],
+            kind=column["kind"],
+            metric=metric_name(column["metric"]),
+            student=figure(cell),
+            value=cell["mean"] / 100,
+            teacher=None if other is None else figure(other),
+            kept=own["retention"].get(column["key"]),
+            hub_metric=_HUB_METRICS.get(column["metric"], column["metric"]),
+            dataset=_dataset(column),
+        )
+
+
+def _dataset(column: Mapping[str, Any]) -> dict[str, str]:
+    """Where the rows are on the Hub, else the task's own name."""
+    hub = None
+    if column["task"] in DEFINITIONS:
+        hub = DEFINITIONS[column["task"]].sources[column["splits"][0]].hub
+    if hub is None:
+        return {"type": column["task"], "name": column["title"]}
+    config = {"config": hub.config} if hub.config else {}
+    return {"type": hub.name, "name": column["title"], **config, "split": hub.split}
+
+
+def _is(student: Path, name: str) -> bool:
+    path = Path(name).expanduser()
+    own, named = student.resolve().parts, path.resolve().parts
+    return own == named or (len(path.parts) > 1 and own[-2:] == named[-2:])
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    complete = isinstance(found, dict) and all(key in found for key in ("preset", "models", "columns"))
+    return found if complete else None

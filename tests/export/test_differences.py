@@ -1,0 +1,147 @@
+"""The comparison counts real tokens only, and its bounds hold."""
+
+import pytest
+import torch
+
+from limbeck.errors import CorpusError
+from limbeck.export.batches import make_batches, tokenise
+from limbeck.export.differences import (
+    Differences,
+    ExportMismatchError,
+    check_differences,
+    check_int8_quality,
+    measure_differences,
+)
+from limbeck.export.sample_text import built_in_texts, read_texts
+from tests.models.tiny import tiny_tokenizer
+
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
+
+
+@pytest.fixture
+def batches():
+    return make_batches(tiny_tokenizer(), ["the model", "a text of the student", ("we", "it")], NAMES, 128)
+
+
+def constant(name, make):
+    return lambda batch: {name: make(batch)}
+
+
+def hidden(batch, real=0.0, padding=0.0):
+    rows = torch.full((*batch.valid.shape, 4), real)
+    return rows.masked_fill(~batch.valid.unsqueeze(-1), padding)
+
+
+def test_padding_is_not_compared(batches):
+    source = constant("last_hidden_state", lambda batch: hidden(batch, 1.0, padding=5.0))
+    export = constant("last_hidden_state", lambda batch: hidden(batch, 1.5, padding=float("nan")))
+    found = measure_differences(source, export, batches, None)
+    assert found.largest == {"last_hidden_state": 0.5} and found.scale == {"last_hidden_state": 1.0}
+    assert found.cosine["lowest"] == pytest.approx(1.0)
+    assert (found.texts, found.equal_decisions) == (3, None)
+
+
+def test_logits_of_a_text_are_all_compared_however_long_the_rows_are(batches):
+    two_rows = [batch for batch in batches if len(batch.texts) == 3][:1]
+    source = constant("logits", lambda batch: torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]))
+    export = constant("logits", lambda batch: torch.tensor([[1.0, 0.0], [2.5, 2.0], [3.0, 0.0]]))
+    found = measure_differences(source, export, two_rows, "classification")
+    assert found.largest == {"logits": 2.5}
+    assert found.equal_decisions == pytest.approx(2 / 3)
+    p, q = torch.softmax(torch.tensor([0.0, 2.0]), 0), torch.softmax(torch.tensor([2.5, 2.0]), 0)
+    assert found.mean_kl == pytest.approx(float((p * (p / q).log()).sum()) / 3)
+
+
+def test_an_answer_is_never_in_the_padding(batches):
+    def ends(padding):
+        def make(batch):
+            scores = torch.arange(batch.valid.shape[1]).float().expand(batch.valid.shape)
+            return scores.masked_fill(~batch.valid, padding)
+
+        return make
+
+    export = constant("start_logits", ends(padding=1000.0))
+    found = measure_differences(constant("start_logits", ends(padding=0.0)), export, batches, "question_answering")
+    assert found.equal_decisions == 1.0 and found.mean_kl == pytest.approx(0.0)
+
+
+def differences(largest=0.0, scale=1.0, **fields):
+    return Differences(1, 1, 8, {"logits": largest}, {"logits": scale}, **fields)
+
+
+def test_the_bound_grows_with_the_values_and_refuses_nan():
+    check_differences(differences(9e-5), "float32")
+    check_differences(differences(9e-4, scale=10.0), "float32")
+    check_differences(differences(0.04), "float16")
+    for bad in (differences(2e-4), differences(2e-4, scale=0.1), differences(float("nan"))):
+        with pytest.raises(ExportMismatchError, match=r"differs from its source by .* in logits"):
+            check_differences(bad, "float32")
+    assert ExportMismatchError.exit_code == 1
+
+
+def test_int8_has_to_keep_vectors_decisions_or_values():
+    check_int8_quality(differences(0.5, cosine={"mean": 0.96, "lowest": 0.1}))
+    check_int8_quality(differences(0.5, equal_decisions=0.9))
+    check_int8_quality(differences(0.09))
+    for bad, what in (
+        (differences(cosine={"mean": 0.94, "lowest": 0.9}), "mean cosine"),
+        (differences(equal_decisions=0.89), "share of equal decisions"),
+        (differences(0.2), "share of the largest value"),
+        (differences(cosine={"mean": float("nan"), "lowest": float("nan")}), "mean cosine"),
+    ):
+        with pytest.raises(ExportMismatchError, match=what):
+            check_int8_quality(bad)
+
+
+def test_batches_have_texts_alone_and_padding_on_both_sides(batches):
+    shapes = {tuple(batch.valid.shape) for batch in batches}
+    assert len(shapes) > 3 and min(rows for rows, _ in shapes) == 1
+    left = [batch for batch in batches if not batch.valid[:, 0].all()]
+    right = [batch for batch in batches if not batch.valid[:, -1].all()]
+    assert len(left) == 1 and right
+    assert any(not batch.valid[:, -1].any() for batch in batches), "columns of padding alone"
+    for batch in batches:
+        assert set(batch.inputs) == set(NAMES)
+        assert (batch.inputs["input_ids"][~batch.valid] == tiny_tokenizer().pad_token_id).all()
+    assert any(batch.inputs["token_type_ids"].any() for batch in batches), "the second text of a pair"
+
+
+def test_texts_without_a_token_are_left_out_and_long_ones_are_cut():
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = None
+    texts = ["", "the model " * 100]
+    rows = tokenise(tokenizer, texts, ("input_ids", "attention_mask"), 16)
+    assert [len(row["input_ids"]) for row in rows] == [0, 16]
+    batches = make_batches(tokenizer, texts, ("input_ids", "attention_mask"), 16)
+    assert {text for batch in batches for text in batch.texts} == {texts[1]}
+
+
+def test_what_a_tokenizer_file_fixes_is_ignored_and_kept():
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.backend_tokenizer.enable_padding(length=50)
+    (row,) = tokenise(tokenizer, ["the model of the teacher and the student"], ("input_ids",), 128)
+    assert len(row["input_ids"]) == 10
+    assert tokenizer.backend_tokenizer.truncation["max_length"] == 4
+
+
+def test_a_file_of_texts(tmp_path):
+    file = tmp_path / "some.txt"
+    file.write_text("one\n\n  two \nthree\n", encoding="utf-8")
+    assert read_texts(file) == ["one", "two", "three"]
+    assert read_texts(file, most=2) == ["one", "two"]
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CorpusError, match="is not UTF-8 text"):
+        read_texts(file)
+    file.write_text("\n \n")
+    with pytest.raises(CorpusError, match="holds no text"):
+        read_texts(file)
+    with pytest.raises(CorpusError, match="cannot be read: No such file"):
+        read_texts(tmp_path / "none")
+
+
+def test_built_in_texts_reach_from_empty_to_long_and_over_scripts():
+    texts = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
+    assert "" in texts and max(map(len, texts)) > 4000
+    assert {"я", "な", "模", "م", "ा"} <= set("".join(texts))
+    assert any(isinstance(text, tuple) for text in built_in_texts(pairs=True))

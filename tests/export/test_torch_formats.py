@@ -1,0 +1,96 @@
+"""safetensors in half precision and sentence-transformers folders load as their users load them."""
+
+import pytest
+import torch
+from safetensors import safe_open
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+
+from limbeck.errors import ModelError
+from limbeck.evaluation.sentence_vectors import encode
+from limbeck.export.differences import ExportMismatchError
+from limbeck.export.exporting import ExportRequest, export_model
+from limbeck.export.sample_text import built_in_texts
+from limbeck.models.loading import load_model
+from limbeck.models.sentence_folder import sentence_pooling
+from limbeck.models.vocabulary import load_tokenizer
+from tests.export.tiny_students import sentence_student, with_pooler
+from tests.models.tiny import make_teacher
+
+TEXTS = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_weights_are_the_sources_in_the_dtype(tmp_path, dtype):
+    student = with_pooler(tmp_path)
+    done = export_model(ExportRequest(str(student), "safetensors", dtype=dtype, output=tmp_path / "out"))
+    model, wanted = AutoModel.from_pretrained(done.folder), AutoModel.from_pretrained(student)
+    assert model.dtype == getattr(torch, dtype)
+    given = model.state_dict()
+    assert set(given) == set(wanted.state_dict())
+    for name, tensor in wanted.state_dict().items():
+        assert torch.equal(given[name], tensor.to(given[name].dtype)), name
+    assert AutoTokenizer.from_pretrained(done.folder)("a text")["input_ids"]
+    largest = done.record["differences"]["largest"]["last_hidden_state"]
+    assert largest == 0 if dtype == "float32" else largest > 0
+
+
+def test_no_pooler_is_made_up(tmp_path):
+    student = make_teacher(tmp_path, "bert", layers=1)
+    done = export_model(ExportRequest(str(student), "safetensors", output=tmp_path / "out"))
+    with safe_open(done.folder / "model.safetensors", framework="pt") as tensors:
+        assert not [name for name in tensors.keys() if "pooler" in name]  # noqa: SIM118 - not a dict
+
+
+def test_a_head_goes_along(tmp_path):
+    student = make_teacher(tmp_path, "bert", head="classification", layers=1, num_labels=3)
+    done = export_model(ExportRequest(str(student), "safetensors", dtype="bfloat16", output=tmp_path / "out"))
+    model = AutoModelForSequenceClassification.from_pretrained(done.folder)
+    assert (model.config.num_labels, model.dtype) == (3, torch.bfloat16)
+    assert done.record["differences"]["equal_decisions"] is not None
+
+
+def test_weights_that_overflow_are_refused(tmp_path):
+    student = make_teacher(tmp_path, "bert", layers=1)
+    model = load_model(student)
+    with torch.no_grad():
+        model.embeddings.word_embeddings.weight[0, 0] = 1e6
+        model.encoder.layer[0].output.dense.bias[0] = 1e6
+    model.save_pretrained(student)
+    with pytest.raises(ExportMismatchError, match=r"differs from its source by nan.*float16.*use float32"):
+        export_model(ExportRequest(str(student), "safetensors", dtype="float16", output=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("family", "pooling", "normalize"), [("bert", "mean", True), ("roberta", "cls", False)])
+def test_sentence_transformers_gives_our_vectors(tmp_path, family, pooling, normalize):
+    student = sentence_student(tmp_path, family, pooling=pooling, normalize=normalize, max_length=32)
+    done = export_model(ExportRequest(str(student), "sentence-transformers", output=tmp_path / "out"))
+    loaded = SentenceTransformer(str(done.folder), device="cpu")
+    assert loaded.max_seq_length == 32
+    given = loaded.encode(TEXTS, convert_to_tensor=True)
+    ours = encode(load_model(student), load_tokenizer(student), TEXTS, pooling=pooling, max_length=32)
+    torch.testing.assert_close(torch.nn.functional.normalize(given, dim=-1), ours, atol=1e-5, rtol=0)
+    assert torch.allclose(given.norm(dim=-1), torch.ones(len(TEXTS)), atol=1e-4) == normalize
+    assert done.record["differences"]["largest"]["sentence_embedding"] < 1e-5
+
+
+def test_a_plain_encoder_gets_mean_pooling_and_its_own_longest_input(tmp_path):
+    student = make_teacher(tmp_path, "distilbert", layers=1)
+    done = export_model(ExportRequest(str(student), "sentence-transformers", output=tmp_path / "out"))
+    found = sentence_pooling(done.folder)
+    assert (found.pooling, found.normalize, found.max_length) == ("mean", False, 128)
+
+
+def test_a_classifier_makes_no_sentence_vectors(tmp_path):
+    student = make_teacher(tmp_path, "bert", head="classification", layers=1)
+    with pytest.raises(ModelError, match="has a classification head and makes no sentence vectors"):
+        export_model(ExportRequest(str(student), "sentence-transformers", output=tmp_path / "out"))
+
+
+def test_a_dense_module_is_refused(tmp_path):
+    student = sentence_student(tmp_path)
+    modules = (student / "modules.json").read_text()
+    (student / "modules.json").write_text(modules.replace("models.Normalize", "models.Dense"))
+    with pytest.raises(ModelError, match="makes its vectors with a Dense module"):
+        export_model(ExportRequest(str(student), "onnx", output=tmp_path / "out"))

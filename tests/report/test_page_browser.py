@@ -1,0 +1,75 @@
+"""The page in a real browser: no sideways scrolling on a phone, nothing on the console, nothing asked of a network."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from PIL import Image
+
+from limbeck.report.page.write import write_report
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--enable-logging=stderr",
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000",
+)  # fmt: skip
+# A frame can be narrower than the least window of a browser; its own document says what it measures.
+MEASURE = "<script>parent.postMessage([document.documentElement.scrollWidth, innerWidth], '*')</script>"
+FRAMED = """<!DOCTYPE html><title>-</title><iframe id=f width={width} height=800 style="border:0"></iframe>
+<script>addEventListener("message", e => {{ document.title = e.data.join(" ") }});
+document.getElementById("f").srcdoc = {page}</script>"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")]
+
+
+def browse(folder, *more):
+    done = subprocess.run(
+        [BROWSER, *OPTIONS, f"--user-data-dir={folder / 'profile'}", *more],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def page(run_folder, comparison_folder, mapping_folder, inspection_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    return write_report([run_folder, comparison_folder, mapping_folder, inspection_folder], folder / "all.html").html
+
+
+@pytest.mark.parametrize("width", [360, 800, 1280])
+def test_nothing_is_wider_than_the_window(page, tmp_path, width):
+    text = page.read_text().replace('http-equiv="Content-Security-Policy"', 'name="policy"')
+    measured = text.replace("</body>", f"{MEASURE}</body>")
+    framed = tmp_path / "framed.html"
+    framed.write_text(FRAMED.format(width=width, page=json.dumps(measured).replace("</", "<\\/")))
+    done = browse(tmp_path, "--window-size=1400,900", "--dump-dom", framed.as_uri())
+    title = done.stdout.split("<title>")[1].split("</title>")[0]
+    content, window = map(int, title.split())
+    assert window == width and content <= window
+
+
+@pytest.mark.parametrize("scheme", ["0", "1"])
+def test_it_is_drawn_in_both_themes_without_a_word_on_the_console(page, tmp_path, scheme):
+    shot = tmp_path / "shot.png"
+    done = browse(
+        tmp_path,
+        "--window-size=1280,1600",
+        f"--blink-settings=preferredColorScheme={scheme}",
+        f"--screenshot={shot}",
+        page.as_uri(),
+    )
+    assert "CONSOLE" not in done.stderr
+    picture = Image.open(shot).convert("L")
+    corner = picture.getpixel((2, 2))
+    assert corner < 40 if scheme == "0" else corner > 250, "dark is 0, light is 1"
+    assert len(picture.getcolors(maxcolors=256)) > 50
+
+
+def test_every_section_is_on_the_page(page, tmp_path):
+    done = browse(tmp_path, "--dump-dom", page.as_uri())
+    assert "CONSOLE" not in done.stderr
+    for part in ("Runs", "Evolution of the fitness", "Attention: teacher", "</footer>"):
+        assert part in done.stdout

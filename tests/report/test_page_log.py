@@ -1,0 +1,89 @@
+"""Curves of a stage: every logged value is in them, however many there were."""
+
+import json
+import math
+from random import Random
+
+from limbeck.report.page.findings import StageFound
+from limbeck.report.page.loss_figures import loss_blocks
+from limbeck.report.page.stage_log import MOST_POINTS, read_stage_log, thin
+
+
+def write_log(folder, entries, more=""):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries) + more)
+    return read_stage_log(folder)
+
+
+def test_few_points_stay_as_they_are():
+    points = [(float(step), 1 / step) for step in range(1, MOST_POINTS + 1)]
+    curve = thin(points)
+    assert curve.points == tuple(points) and curve.ranges == () and curve.logged == MOST_POINTS
+
+
+def test_many_points_become_means_with_their_extremes():
+    random = Random(0)
+    points = [(float(step), random.random()) for step in range(1, 400_001)]
+    points[123_456] = (123_457.0, 99.0)
+    points[300_000] = (300_001.0, -99.0)
+    curve = thin(points)
+    assert len(curve.points) == len(curve.ranges) == MOST_POINTS // 2 and curve.logged == 400_000
+    assert max(high for _, high in curve.ranges) == 99.0 and min(low for low, _ in curve.ranges) == -99.0
+    total = math.fsum(value for _, value in points) / len(points)
+    assert math.isclose(math.fsum(mean for _, mean in curve.points) / len(curve.points), total)
+    assert [step for step, _ in curve.points] == sorted(step for step, _ in curve.points)
+    assert all(low <= mean <= high for (_, mean), (low, high) in zip(curve.points, curve.ranges, strict=True))
+
+
+def test_an_odd_number_of_points_loses_none():
+    curve = thin([(float(step), 1.0) for step in range(1003)], groups=7)
+    assert len(curve.points) == 7 and math.isclose(sum(y for _, y in curve.points), 7)
+    assert curve.points[0][0] < 1003 / 7 and curve.points[-1][0] > 1003 * 6 / 7
+
+
+def test_a_log_is_read_by_terms_and_says_what_it_could_not_read(tmp_path):
+    entries = [
+        {"step": 2, "loss": 2.0, "loss_hidden_1_2": 1.0, "grad_norm": 3.0, "tokens": 10, "epoch": 0.5},
+        {"step": 1, "loss": 3.0, "loss_hidden_1_2": math.nan, "grad_norm": math.inf},
+        {"step": 2, "eval_loss": 2.5, "eval_hidden_1_2": 1.5, "eval_runtime": 9.0, "eval_samples_per_second": 9.0},
+        {"step": "three", "loss": 1.0},
+        {"step": 3, "loss": "text", "loss_hidden_1_2": True},
+    ]
+    log = write_log(tmp_path, entries, '[1]\n{"step": 4, "lo')
+    assert log.curve("loss").points == ((1.0, 3.0), (2.0, 2.0)), "in the order of the steps"
+    assert log.curve("eval_hidden_1_2").points == ((2.0, 1.5),)
+    assert log.curve("eval_runtime") is None and log.curve("tokens") is None
+    assert log.terms() == ["hidden_1_2"] and (log.not_finite, log.damaged, log.lines) == (2, 3, 4)
+    lines = [
+        line
+        for block in loss_blocks(StageFound("s", {"steps": 3}, {}, log), "S")
+        for line in getattr(block, "lines", ())
+    ]
+    assert any("2 logged values are infinite" in line for line in lines)
+    assert any("3 lines of log.jsonl are damaged" in line for line in lines)
+
+
+def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
+    terms = {f"loss_hidden_{layer}_{2 * layer}": 1.0 / layer for layer in range(1, 7)} | {"loss_pooled": 1.0}
+    held_out = {name.replace("loss_", "eval_"): value for name, value in terms.items()}
+    entries = [{"step": step, "loss": 1.0, **terms} for step in (1, 2)]
+    entries += [{"step": step, "eval_loss": 1.0, **held_out} for step in (1, 2)]
+    log = write_log(tmp_path, entries)
+    titles = [block.title for block in loss_blocks(StageFound("s", {"steps": 2}, {}, log), "S")]
+    assert titles == [
+        "S: Loss", "S: Term hidden (1 of 2)", "S: Term hidden (1 of 2), held-out text", "S: Term hidden (2 of 2)",
+        "S: Term hidden (2 of 2), held-out text", "S: Term pooled",
+    ]  # fmt: skip
+
+
+def test_a_stage_without_a_log_says_so(tmp_path):
+    blocks = list(loss_blocks(StageFound("s", {}, {}, read_stage_log(tmp_path)), "Stage 's'"))
+    assert [block.lines for block in blocks] == [("Stage 's': no log is there; it is written when the stage ends.",)]
+
+
+def test_a_thinned_curve_says_so_and_stays_small(tmp_path):
+    entries = [{"step": step, "loss": 1.0 + step % 7, "loss_a": 1.0, "loss_b": 2.0} for step in range(1, 20_001)]
+    log = write_log(tmp_path, entries)
+    loss = next(iter(loss_blocks(StageFound("s", {"steps": 1}, {}, log), "S")))
+    assert loss.caption.startswith("Thinned from 20,000 points")
+    assert len(loss.data.rows) <= 201 and sum(len(str(mark)) for mark in loss.drawing.marks) < 60_000

@@ -1,0 +1,122 @@
+"""The Markdown is the page's twin, and its figures are files."""
+
+import html
+import re
+import shutil
+
+import pytest
+from PIL import Image
+
+import limbeck.report
+from limbeck.errors import OutputError, RecipeError
+from limbeck.report.model_card import escape_markdown
+from limbeck.report.page.content import Code, Figure, Notes, Page, Paragraph, Part, Section, Table
+from limbeck.report.page.html import render_html
+from limbeck.report.page.markdown import render_markdown
+from limbeck.report.page.write import write_report
+
+
+def tables(page):
+    for part in page.parts:
+        for section in part.sections:
+            for block in section.blocks:
+                if isinstance(block, Table):
+                    yield block
+                elif isinstance(block, Figure):
+                    yield block.data
+
+
+@pytest.fixture(scope="module")
+def written(run_folder, comparison_folder, inspection_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written")
+    return write_report([run_folder, comparison_folder, inspection_folder], folder / "all.html", markdown=True)
+
+
+def test_both_have_every_cell_of_every_table(written):
+    page, markdown = written.html.read_text(), written.markdown.read_text()
+    count = 0
+    for table in tables(written.page):
+        for row in (table.headings, *table.rows):
+            line = "| " + " | ".join(escape_markdown(cell) for cell in row) + " |"
+            assert line in markdown.replace("**", ""), line
+            for cell in row:
+                assert html.escape(cell, quote=False).replace("'", "&#39;").replace('"', "&#34;") in page, cell
+                count += 1
+    assert count > 500
+
+
+def test_every_table_in_markdown_is_even(written):
+    for block in re.split(r"\n\n", written.markdown.read_text()):
+        if block.startswith("|"):
+            widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+            assert len(widths) == 1, block[:300]
+
+
+def test_figures_are_linked_with_words_and_are_there(written):
+    links = re.findall(r"!\[(.+)\]\((all-figures/([a-z0-9-]+)\.svg)\)", written.markdown.read_text())
+    figures = {figure.name: figure for figure in written.page.figures()}
+    assert [name for _, _, name in links] == list(figures)
+    for words, path, name in links:
+        assert words == escape_markdown(figures[name].description)
+        svg = (written.markdown.parent / path).read_text()
+        assert "<svg" in svg and "<text" in svg, "text stays text, for a paper's own fonts"
+        picture = Image.open((written.markdown.parent / path).with_suffix(".png"))
+        assert min(picture.size) > 200 and len(picture.convert("L").getcolors()) > 5
+
+
+def test_markdown_shows_hostile_text_as_text():
+    bad = "<script>x</script> | `tick` ](javascript:y) # _em_\n# head"
+    blocks = (
+        Table(bad, (bad, bad), ((bad, bad),)),
+        Paragraph(bad),
+        Notes((bad,), warning=True),
+        Code(bad, "```\n<b>\n```", "yaml"),
+    )
+    page = Page(bad, (Part(bad, bad, (Section(bad, blocks),)),))
+    text = render_markdown(page, "figures")
+    assert not re.search(r"(?<!\\)(<script|\]\(|_em)", text) and "\n# head" not in text
+    assert "````yaml\n```\n<b>\n```\n````" in text, "a fence that nothing inside can close"
+    assert "&lt;script&gt;" in render_html(page)
+
+
+def test_code_between_backticks_is_code_in_both():
+    page = Page("t", (Part("t", "s", (Section("s", (Paragraph("run `limbeck report <x>` again_now"),)),)),))
+    assert r"run `limbeck report <x>` again\_now" in render_markdown(page, "f")
+    assert "run <code>limbeck report &lt;x&gt;</code> again_now" in render_html(page)
+
+
+def test_the_page_goes_into_the_folder_and_may_be_made_again(run_folder, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(run_folder, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    first = limbeck.report.write_report([folder])
+    assert first.html == folder / "report.html" and first.markdown is None and first.figures == ()
+    assert "Training" in first.sections
+    before = first.html.read_text()
+    assert write_report([folder]).html.read_text() == before, "the same folder gives the same page"
+    assert 20_000 < len(before) < 3_000_000
+
+
+def test_figures_go_where_they_are_asked_for(mapping_folder, tmp_path):
+    done = write_report([mapping_folder], tmp_path / "p" / "a.html", figures=tmp_path / "paper")
+    names = {figure.name for figure in done.page.figures()}
+    assert {path.name for path in (tmp_path / "paper").iterdir()} == {
+        f"{n}{s}" for n in names for s in (".svg", ".png")
+    }
+    assert done.markdown is None and "evolution-of-the-fitness" in names
+    linked = write_report([mapping_folder], tmp_path / "p" / "a.html", figures=tmp_path / "paper", markdown=True)
+    assert "](../paper/evolution-of-the-fitness.svg)" in linked.markdown.read_text()
+
+
+def test_what_is_not_a_report_is_not_replaced(run_folder, tmp_path):
+    mine = tmp_path / "index.html"
+    mine.write_text("<h1>My page about limbeck</h1>")
+    with pytest.raises(OutputError, match="is not a report of limbeck"):
+        write_report([run_folder], mine)
+    assert mine.read_text() == "<h1>My page about limbeck</h1>"
+    for output in (tmp_path, tmp_path / "report.pdf"):
+        with pytest.raises(RecipeError, match="ends with .html"):
+            write_report([run_folder], output)
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_report([run_folder], mine / "report.html")
+    with pytest.raises(RecipeError, match="one folder or more"):
+        write_report([])
