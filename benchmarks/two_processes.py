@@ -1,9 +1,9 @@
 """Measures what a second process brings: tokens per second of `limbeck distill` in one process and in two.
 
 Each process has one thread. A teacher of 12x384 teaches 6x384 (minilmv2, 12 relation heads) from random weights on
-generated text, float32. The same steps are taken three ways: one process with 16 rows; two with 8 each, which shares the
-work (strong scaling); two with 16 each, which doubles it (weak scaling). Both processes are on this machine and talk
-over gloo. Every round takes each way once, in turn; ratios are those of one round.
+generated text, float32. The same steps are taken three ways: one process with 16 rows; two with 8 each, which shares
+the work (strong scaling); two with 16 each, which doubles it (weak scaling). Both processes are on this machine and
+talk over gloo. Every round takes each way once, in turn; ratios are those of one round.
 
     python benchmarks/two_processes.py --rounds 5 --output benchmarks/results/two_processes.json
 
