@@ -1,8 +1,10 @@
 """Runs that are killed by SIGKILL, at any moment, and end with the weights of one that never was."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import limbeck
+from tests.models.tiny import make_teacher
 
 TRAINING = {
     "max_steps": 8,
@@ -107,3 +110,38 @@ def test_a_run_killed_again_and_again_ends_like_one_that_never_was(recipe, whole
 def test_many_kills(recipe, whole, tmp_path, seed):
     assert run_victim(recipe, tmp_path, seed, 20, 5, 100) >= 10
     assert_same_end(recipe["output"], whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bf16", [False, True])
+def test_two_threads_give_the_same_bits_again(text_folder, tmp_path, bf16):
+    """Products large enough that threads share them, in processes of their own; one is killed after a checkpoint."""
+    teacher = make_teacher(tmp_path, "bert", layers=4, hidden=384, heads=6, ffn=1536)
+    recipe = make_recipe(teacher, text_folder, tmp_path / "whole")
+    recipe["student"]["shape"] = {"layers": 2, "hidden": 384, "heads": 6, "ffn": 1536}
+    recipe["stages"] = recipe["stages"][:1]
+    training = {"per_device_train_batch_size": 40, "gradient_accumulation_steps": 1, "max_steps": 12, "bf16": bf16}
+    recipe["stages"][0]["training"] = TRAINING | training
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+
+    def start(output, *options):
+        path = tmp_path / f"{output}.json"
+        path.write_text(json.dumps(recipe | {"output": str(tmp_path / output)}))
+        return subprocess.Popen(
+            [sys.executable, "-m", "limbeck", "distill", str(path), "-q", *options], env=environment
+        )
+
+    assert start("whole").wait(300) == 0
+    killed = start("killed")
+    heartbeat = tmp_path / "killed" / "heartbeat.json"
+    deadline = time.monotonic() + 200
+    while not heartbeat.is_file() or (json.loads(heartbeat.read_text()).get("checkpoint") or 0) < 4:
+        assert killed.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    killed.kill()
+    assert killed.wait(60) == -9
+    assert start("killed", "--resume").wait(300) == 0
+    first, second = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name

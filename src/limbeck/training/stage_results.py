@@ -43,7 +43,7 @@ def write_finished(
     """
     with saving(f"What stage '{record['name']}' leaves", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in history))
+        write_atomically(folder / "log.jsonl", "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in history))
         partial_weights = folder / (WEIGHTS + ".partial")
         save_weights(module, partial_weights, whole)
         sync(partial_weights)

@@ -231,6 +231,7 @@ class DistillationTrainer(StreamingTrainer):
                     logs["loss"] = logs.get("loss", 0.0) + terms[name].weight * logs[f"loss_{name}"]
             logs["tokens"] = float(self.tokens_seen)
             self._sums, self._steps_summed = {}, torch.zeros_like(self._steps_summed)
+        logs.pop("train_loss", None)  # The loop's, of the steps since it was last started.
         release_freed_memory()  # Or gaps between blocks of ever other sizes would add up over a long run.
         super().log(logs, start_time)
 
