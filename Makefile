@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test check format clean help
+.PHONY: quickstart test check chaos format clean help
 
 help:
 	@echo "make quickstart  install into .venv, distil a real model, and show the comparison"
 	@echo "make test        run the whole test suite"
 	@echo "make check       lint, format and types"
+	@echo "make chaos       kills, bad inputs, memory and two processes, measured; about an hour of two cores"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -36,6 +37,12 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+chaos: $(VENV)/.dev
+	$(BIN)/python benchmarks/chaos_kills.py --kills 60 --seed 1 --output benchmarks/results/chaos_kills.json
+	$(BIN)/python benchmarks/chaos_inputs.py --inputs 2500 --seed 1 --output benchmarks/results/chaos_inputs.json
+	$(BIN)/python benchmarks/streaming_memory.py --output benchmarks/results/streaming_memory.json
+	$(BIN)/python benchmarks/two_processes.py --rounds 5 --output benchmarks/results/two_processes.json
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -41,6 +41,10 @@ class KernelError(LimbeckError):
     """An explicitly chosen backend, or an argument of an objective, that cannot be met."""
 
 
+class PluginError(LimbeckError):
+    """Code from outside the package that cannot be loaded, or adds what cannot be used."""
+
+
 class TrainingError(LimbeckError):
     """A run that started and failed; what it had finished is kept."""
 
