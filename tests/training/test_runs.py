@@ -385,3 +385,21 @@ def test_a_stage_without_a_step_is_an_error(tiny_recipe):
     with pytest.raises(TrainingError, match="trained no step"):
         limbeck.distill(tiny_recipe)
     assert not (tiny_recipe_stage(tiny_recipe).parents[1] / "student").exists()
+
+
+def test_building_the_corpus_is_a_sign_of_life(tiny_recipe, monkeypatch, tmp_path):
+    from limbeck.training import heartbeat
+
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
+    seen = []
+    original = heartbeat.Heartbeat._write
+
+    def write(self):
+        original(self)
+        seen.append(json.loads(self._path.read_text()))
+
+    monkeypatch.setattr(heartbeat.Heartbeat, "_write", write)
+    monkeypatch.setattr(heartbeat.Heartbeat.__init__, "__defaults__", (0.0,))
+    limbeck.distill(tiny_recipe)
+    building = [fields for fields in seen if fields["activity"] == "corpus" and fields.get("done")]
+    assert {fields["step_of_corpus"].split()[0] for fields in building} >= {"reading", "tokenising"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -9,14 +10,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 
+Told = Callable[[str, int, int | None], None]
+
+
 class CorpusProgress:
     """A progress callback for `build_corpus`: a bar for each step, one line a step where there is no terminal.
 
     Args:
         console: Where to write.
+        told: Also told the step, how many items of it are done, and of how many.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, told: Told | None = None) -> None:
+        self._told = told
         self._console = console
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
@@ -36,6 +42,8 @@ class CorpusProgress:
             if not self._console.is_terminal:
                 self._console.print(f"{step} …", highlight=False)
         self._progress.update(self._tasks[step], completed=done, total=total)
+        if self._told is not None:
+            self._told(step, done, total)
 
     def __enter__(self) -> Self:
         self._progress.start()

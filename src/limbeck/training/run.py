@@ -75,7 +75,7 @@ class Run:
         plan = self.plan
         self.heartbeat.begin("corpus")
         with self._timed("corpus"):
-            self.corpora = main_first(lambda: build_corpora(plan, self.tokenizer, self.console))
+            self.corpora = main_first(lambda: build_corpora(plan, self.tokenizer, self.console, self._beat_corpus))
         everywhere(self._check_same_text)
         self.heartbeat.begin("models")
         with self._timed("models"):
@@ -134,6 +134,9 @@ class Run:
         if is_local(located):
             check_weights(located)
         return tokenizer
+
+    def _beat_corpus(self, step: str, done: int, total: int | None) -> None:
+        self.heartbeat.beat(step_of_corpus=step, done=done, total=total)
 
     def _check_same_text(self) -> None:
         """Refuse to go on with a run on other text than it began with."""

@@ -21,14 +21,23 @@ from limbeck.corpus import (
 )
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
-from limbeck.training.corpus_progress import CorpusProgress
+from limbeck.training.corpus_progress import CorpusProgress, Told
 
 AnyCorpus = Corpus | LabelledCorpus
 
 
-def build_corpora(plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console) -> list[AnyCorpus]:
-    """Build the corpus of every stage, from the cache where it can be, and say what is in the first."""
-    with CorpusProgress(console) as progress:
+def build_corpora(
+    plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, told: Told | None = None
+) -> list[AnyCorpus]:
+    """Build the corpus of every stage, from the cache where it can be, and say what is in the first.
+
+    Args:
+        plan: The recipe, checked.
+        tokenizer: The teacher's.
+        console: Where progress goes.
+        told: Told of it too, see `CorpusProgress`.
+    """
+    with CorpusProgress(console, told) as progress:
         corpora = [_build(choice.corpus, tokenizer, progress) for choice in plan.stages]
     if corpora:
         first = corpora[0].manifest
