@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from limbeck.corpus.cache import build_once, read_manifest
+from limbeck.corpus import cache
+from limbeck.corpus.cache import NothingToBuildError, build_once, read_manifest
+from limbeck.corpus.pieces import finish_piece
 from limbeck.errors import CorpusError
 
 
@@ -55,6 +57,48 @@ def test_what_a_failed_build_leaves(tmp_path: Path, goes_on: bool) -> None:
         build_once(tmp_path / "x", make, goes_on=goes_on)
     build_once(tmp_path / "x", make, goes_on=goes_on)
     assert found == [[], ["half"] if goes_on else []]
+
+
+@pytest.mark.parametrize(
+    ("error", "with_piece", "is_kept"),
+    [(CorpusError, True, True), (CorpusError, False, False), (NothingToBuildError, True, False)],
+)
+def test_pieces_are_kept_unless_they_are_of_no_use(
+    tmp_path: Path, error: type[CorpusError], with_piece: bool, is_kept: bool
+) -> None:
+    def make(aside: Path) -> dict[str, Any]:
+        (aside / "content").write_text("done")
+        if with_piece:
+            finish_piece(aside, "first", ["content"], {})
+        raise error("It went wrong.")
+
+    with pytest.raises(CorpusError, match="It went wrong"):
+        build_once(tmp_path / "x", make, goes_on=True)
+    assert (tmp_path / ".building-x").exists() == is_kept
+
+
+def test_a_builder_killed_at_its_last_step_has_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def make(aside: Path) -> dict[str, Any]:
+        built.append(aside)
+        for name in ("a", "b"):
+            (aside / name).write_text(name)
+            finish_piece(aside, name, [name], {})
+        return {"by": "me"}
+
+    def die_half_way(folder: Path) -> None:
+        next(folder.glob("*.piece.json")).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "remove_pieces", die_half_way)
+        with pytest.raises(KeyboardInterrupt):
+            build_once(tmp_path / "x", make, goes_on=True)
+    manifest = build_once(tmp_path / "x", make, goes_on=True)
+    assert manifest == {"by": "me", "files": {"a": 1, "b": 1}}
+    assert len(built) == 1
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["a", "b", "manifest.json"]
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from limbeck.corpus import CorpusSettings, Mix, build_corpus, document_reading, document_store, tokenising
-from limbeck.corpus import build as build_module
+from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
 from limbeck.corpus.seen_keys import SeenKeys
+from limbeck.errors import CorpusError
 from tests.corpus.conftest import byte_tokenizer
 from tests.corpus.streams import make_texts, write_texts
 
@@ -113,7 +114,7 @@ def test_a_piece_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_build_that_asks_for_the_impossible_leaves_nothing(sources: list[str], tmp_path: Path) -> None:
-    with pytest.raises(build_module.CorpusError, match="holds no text"):
+    with pytest.raises(CorpusError, match="holds no text"):
         build([*sources, str(write_texts(tmp_path / "none.txt", []))], tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache" / "documents").iterdir() if path.is_dir()]
 
@@ -141,6 +142,39 @@ def kill_and_go_on(sources: list[str], tmp_path: Path, shares: list[float], work
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_build_goes_on(sources: list[str], tmp_path: Path, workers: int) -> None:
     kill_and_go_on(sources, tmp_path, [0.5], workers)
+
+
+def test_a_dead_worker_takes_no_finished_piece_with_it(
+    sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(sources, tmp_path / "whole")
+    encode, done = TokenEncoder.encode, []
+
+    def finish(folder: Path, name: str, files: Any, content: Any) -> None:
+        finish_piece(folder, name, files, content)
+        done.append(name)
+
+    def encode_or_die(self: TokenEncoder, texts: list[str]) -> list[list[int]]:
+        if done:  # In this worker: each has a list of its own.
+            os.kill(os.getpid(), signal.SIGKILL)
+        return encode(self, texts)
+
+    cache = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        patch.setattr(tokenising, "finish_piece", finish)
+        patch.setattr(TokenEncoder, "encode", encode_or_die)
+        with pytest.raises(CorpusError, match="worker process died .* what is finished is kept"):
+            build(sources, cache, workers=2)
+    finished = {
+        name: (piece.parent / name).stat().st_mtime_ns
+        for piece in cache.glob("blocks/.building-*/*.piece.json")
+        for name in json.loads(piece.read_text())["files"]
+    }
+    assert finished
+    build(sources, cache, workers=2)
+    [blocks] = (cache / "blocks").iterdir()
+    assert {name: (blocks / name).stat().st_mtime_ns for name in finished} == finished
+    assert contents(cache) == contents(tmp_path / "whole")
 
 
 @pytest.mark.slow

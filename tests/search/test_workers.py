@@ -137,6 +137,17 @@ def test_a_trial_that_nobody_put_a_name_to_is_lost_after_a_while(study, monkeypa
     assert [lost.number for lost in watch.fail()] == [trial.number]
 
 
+def test_a_trial_without_a_name_is_lost_at_once_where_all_other_workers_are_dead(study):
+    with SignOfLife(study) as life:
+        first = running_trial(study)
+        assert LostTrials(study).fail() == []
+        assert [lost.number for lost in LostTrials(study).fail(life.worker)] == [first.number]
+        with SignOfLife(study):
+            second = running_trial(study)
+            assert LostTrials(study).fail(life.worker) == [], "it may be the other's"
+    assert [lost.number for lost in LostTrials(study).fail()] == [second.number]
+
+
 def test_only_one_of_two_watchers_fails_a_trial(study, tmp_path):
     with SignOfLife(study) as life:
         running_trial(study, life.worker)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.corpus.cache import build_once, default_cache_dir, fingerprint
+from limbeck.corpus.cache import NothingToBuildError, build_once, default_cache_dir, fingerprint
 from limbeck.corpus.corpus import Corpus
 from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.document_store import (
@@ -22,10 +22,8 @@ from limbeck.corpus.document_store import (
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts
 from limbeck.corpus.parallel import map_parallel
-from limbeck.corpus.pieces import remove_pieces
 from limbeck.corpus.settings import HOW_IT_IS_READ, CorpusSettings
 from limbeck.corpus.tokenising import SPLITS, Shard, tokenise_shard
-from limbeck.errors import CorpusError
 
 BLOCK_FORMAT = 2
 """Raise it when the same documents would give other blocks: older caches are then built anew."""
@@ -87,14 +85,13 @@ def build_corpus(
             if progress is not None:
                 progress("tokenising", done, len(shards))
         if counts["train"].blocks == 0:
-            raise CorpusError(
+            raise NothingToBuildError(
                 f"The corpus has {source_manifest['documents']} documents, but no block of text to train on: "
                 f"give more text, a smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller "
                 f"held_out (now {settings.held_out})."
             )
         held = (document for document in read_documents(documents) if document.key < held_below)
         held_documents, _ = write_documents(held, aside)
-        remove_pieces(aside)
         return {
             "format": BLOCK_FORMAT,
             "settings": {key: value for key, value in asdict(settings).items() if key not in HOW_IT_IS_READ},

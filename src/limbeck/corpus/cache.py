@@ -14,6 +14,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from limbeck.corpus.pieces import piece_notes, remove_pieces
 from limbeck.errors import CorpusError
 
 MANIFEST = "manifest.json"
@@ -21,6 +22,10 @@ _ASIDE = ".building-"
 _LOCK = ".lock"
 _STALE_SECONDS = 7 * 24 * 3600
 _POLL_SECONDS = 0.2
+
+
+class NothingToBuildError(CorpusError):
+    """A build that comes to nothing however often it is tried, so that what it has finished is of no use."""
 
 
 def default_cache_dir() -> Path:
@@ -51,7 +56,8 @@ def build_once(
     Args:
         folder: Where the result belongs.
         build: Writes files into the folder it is given, and returns the manifest's content.
-        goes_on: Whether `build` takes up what a killed one left in the folder aside; otherwise the folder is empty.
+        goes_on: Whether `build` takes up the pieces that one that was killed, or failed, left in the folder aside;
+            otherwise the folder is empty. Pieces are not part of the result.
         waiting: Called once if another process is building.
 
     Raises:
@@ -88,16 +94,18 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
     if not goes_on:
         shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(exist_ok=True)
-    try:
-        manifest = build(aside)
-    except CorpusError:  # What was asked cannot be built, so there is nothing to go on with.
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-    except BaseException:
-        if not goes_on:
-            shutil.rmtree(aside, ignore_errors=True)
-        raise
-    _write_manifest(aside, manifest)
+    if read_manifest(aside) is None:  # Else a builder was killed when all that was left to do was to move it.
+        try:
+            manifest = build(aside)
+        except BaseException as error:
+            # A source that is out of reach, or a worker that died, may be better next time: pieces are kept.
+            in_vain = isinstance(error, CorpusError) and not piece_notes(aside)
+            if not goes_on or in_vain or isinstance(error, NothingToBuildError):
+                shutil.rmtree(aside, ignore_errors=True)
+            raise
+        _write_manifest(aside, manifest)
+    # Only now: without its pieces, and without a manifest, a folder would be built anew.
+    remove_pieces(aside)
     return _move_into_place(aside, folder)
 
 
@@ -121,7 +129,8 @@ def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
 
 def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write the manifest last, with the sizes of the files it vouches for."""
-    manifest["files"] = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
+    files = sorted({*folder.iterdir()} - {*piece_notes(folder)})
+    manifest["files"] = {file.name: file.stat().st_size for file in files}
     partial = folder / f"{MANIFEST}.partial"
     with partial.open("w", encoding="utf-8") as file:
         json.dump(manifest, file, indent=2)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from limbeck.corpus.cache import NothingToBuildError
 from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.document import Document
 from limbeck.corpus.seen_keys import SeenKeys
 from limbeck.corpus.source_report import SourceReport, one_line
 from limbeck.corpus.sources import Source
-from limbeck.errors import CorpusError
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with the name of the step, what is done, and the total or `None` if it is not known."""
@@ -98,9 +98,9 @@ class Reading:
             yield self._source
             self._report.merge(self._own)
             if self._read[self._source] == 0:
-                problems = self._own.lines()
+                name, problems = self._sources[self._source][0], self._own.lines()
                 why = f": {'; '.join(problems)}" if problems else ""
-                raise CorpusError(f"The source '{one_line(self._sources[self._source][0])}' holds no text{why}.")
+                raise NothingToBuildError(f"The source '{one_line(name)}' holds no text{why}.")
             self._source += 1
             self._cursor, self._own = Cursor(), SourceReport()
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from limbeck.corpus.cache import build_once, fingerprint
 from limbeck.corpus.document import Document
 from limbeck.corpus.document_reading import DocumentBatch, Progress, Reading
-from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
+from limbeck.corpus.pieces import finish_piece, read_piece
 from limbeck.corpus.seen_keys import SeenKeys
 from limbeck.corpus.sources import Source, open_source
 
@@ -65,7 +65,6 @@ def store_documents(
             for shard in range(len(reading.shards)):
                 seen.fill(batch.column("key").to_pylist() for batch in read_batches(aside / _file(shard)))
             _write_shards(reading, seen, aside, progress)
-        remove_pieces(aside)
         return {"format": DOCUMENT_FORMAT, **reading.manifest()}
 
     return folder, build_once(folder, build, goes_on=True, waiting=_waiting(progress))

@@ -18,7 +18,7 @@ from limbeck.corpus.source_report import SourceReport, one_line
 from limbeck.errors import CorpusError
 
 _NAME = re.compile(
-    r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
+    r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
 )
 PREFIX = "hub:"
 

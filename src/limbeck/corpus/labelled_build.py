@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.corpus.build import held_out_threshold
-from limbeck.corpus.cache import build_once, default_cache_dir, fingerprint
+from limbeck.corpus.cache import NothingToBuildError, build_once, default_cache_dir, fingerprint
 from limbeck.corpus.document import Document, clean_text
 from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.document_store import write_documents
@@ -25,10 +25,9 @@ from limbeck.corpus.labelled_settings import LabelledSettings
 from limbeck.corpus.labelled_store import LABEL_TYPES, read_examples, row_files, store_rows
 from limbeck.corpus.packing import PackingCounts
 from limbeck.corpus.parallel import map_parallel
-from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
+from limbeck.corpus.pieces import finish_piece, read_piece
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tokenising import SPLITS
-from limbeck.errors import CorpusError
 
 LABELLED_FORMAT = 1
 """Raise it when the same rows would give other tokens: older caches are then built anew."""
@@ -80,13 +79,12 @@ def build_labelled_corpus(
             if progress is not None:
                 progress("tokenising", done, len(shards))
         if counts["train"].blocks == 0:
-            raise CorpusError(
+            raise NothingToBuildError(
                 f"The corpus has {source_manifest['rows']} rows, but none to train on: give more rows, or a smaller "
                 f"held_out (now {settings.held_out})."
             )
         held_rows, documents = _held_out_documents(rows, held_below)
         held_texts, _ = write_documents(documents, aside)
-        remove_pieces(aside)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,

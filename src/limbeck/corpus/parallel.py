@@ -51,7 +51,7 @@ def map_parallel(
     except BrokenProcessPool as error:
         raise CorpusError(
             f"A worker process died while building the corpus, perhaps for lack of memory: "
-            f"try fewer workers than {workers}."
+            f"try fewer workers than {workers}; what is finished is kept."
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -42,7 +42,12 @@ def read_piece(folder: Path, name: str) -> dict[str, Any] | None:
         return None
 
 
+def piece_notes(folder: Path) -> list[Path]:
+    """List what is known of the pieces, and what a killed builder left half written of it; their files are others."""
+    return [*folder.glob(f"*{_SUFFIX}"), *folder.glob("*.partial")]
+
+
 def remove_pieces(folder: Path) -> None:
     """Remove what is known of the pieces; their files stay."""
-    for path in (*folder.glob(f"*{_SUFFIX}"), *folder.glob("*.partial")):
+    for path in piece_notes(folder):
         path.unlink()

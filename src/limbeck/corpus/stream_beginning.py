@@ -17,7 +17,6 @@ from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.document_store import document_files, lowest_keys, read_documents, write_documents
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.packing import PackingCounts
-from limbeck.corpus.pieces import remove_pieces
 from limbeck.corpus.settings import HOW_IT_IS_READ, CorpusSettings
 from limbeck.corpus.source_report import SourceReport, one_line
 from limbeck.corpus.sources import Source
@@ -83,7 +82,6 @@ def store_beginning(
     held = (document for document in read_documents(chosen) if document.key < held_below)
     held_documents, _ = write_documents(held, folder)
     shutil.rmtree(aside)
-    remove_pieces(folder)
     return {
         "settings": {key: value for key, value in asdict(settings).items() if key not in HOW_IT_IS_READ},
         "tokenizer": {"fingerprint": cutting.encoder.fingerprint()},

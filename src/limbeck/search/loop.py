@@ -76,7 +76,7 @@ def run_search(
     lost = LostTrials(study)
     with SignOfLife(study, beat_seconds) as life:
         while True:
-            lost.fail()
+            lost.fail(life.worker)
             candidates = _take(study, sampler, life.worker, generations, batch)
             if candidates:
                 _evaluate(study, candidates, evaluate)

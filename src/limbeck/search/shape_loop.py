@@ -110,7 +110,7 @@ def run_shape_search(
     lost = LostTrials(study)
     with SignOfLife(study, beat_seconds) as life:
         while True:
-            _queue_again(study, lost.fail())
+            _queue_again(study, lost.fail(life.worker))
             ledger = read_shapes(study.get_trials(deepcopy=False))
             if is_finished(search.space, search.limits, ledger, search.trials):
                 return

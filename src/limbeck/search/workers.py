@@ -103,21 +103,25 @@ class LostTrials:
         self._study = study
         self._seen: dict[int, tuple[object, float]] = {}
 
-    def fail(self) -> list[FrozenTrial]:
+    def fail(self, watcher: str | None = None) -> list[FrozenTrial]:
         """Fail the trials that are lost by now, and return them as they were.
 
         A worker that only seemed dead cannot tell their values any more; the one whose call failed a trial, and no
         other, has it in the returned list.
+
+        Args:
+            watcher: The worker that looks, if it is one; every trial that it has taken has its name.
         """
         lost = []
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         attributes = self._study.user_attrs  # After the trials: who takes one has given a sign of life before.
-        signs = [sign for name, sign in attributes.items() if name.startswith(worker_key(""))]
-        all_dead = bool(signs) and all(_is_dead(sign) for sign in signs)
+        signs = {name: sign for name, sign in attributes.items() if name.startswith(worker_key(""))}
+        others = [sign for name, sign in signs.items() if watcher is None or name != worker_key(watcher)]
+        others_are_dead = bool(signs) and all(_is_dead(sign) for sign in others)
         self._seen = {trial.number: self._seen[trial.number] for trial in running if trial.number in self._seen}
         for trial in running:
             sign = attributes.get(worker_key(trial.user_attrs.get(WORKER, "")))
-            if self._is_lost(trial.number, sign) or (sign is None and all_dead):
+            if self._is_lost(trial.number, sign) or (sign is None and others_are_dead):
                 with suppress(UpdateFinishedTrialError, ValueError):  # another worker was first
                     self._study.tell(trial.number, state=TrialState.FAIL)
                     lost.append(trial)

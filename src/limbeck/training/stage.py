@@ -25,7 +25,7 @@ from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main, same_everywhere
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.sampling import grouped_padding_share
-from limbeck.training.sharded_weights import is_sharded, whole_weights
+from limbeck.training.saved_weights import is_sharded, whole_weights
 from limbeck.training.stage_results import take_weights, write_finished
 from limbeck.training.stage_setup import prepare_student, stage_rows
 from limbeck.training.teacher_reader import TeacherReader

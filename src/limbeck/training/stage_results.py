@@ -17,7 +17,7 @@ from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main
 from limbeck.training.record_file import read_json, write_atomically
 from limbeck.training.saving import saving
-from limbeck.training.sharded_weights import save_weights
+from limbeck.training.saved_weights import save_weights
 from limbeck.training.trainer import WEIGHTS
 
 DONE = "stage.json"

@@ -1,4 +1,4 @@
-"""Weights that are sharded over processes (FSDP2): gathered to be saved, and put back."""
+"""Saving what is trained, also where it is sharded over processes (FSDP2): gathered to be saved, and put back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file, save_model
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.fsdp import FSDPModule
@@ -35,7 +35,9 @@ def whole_weights(module: nn.Module) -> dict[str, Tensor]:
 
 
 def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | None) -> None:
-    """Write a module's state as safetensors, weights that share memory once.
+    """Write a module's state as safetensors, weights that share memory once, under the first of their names.
+
+    safetensors' own way lists the other names in an order that differs from process to process, and so does the file.
 
     Args:
         module: The module.
@@ -43,9 +45,9 @@ def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | No
         whole: What `whole_weights` gave of a sharded one; None for others.
     """
     if whole is None:
-        save_model(module, str(path), metadata={"format": "pt"})
-    else:
-        save_file(dict(whole), str(path), metadata={"format": "pt"})
+        second = _second_names(module)
+        whole = {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name not in second}
+    save_file(dict(whole), str(path), metadata={"format": "pt"})
 
 
 def put_whole_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
