@@ -3,12 +3,13 @@
 Each process has one thread. A teacher of 12x384 teaches 6x384 (minilmv2, 12 relation heads) from random weights on
 generated text, float32. The same steps are taken three ways: one process with 16 rows; two with 8 each, which shares
 the work (strong scaling); two with 16 each, which doubles it (weak scaling). Both processes are on this machine and
-talk over gloo. Every round takes each way once, in turn; ratios are those of one round.
+talk over gloo. Two runs at once that know nothing of each other show what the machine has for two processes that do not
+talk at all. Every round takes each way once, in turn; ratios are those of one round.
 
     python benchmarks/two_processes.py --rounds 5 --output benchmarks/results/two_processes.json
 
-Efficiency is tokens per second of two processes over twice those of one. The time that gradients take to be summed is
-measured by itself, in two processes, on as many numbers as the student has.
+Efficiency is tokens per second of two processes, or runs, over twice those of one. The time that gradients take to be
+summed is measured by itself, in two processes, on as many numbers as the student has.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 WORDS = 4000
 LENGTH = 128
 WAYS = {"one": (1, 16), "two, 8 rows each": (2, 8), "two, 16 rows each": (2, 16)}
+APART = "two runs apart, 16 rows each"
 SUM_ROUNDS = 20
 
 
@@ -83,10 +86,17 @@ def launch(processes: int, *command: str) -> str:
     return done.stdout
 
 
-def tokens_per_second(folder: Path, name: str, number: int, steps: int) -> tuple[float, dict[str, Any]]:
+def two_apart(folder: Path, number: int, steps: int) -> float:
+    """Tokens per second of two runs at once, added up."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(tokens_per_second, folder, "one", f"{number}-{i}", steps) for i in range(2)]
+        return sum(run.result()[0] for run in runs)
+
+
+def tokens_per_second(folder: Path, name: str, number: object, steps: int) -> tuple[float, dict[str, Any]]:
     processes, rows = WAYS[name]
     output = folder / f"run-{number}-{processes}-{rows}"
-    path = folder / "recipe.json"
+    path = folder / f"recipe-{number}.json"
     path.write_text(json.dumps(recipe(folder, output, rows, steps)))
     launch(processes, "-m", "limbeck", "distill", str(path), "--quiet")
     record = json.loads((output / "run.json").read_text())
@@ -129,13 +139,15 @@ def main() -> None:
         rounds = []
         for number in range(options.rounds):
             found = {way: tokens_per_second(folder, way, number, options.steps) for way in WAYS}
-            rounds.append({way: rate for way, (rate, _) in found.items()})
+            rounds.append(
+                {way: rate for way, (rate, _) in found.items()} | {APART: two_apart(folder, number, options.steps)}
+            )
             print(json.dumps(rounds[-1]), flush=True)
         parameters = next(iter(found.values()))[1]["student"]["parameters"]
         hardware = next(iter(found.values()))[1]["hardware"]
         seconds = json.loads(launch(2, str(Path(__file__).resolve()), "--sum", str(parameters)).splitlines()[-1])
     efficiencies = {
-        way: [round(each[way] / (WAYS[way][0] * each["one"]), 4) for each in rounds] for way in WAYS if way != "one"
+        way: [round(each[way] / (2 * each["one"]), 4) for each in rounds] for way in (*WAYS, APART) if way != "one"
     }
     result = {
         "command": f"python benchmarks/two_processes.py --rounds {options.rounds} --steps {options.steps}",
