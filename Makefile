@@ -40,7 +40,7 @@ check: $(VENV)/.dev
 
 chaos: $(VENV)/.dev
 	$(BIN)/python benchmarks/chaos_kills.py --kills 60 --seed 1 --output benchmarks/results/chaos_kills.json
-	$(BIN)/python benchmarks/chaos_inputs.py --inputs 2500 --seed 1 --output benchmarks/results/chaos_inputs.json
+	$(BIN)/python -m benchmarks.chaos_inputs --seed 1 --output benchmarks/results/chaos_inputs.json
 	$(BIN)/python benchmarks/streaming_memory.py --output benchmarks/results/streaming_memory.json
 	$(BIN)/python benchmarks/two_processes.py --rounds 5 --output benchmarks/results/two_processes.json
 

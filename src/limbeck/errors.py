@@ -8,17 +8,30 @@ a run that the machine stopped and that can go on.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+LONGEST_LINE = 6000
+"""Characters of a message; what is longer loses its middle."""
+_LONGEST_NAME = 200
+_NEWLINES = re.compile(r"\s*[\r\n]\s*")
 
 
 class LimbeckError(Exception):
-    """Base of every error that limbeck raises on purpose."""
+    """Base of every error that limbeck raises on purpose: one line, whatever stands in the values that it names.
+
+    Args:
+        message: Newlines become spaces; control characters and what else a terminal would not show, escapes.
+    """
 
     exit_code = 2
     raised_everywhere = False
     """Whether every process of the run raises it."""
     said_elsewhere = False
     """Whether another process of the run says it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_as_one_line(message))
 
 
 class RecipeError(LimbeckError):
@@ -66,6 +79,14 @@ class Preempted(Interrupted):
     exit_code = 75
 
 
+def _as_one_line(text: str) -> str:
+    if len(text) > LONGEST_LINE:
+        text = f"{text[: LONGEST_LINE // 3]}…{text[-LONGEST_LINE // 3 :]}"
+    text = _NEWLINES.sub(" ", text)
+    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return plain if len(plain) <= LONGEST_LINE else f"{plain[: LONGEST_LINE // 3]}…{plain[-LONGEST_LINE // 3 :]}"
+
+
 def suggestion(value: str, choices: Iterable[str]) -> str:
     """Return the end of an error line: the nearest choice if one is near, then all choices.
 
@@ -77,6 +98,7 @@ def suggestion(value: str, choices: Iterable[str]) -> str:
         For example `" Did you mean 'minilmv2'? Known: minilm, minilmv2."`; empty without choices.
     """
     known = sorted(choices)
-    near = difflib.get_close_matches(value, known, n=1, cutoff=0.6)
+    # The comparison takes quadratic time, and no name is longer.
+    near = difflib.get_close_matches(value[:_LONGEST_NAME], known, n=1, cutoff=0.6)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return f"{hint} Known: {', '.join(known)}." if known else hint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -20,5 +20,13 @@ class Strict(BaseModel):
         if isinstance(data, dict):
             for key in data:
                 if key not in cls.model_fields:
-                    raise ValueError(f"unknown key '{key}'.{suggestion(str(key), cls.model_fields)}")
+                    raise ValueError(f"unknown key '{str(key)[:200]}'.{suggestion(str(key), cls.model_fields)}")
+                # Pydantic takes true for 1, and YAML takes yes and on for true.
+                if isinstance(data[key], bool) and not _takes_truth(cls.model_fields[key].annotation):
+                    raise ValueError(f"{key} is {str(data[key]).lower()}, which means nothing here: give a value")
         return data
+
+
+def _takes_truth(kind: Any) -> bool:
+    """Whether a type has truth values among its own."""
+    return kind in (bool, Any) or any(map(_takes_truth, get_args(kind)))

@@ -106,7 +106,7 @@ def test_a_recipe_object_takes_overrides(tiny_recipe):
         (b"", "must be a mapping"),
         (b"\xff\xfe\x00", "cannot be read"),
         (b"a: !!python/object/apply:os.system [ls]\n", "not valid YAML"),
-        (b"a: &a [*a, *a]\nb: *a", "unknown key"),
+        (b"a: &a [*a, *a]\nb: *a", "contains itself"),
     ],
 )
 def test_files_that_are_no_recipes(tmp_path, content, message):

@@ -43,7 +43,7 @@ def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
         (["stages.0.training.learning_rate=fast"], "learning_rate"),
         (["stages.0.training.output_dir=/tmp/x"], "managed by limbeck; use output"),
         (["stages.0.training.learning_rate=-1"], "more than 0"),
-        (["stages.0.training.learning_rate=.nan"], "more than 0"),
+        (["stages.0.training.learning_rate=.nan"], "finite"),
         (["stages.0.training.per_device_train_batch_size=0"], "at least 1"),
         (["stages.0.training.gradient_accumulation_steps=0"], "at least 1"),
         (["stages.0.training.max_steps=0"], "1 or more"),

@@ -34,8 +34,8 @@ def read_layers(text: str | None, subjects: Sequence[Subject]) -> list[tuple[int
             pairs += ((layer, teachers[0]) for layer, teachers in beside.items())
             continue
         student, colon, teacher = (piece.strip() for piece in part.partition(":"))
-        if not student.isdecimal() or (colon and not teacher.isdecimal()):
-            raise RecipeError(f"--layers '{text}' has to be all, or layers by commas such as 6 or 3:6,6:12.")
+        if not _is_number(student) or (colon and not _is_number(teacher)):
+            raise RecipeError(f"--layers '{str(text)[:80]}' has to be all, or layers by commas such as 6 or 3:6,6:12.")
         check_layers(subjects[0], "student" if len(subjects) > 1 else "model", [int(student)])
         pairs.append((int(student), int(teacher) if colon else beside[int(student)][0]))
     return pairs
@@ -56,8 +56,12 @@ def read_heads(text: str, subjects: Sequence[Subject]) -> list[int]:
             found.append(MEAN_HEAD)
         elif part == "all":
             found += range(1, heads(subjects[0].model.config) + 1)
-        elif part.isdecimal() and int(part) > 0:
+        elif _is_number(part) and int(part) > 0:
             found.append(int(part))
         else:
-            raise RecipeError(f"--heads '{text}' has to be mean, all, or numbers from 1 by commas.")
+            raise RecipeError(f"--heads '{text[:80]}' has to be mean, all, or numbers from 1 by commas.")
     return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

@@ -68,9 +68,9 @@ def _read(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise OutputError(f"Output folder '{folder}' holds no comparison; choose an empty or new folder.") from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise OutputError(f"'{folder / RECORD}' cannot be read; put it back, or choose another folder.") from None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not isinstance(found.get("fixed", {}), dict):
         raise OutputError(f"'{folder / RECORD}' is no record of a comparison; choose another folder.")
     return found
 

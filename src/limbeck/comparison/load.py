@@ -10,8 +10,10 @@ from pydantic import ValidationError
 
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.errors import RecipeError
+from limbeck.plain_yaml import read_document
 from limbeck.recipe.explaining import explain
-from limbeck.recipe.load import apply_overrides, parse_yaml
+from limbeck.recipe.load import apply_overrides
+from limbeck.recipe.plain_data import check_plain
 
 
 def load_plan(
@@ -36,7 +38,9 @@ def load_plan(
         given = plan.model_dump(exclude_unset=True)
     else:
         given = dict(plan)
+    check_plain(given)
     changed = apply_overrides(given, overrides)
+    check_plain(changed)
     if data is not None:
         evaluation = changed.get("evaluation")
         changed["evaluation"] = {**(evaluation if isinstance(evaluation, dict) else {}), "data": str(data)}
@@ -48,13 +52,7 @@ def load_plan(
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RecipeError(f"Plan '{path}' does not exist; give a YAML file, see docs/comparison.md.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"Plan '{path}' cannot be read: {error}.") from None
-    found = parse_yaml(text, f"Plan '{path}'")
+    found = read_document(path, f"Plan '{path}'", "give a YAML file, see docs/comparison.md.")
     if not isinstance(found, dict):
         raise RecipeError(f"Plan '{path}' must be a mapping with teacher, corpus, students, methods and budget.")
     return found

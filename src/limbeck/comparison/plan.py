@@ -10,6 +10,7 @@ from limbeck.comparison.measures import MeasuresSpec
 from limbeck.comparison.method_entry import MethodEntry
 from limbeck.recipe.corpus_specs import CorpusSpec
 from limbeck.recipe.model_specs import StudentSpec, TeacherSpec
+from limbeck.recipe.value_types import Name
 from limbeck.strict import Strict
 
 _BUDGETED = ("max_steps", "num_train_epochs")
@@ -52,7 +53,7 @@ class BudgetSpec(Strict):
 class ComparisonPlan(Strict):
     """A comparison: every method with every mapping makes every student with every seed."""
 
-    name: str = Field(default="comparison", description="Name of the comparison.")
+    name: Name = Field(default="comparison", description="Name of the comparison.")
     teacher: TeacherSpec
     corpus: CorpusSpec = Field(description="The text that all runs read.")
     students: list[ComparedStudent] = Field(

@@ -48,7 +48,7 @@ def _check_same(folder: Path, asked: dict[str, Any]) -> None:
         saved = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise OutputError(f"Output folder '{folder}' holds no evaluation; choose an empty or new folder.") from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.") from None
     if not isinstance(saved, dict):
         raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.")

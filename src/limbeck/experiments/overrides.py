@@ -7,7 +7,7 @@ from typing import Any
 
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.protocols.settings import FineTuning
-from limbeck.recipe.load import parse_yaml
+from limbeck.plain_yaml import parse_yaml
 
 Override = tuple[str | None, Mapping[str, Any]]
 
@@ -30,7 +30,11 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str]) -> list[Override
         path, equals, value = text.partition("=")
         if not equals:
             raise RecipeError(f"--set '{text}' has no value; write setting=value or task.setting=value.")
-        task, _, setting = path.strip().rpartition(".")
+        task, dot, setting = path.strip().rpartition(".")
+        if dot and not task:
+            raise RecipeError(
+                f"--set '{text}' names no task before the dot; write setting=value or task.setting=value."
+            )
         if setting not in FineTuning.model_fields:
             raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, FineTuning.model_fields)}")
         if task and task not in tasks:

@@ -69,6 +69,6 @@ class ResultsFile:
 def _parse(line: bytes) -> Row | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and "id" in found else None
+    return found if isinstance(found, dict) and isinstance(found.get("id"), str) else None

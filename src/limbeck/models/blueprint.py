@@ -19,7 +19,7 @@ FFN_RATIO = 4
 MAX_LAYERS = 256
 MAX_WIDTH = 32_768
 
-_SIZE = re.compile(r"(\d+)\s*[x×]\s*(\d+)(?:h(\d+))?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,9})\s*[x×]\s*([0-9]{1,9})(?:h([0-9]{1,9}))?", re.IGNORECASE)
 _HOW = "write LAYERSxHIDDEN like '6x384' or '6x384h6', a preset, or the fields layers, hidden, heads, ffn, embedding"
 
 
@@ -98,7 +98,7 @@ def _parse_text(text: str) -> StudentBlueprint:
         )
     size = _SIZE.fullmatch(text)
     if size is None:
-        raise ModelError(f"Cannot read the student '{text}': {_HOW}.{suggestion(text, presets)}")
+        raise ModelError(f"Cannot read the student '{text[:80]}': {_HOW}.{suggestion(text, presets)}")
     layers, hidden = int(size[1]), int(size[2])
     if layers > MAX_LAYERS and 1 <= hidden <= MAX_LAYERS:
         raise ModelError(f"The student '{text}' would have {layers} layers; layers come first: '{hidden}x{layers}'?")
@@ -128,8 +128,15 @@ def _complete(fields: dict[str, Any]) -> StudentBlueprint:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise ModelError(f"The student's {name} cannot be {first['input']!r}: {_rule(first['msg'])}.") from error
+        raise ModelError(f"The student's {name} cannot be {_shown(first['input'])}: {_rule(first['msg'])}.") from error
     return _check_heads(blueprint)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:80]
+    except ValueError:  # An integer of more digits than Python writes.
+        return "so long a number"
 
 
 def _rule(message: str) -> str:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import family_of
+from limbeck.models.config_numbers import check_numbers
 from limbeck.models.family_table import families
 from limbeck.models.heads import Head, head_class
 from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model
@@ -71,9 +70,9 @@ def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTra
                 trust_remote_code=False,
                 local_files_only=_offline(resolved),
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
+        except Exception as error:  # A class of its own for every wrong value, and for every package that is missing.
             raise _config_error(name_or_path, resolved, error) from error
-    family_of(config)
+    check_numbers(name_or_path, config)
     return config
 
 
@@ -125,7 +124,7 @@ def load_model(
                 local_files_only=_offline(resolved),
                 **options,
             )
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise _weights_error(name_or_path, resolved, head, error) from error
     _refuse_misfits(name_or_path, sorted(info["mismatched_keys"]))
     _refuse_missing(name_or_path, head, type(model).__name__, sorted(info["missing_keys"]))

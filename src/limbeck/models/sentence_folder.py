@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import ModelError
-from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.locating import folder_inside, is_local, resolve_model
+
+_MOST_TOKENS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,27 @@ def sentence_pooling(name_or_path: str | Path) -> SentencePooling | None:
     root = Path(resolved)
     if not (root / "modules.json").is_file():
         root = root.parent if (root.parent / "modules.json").is_file() else root
-    modules = _read(root / "modules.json", [])
+    modules = [module for module in _read(root / "modules.json", []) if isinstance(module, dict)]
     paths = {str(module.get("type", "")).rsplit(".", 1)[-1]: str(module.get("path", "")) for module in modules}
     if "Pooling" not in paths:
         return None
-    length = _read(Path(resolved) / "sentence_bert_config.json", {}).get("max_seq_length")
+    pooling = folder_inside(root, paths["Pooling"], "modules.json")
     return SentencePooling(
-        pooling=_pooling_mode(root / paths["Pooling"] / "config.json"),
+        pooling=_pooling_mode(pooling / "config.json"),
         normalize="Normalize" in paths,
-        max_length=int(length) if length is not None else None,
+        max_length=_longest_input(Path(resolved) / "sentence_bert_config.json"),
     )
+
+
+def _longest_input(file: Path) -> int | None:
+    length = _read(file, {}).get("max_seq_length")
+    if length is None:
+        return None
+    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= _MOST_TOKENS:
+        raise ModelError(
+            f"max_seq_length in '{file}' is {str(length)[:80]}; give a whole number of 1 to {_MOST_TOKENS:,}, or null."
+        )
+    return length
 
 
 def _pooling_mode(file: Path) -> str:
@@ -83,7 +96,7 @@ def _read(file: Path, default: Any) -> Any:
         return default
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"The file '{file}' cannot be read as JSON; copy or download the model again.") from error
     if not isinstance(found, type(default)):
         raise ModelError(f"The file '{file}' does not hold what it should; copy or download the model again.")

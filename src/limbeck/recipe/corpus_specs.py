@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from limbeck.recipe.value_types import MOST, Name, Number, Place
 from limbeck.strict import Strict
 
 
@@ -25,7 +26,7 @@ class TextSpec(Strict):
         default=None, description="Join units into blocks of exactly `length` tokens; default: no."
     )
     minimum_tokens: int | None = Field(
-        default=None, ge=1, description="Drop blocks with fewer content tokens; default: 4."
+        default=None, ge=1, le=1_000_000, description="Drop blocks with fewer content tokens; default: 4."
     )
 
 
@@ -51,13 +52,18 @@ class TaskSpec(Strict):
     """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task."""
 
     kind: Literal["classification", "regression", "question_answering"] = Field(description="What is predicted.")
-    pair_column: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
-    label_column: str = Field(default="label", description="Column of the class (by name or number) or the value.")
-    question_column: str = Field(default="question", description="Question answering: column of the question.")
-    context_column: str = Field(default="context", description="Question answering: column of the passage.")
-    answers_column: str = Field(default="answers", description="Question answering: column of the answers, as SQuAD's.")
+    pair_column: Name | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
+    label_column: Name = Field(default="label", description="Column of the class (by name or number) or the value.")
+    question_column: Name = Field(default="question", description="Question answering: column of the question.")
+    context_column: Name = Field(default="context", description="Question answering: column of the passage.")
+    answers_column: Name = Field(
+        default="answers", description="Question answering: column of the answers, as SQuAD's."
+    )
     stride: int = Field(
-        default=64, ge=0, description="Question answering: tokens that neighbouring windows of a passage share."
+        default=64,
+        ge=0,
+        le=1_000_000,
+        description="Question answering: tokens that neighbouring windows of a passage share.",
     )
 
     @model_validator(mode="after")
@@ -73,7 +79,7 @@ class TaskSpec(Strict):
 class MixSpec(Strict):
     """The shares of several sources, such as languages: by weights, or by their sizes to a power."""
 
-    weights: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
+    weights: list[Annotated[Number, Field(gt=0, allow_inf_nan=False)]] | None = Field(
         default=None, description="A weight for each source, in their order; they need not add up to 1."
     )
     exponent: float | None = Field(
@@ -93,16 +99,18 @@ class MixSpec(Strict):
 class CorpusSpec(TextSpec):
     """The text that is distilled on."""
 
-    sources: list[str] = Field(
+    sources: list[Place] = Field(
         min_length=1,
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, or installed-docs "
         "(docstrings of installed packages).",
     )
-    text_column: str = Field(default="text", description="The column of text in jsonl, parquet and Hub data.")
+    text_column: Name = Field(default="text", description="The column of text in jsonl, parquet and Hub data.")
     held_out: float = Field(
         default=0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
     )
-    max_documents: int | None = Field(default=None, ge=1, description="Use no more documents (or rows) than this.")
+    max_documents: int | None = Field(
+        default=None, ge=1, le=MOST, description="Use no more documents (or rows) than this."
+    )
     streaming: bool = Field(
         default=False, description="Read and tokenise while training, keeping nothing on disk; needs max_steps."
     )

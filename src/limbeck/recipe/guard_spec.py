@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from limbeck.recipe.value_types import MOST
 from limbeck.strict import Strict
 
 
@@ -23,10 +24,11 @@ class GuardSpec(Strict):
     explosion_factor: float | None = Field(
         default=None,
         gt=1,
+        le=MOST,
         description="A loss above so many times the median of the last 64 good steps explodes; default: none does.",
     )
     skips_in_a_row: int = Field(
-        default=10, ge=1, description="How many steps in a row may be skipped before the run stops."
+        default=10, ge=1, le=MOST, description="How many steps in a row may be skipped before the run stops."
     )
     on_out_of_memory: Literal["stop", "split"] = Field(
         default="stop",

@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from limbeck.errors import RecipeError
+from limbeck.plain_yaml import DEEPEST, dump_yaml, parse_yaml, read_document
 from limbeck.recipe.explaining import explain
+from limbeck.recipe.plain_data import check_plain
 from limbeck.recipe.schema import Recipe
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that reads `1e-4` as a number, as YAML 1.2 and everyone who writes rates does."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
-
-
-def parse_yaml(text: str, origin: str) -> Any:
-    """Parse YAML without tags or code.
-
-    Args:
-        text: The document.
-        origin: Where it comes from, for the message.
-
-    Raises:
-        RecipeError: if it is not YAML, naming the line.
-    """
-    try:
-        return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise RecipeError(f"{origin} is not valid YAML{where}: {problem}.") from None
-    except (ValueError, RecursionError) as error:
-        raise RecipeError(f"{origin} cannot be read as YAML: {str(error)[:200]}.") from None
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
@@ -54,18 +22,10 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     Raises:
         RecipeError: if the file is missing, unreadable or not a mapping.
     """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RecipeError(
-            f"Recipe '{path}' does not exist; `limbeck recipe --example` prints one to start from."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"Recipe '{path}' cannot be read: {error}.") from None
-    data = parse_yaml(text, f"Recipe '{path}'")
+    origin = f"Recipe '{path}'"
+    data = read_document(Path(path), origin, "`limbeck recipe --example` prints one to start from.")
     if not isinstance(data, dict):
-        raise RecipeError(f"Recipe '{path}' must be a mapping with teacher, student, corpus and stages.")
+        raise RecipeError(f"{origin} must be a mapping with teacher, student, corpus and stages.")
     return data
 
 
@@ -87,9 +47,12 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
         path, equals, value = override.partition("=")
         if not equals:
             raise RecipeError(f"Override '{override}' has no value; write it as path.to.key=value.")
-        if not all(path.split(".")):
+        keys = path.split(".")
+        if not all(keys):
             raise RecipeError(f"Override '{override}' names no key; write it as path.to.key=value.")
-        _set(result, path.split("."), parse_yaml(value, f"Override '{override}'"), override)
+        if len(keys) > DEEPEST:
+            raise RecipeError(f"Override '{override[:80]}' has {len(keys)} levels, and nothing is that deep.")
+        _set(result, keys, parse_yaml(value, f"Override '{override}'"), override)
     return result
 
 
@@ -98,7 +61,7 @@ def _set(node: Any, keys: list[str], value: Any, override: str) -> None:
         last = position == len(keys) - 1
         slot: Any = key
         if isinstance(node, list):
-            if not key.isdigit() or int(key) >= len(node):
+            if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(node)):
                 raise RecipeError(
                     f"Override '{override}': '{key}' must be an index from 0 to {len(node) - 1} at that place."
                 )
@@ -135,12 +98,15 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequ
         data = recipe.model_dump(exclude_unset=True)
     else:
         data = recipe
+    check_plain(data)
+    changed = apply_overrides(data, overrides)
+    check_plain(changed)
     try:
-        return Recipe.model_validate(apply_overrides(data, overrides))
+        return Recipe.model_validate(changed)
     except ValidationError as error:
         raise RecipeError(explain(error)) from None
 
 
 def dump_recipe(recipe: Recipe) -> str:
     """Write a recipe as YAML, with every default filled in."""
-    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
+    return dump_yaml(recipe.model_dump(mode="json"))

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from limbeck.recipe.value_types import Name, Place, Whole
 from limbeck.strict import Strict
 
 LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
@@ -14,11 +15,11 @@ LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
 class TeacherSpec(Strict):
     """The pretrained model that is distilled."""
 
-    model: str = Field(description="A local folder, a Hub name, or package:NAME for a model inside a Python package.")
-    name: str | None = Field(
+    model: Place = Field(description="A local folder, a Hub name, or package:NAME for a model inside a Python package.")
+    name: Name | None = Field(
         default=None, description="What the model card calls it, such as its Hub name; default: model."
     )
-    revision: str | None = Field(default=None, description="Branch, tag or commit of a Hub model.")
+    revision: Name | None = Field(default=None, description="Branch, tag or commit of a Hub model.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
         description="Number format of the teacher's weights; auto: bfloat16 where training uses it.",
@@ -48,7 +49,7 @@ class StageTeacherSpec(TeacherSpec):
 class InitialiseSpec(Strict):
     """What the student starts from."""
 
-    layers: LayerStrategy | list[int] = Field(
+    layers: LayerStrategy | list[Whole] = Field(
         default="random",
         description="random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6].",
     )
@@ -56,7 +57,7 @@ class InitialiseSpec(Strict):
         default="auto",
         description="The teacher's embeddings: copied, or projected onto their principal directions when narrower.",
     )
-    checkpoint: str | None = Field(default=None, description="An earlier student of the same shape to start from.")
+    checkpoint: Place | None = Field(default=None, description="An earlier student of the same shape to start from.")
 
 
 class ShapeSpec(Strict):
@@ -65,10 +66,14 @@ class ShapeSpec(Strict):
     layers: int = Field(ge=1, le=1000, description="Number of Transformer blocks.")
     hidden: int = Field(ge=1, le=65536, description="Width of the hidden states.")
     heads: int | None = Field(
-        default=None, ge=1, description="Attention heads; default: 12 where it divides, else hidden/64."
+        default=None, ge=1, le=65536, description="Attention heads; default: 12 where it divides, else hidden/64."
     )
-    ffn: int | None = Field(default=None, ge=1, description="Width of the feed-forward layer; default: 4 x hidden.")
-    embedding: int | None = Field(default=None, ge=1, description="Width of factorised embeddings; default: as hidden.")
+    ffn: int | None = Field(
+        default=None, ge=1, le=4 * 65536, description="Width of the feed-forward layer; default: 4 x hidden."
+    )
+    embedding: int | None = Field(
+        default=None, ge=1, le=65536, description="Width of factorised embeddings; default: as hidden."
+    )
 
 
 class StudentSpec(Strict):

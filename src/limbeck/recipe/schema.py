@@ -5,7 +5,7 @@ Field descriptions are the documentation: they become the JSON schema that edito
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -15,6 +15,7 @@ from limbeck.recipe.corpus_specs import AugmentSpec, CorpusSpec, TextSpec
 from limbeck.recipe.explaining import explain
 from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.recipe.model_specs import StageTeacherSpec, StudentSpec, TeacherSpec
+from limbeck.recipe.value_types import Count, Name, Place
 from limbeck.strict import Strict
 
 
@@ -82,19 +83,23 @@ class EvaluationSpec(Strict):
         default="auto",
         description="How sentence vectors are pooled; auto: as the teacher's folder says, else mean.",
     )
-    batch_sizes: list[int] = Field(default=[1, 32], min_length=1, description="Batch sizes for the latency.")
-    length: int = Field(default=128, ge=4, description="Tokens a row for the latency; longest text for the quality.")
-    pairs: int = Field(default=1500, ge=10, description="Sentence pairs for the agreement.")
-    retrieval_pairs: int = Field(default=700, ge=10, description="Pool of the retrieval.")
+    batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field(
+        default=[1, 32], min_length=1, description="Batch sizes for the latency."
+    )
+    length: int = Field(
+        default=128, ge=4, le=1_000_000, description="Tokens a row for the latency; longest text for the quality."
+    )
+    pairs: int = Field(default=1500, ge=10, le=10_000_000, description="Sentence pairs for the agreement.")
+    retrieval_pairs: int = Field(default=700, ge=10, le=1_000_000, description="Pool of the retrieval.")
     latency_seconds: float = Field(default=12.0, gt=0, le=600, description="Time for all latencies together.")
 
 
 class Recipe(Strict):
     """A run: teacher, student, corpus, stages and evaluation."""
 
-    name: str = Field(default="run", description="Name of the run.")
+    name: Name = Field(default="run", description="Name of the run.")
     seed: int = Field(default=42, ge=0, lt=2**32, description="Seed of every random stream of the run.")
-    output: str | None = Field(default=None, description="The run's folder; a new one.")
+    output: Place | None = Field(default=None, description="The run's folder; a new one.")
     teacher: TeacherSpec
     student: StudentSpec
     corpus: CorpusSpec | None = Field(default=None, description="The text; not needed without stages.")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -15,6 +14,7 @@ from transformers import TrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 
 from limbeck.errors import RecipeError, suggestion
+from limbeck.recipe.argument_ranges import check_range
 
 # Rate, warm-up, decay and betas are MiniLMv2's (section 4.1); batch and steps are for the user to choose.
 DEFAULTS: dict[str, Any] = {
@@ -78,23 +78,6 @@ _MANAGED = {
 # A student is sharded as one piece: terms read inside of its layers, past what a wrapper of each would see.
 _FSDP_SETTINGS = {"reshard_after_forward"}
 
-# What the arguments of a stage must lie in: the least value, whether it is itself allowed, and what that means.
-_RANGES: dict[str, tuple[float, bool]] = {
-    "learning_rate": (0, False),
-    "per_device_train_batch_size": (1, True),
-    "per_device_eval_batch_size": (1, True),
-    "gradient_accumulation_steps": (1, True),
-    "num_train_epochs": (0, False),
-    "max_grad_norm": (0, True),
-    "weight_decay": (0, True),
-    "warmup_steps": (0, True),
-    "logging_steps": (0, False),
-    "eval_steps": (0, False),
-    "save_steps": (0, False),
-    "save_total_limit": (1, True),
-    "dataloader_num_workers": (0, True),
-}
-
 
 def bf16_is_fast() -> bool:
     """Whether this machine computes in bfloat16 natively: a GPU that supports it, or a CPU with AVX512-BF16 or AMX."""
@@ -132,10 +115,12 @@ def check_training(training: Mapping[str, Any], place: str) -> dict[str, Any]:
         if name not in types:
             near = suggestion(name, types).split(" Known:")[0]
             raise RecipeError(f"{place}: transformers.TrainingArguments has no '{name}'.{near}")
+        if isinstance(value, str) and not value.strip():
+            raise RecipeError(f"{place}.{name} is empty: give a value, or leave the key out.")
         if value is False and name.endswith("_strategy"):
             value = "no"  # YAML reads a bare `no` as false.
         checked[name] = _convert(types[name], value, f"{place}.{name}")
-        _check_range(name, checked[name], f"{place}.{name}")
+        check_range(name, checked[name], f"{place}.{name}")
     _check_loggers(checked.get("report_to"), f"{place}.report_to")
     _check_sharding(checked, place)
     return checked
@@ -157,17 +142,6 @@ def _check_sharding(checked: dict[str, Any], place: str) -> None:
         )
 
 
-def _check_range(name: str, value: Any, place: str) -> None:
-    """Refuse numbers that no run can use."""
-    if name == "max_steps" and value != -1 and value < 1:
-        raise RecipeError(f"{place} is {value}; give 1 or more, or -1 to count in epochs.")
-    if name not in _RANGES or not isinstance(value, int | float):
-        return
-    least, allowed = _RANGES[name]
-    if not math.isfinite(value) or value < least or (value == least and not allowed):
-        raise RecipeError(f"{place} is {value}; give {'at least' if allowed else 'more than'} {least:g}.")
-
-
 def _check_loggers(report_to: Any, place: str) -> None:
     """Refuse a logger whose package is missing before any time is spent."""
     names = [report_to] if isinstance(report_to, str) else list(report_to or [])
@@ -179,6 +153,8 @@ def _check_loggers(report_to: Any, place: str) -> None:
 
 
 def _convert(kind: Any, value: Any, place: str) -> Any:
+    if isinstance(value, bool) and bool not in (kind, *get_args(kind)):
+        raise RecipeError(f"{place} is {str(value).lower()}, which means nothing here: give a value.")
     try:
         adapter = TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
         return adapter.validate_python(value)

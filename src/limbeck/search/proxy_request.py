@@ -12,6 +12,8 @@ from limbeck.recipe.schema import Recipe
 
 JOURNAL = "search.journal"
 MOST_STEPS = 10**9
+MOST_TRIALS = 10**6
+"""Of trials, generations, workers, and what else is counted beside steps."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,16 @@ class ProxyRequest:
             raise RecipeError("--name is empty; give the study a name, or leave it out.")
 
 
-def check_positive(option: str, value: float | None) -> None:
-    """Refuse a number that leaves nothing to do.
+def check_positive(option: str, value: float | None, most: int = MOST_TRIALS) -> None:
+    """Refuse a number that leaves nothing to do, or more than any search does.
 
     Raises:
-        RecipeError: for less than 1.
+        RecipeError: for less than 1 or more than `most`.
     """
     if value is not None and value < 1:
         raise RecipeError(f"{option} {value} leaves nothing to do; give 1 or more.")
+    if value is not None and value > most:
+        raise RecipeError(f"{option} {value} is more than any search takes; give at most {most:,}.")
 
 
 def check_steps(option: str, steps: int | None) -> None:
@@ -76,9 +80,9 @@ def check_steps(option: str, steps: int | None) -> None:
     Raises:
         RecipeError: for less than 1 or more than `MOST_STEPS`.
     """
-    check_positive(option, steps)
     if steps is not None and steps > MOST_STEPS:
         raise RecipeError(f"{option} {steps} is more than any training takes; give at most {MOST_STEPS:,}.")
+    check_positive(option, steps, MOST_STEPS)
 
 
 def check_text_only(plan: RunPlan) -> None:

@@ -44,7 +44,7 @@ def _check_same(folder: Path, record: Path, asked: dict[str, str]) -> None:
         saved = json.loads(record.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise OutputError(f"Output folder '{folder}' holds no search; choose an empty or new folder.") from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise OutputError(f"'{record}' cannot be read; choose another folder.") from None
     found = {key: saved.get(key) if isinstance(saved, dict) else None for key in asked}
     if found != asked:

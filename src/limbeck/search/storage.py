@@ -52,14 +52,14 @@ def shown(place: str | Path) -> str:
 
 def _open_journal(path: Path) -> BaseStorage:
     # Absolute: the lock is a symbolic link to the file, and is waited for without end where that leads nowhere.
-    path = path.resolve()
     try:
+        path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         _check_journal(path)
         return JournalStorage(JournalFileBackend(str(path)))
     except OSError as problem:
         raise OutputError(f"The search journal {path} cannot be opened: {problem}; name another file.") from None
-    except (ValueError, KeyError, TypeError, AssertionError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as problem:
         raise OutputError(
             f"The search journal {path} is damaged, or from a newer Optuna ({problem}); it is left as it is, name "
             "another file."

@@ -112,7 +112,7 @@ def find_damage(checkpoint: Path) -> str | None:
         return f"'{MANIFEST}' is missing or unreadable"
     for name, facts in listed.items():
         if ".." in Path(name).parts or Path(name).is_absolute():
-            return f"'{MANIFEST}' lists '{name}', which lies outside"
+            return f"'{MANIFEST}' lists {name!r:.80}, which lies outside"
         damage = file_damage(checkpoint / name, facts)
         if damage is not None:
             return damage
@@ -122,9 +122,11 @@ def find_damage(checkpoint: Path) -> str | None:
 def file_damage(path: Path, facts: Any) -> str | None:
     """Compare a file with its size and hash; None if it is as it was written."""
     try:
+        if path.exists() and not path.is_file():  # Of a pipe or a device there is no end.
+            return f"'{path.name}' is no file"
         found = file_facts(path)
-    except OSError as error:
-        return f"'{path.name}' cannot be read ({error.strerror or error})"
+    except (OSError, ValueError) as error:
+        return f"{path.name!r:.80} cannot be read ({getattr(error, 'strerror', None) or error})"
     if not isinstance(facts, dict) or found["bytes"] != facts.get("bytes"):
         return f"'{path.name}' has {found['bytes']:,} bytes and not those it was written with"
     return None if found["sha256"] == facts.get("sha256") else f"'{path.name}' has changed since it was written (hash)"

@@ -9,7 +9,6 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-
 Told = Callable[[str, int, int | None], None]
 
 

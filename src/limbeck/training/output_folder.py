@@ -9,9 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from limbeck.errors import OutputError
+from limbeck.errors import OutputError, RecipeError
+from limbeck.plain_yaml import parse_yaml, read_document
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.training.folder_lock import LOCK, FolderLock
@@ -134,15 +133,15 @@ def _remove_run(folder: Path) -> None:
 
 def _check_same_recipe(folder: Path, recipe: Recipe) -> None:
     try:
-        saved = yaml.safe_load((folder / RECIPE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        saved = read_document(folder / RECIPE, RECIPE, "replace the run.")
+    except RecipeError:
         saved = None
     if not isinstance(saved, dict):
         raise OutputError(
             f"The run in '{folder}' cannot be resumed, since its '{RECIPE}' is missing or damaged; replace the run "
             "with --overwrite, or choose another folder."
         )
-    asked = yaml.safe_load(dump_recipe(recipe))
+    asked = parse_yaml(dump_recipe(recipe), RECIPE)
     for data in (saved, asked):
         for key in ("output", "evaluation", "name"):  # These change nothing that was computed.
             data.pop(key, None)

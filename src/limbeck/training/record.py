@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,15 @@ class RunRecord:
         self._writes = writes
         self._started = time.monotonic()
         earlier = read_record(folder)
+        # A damaged record must not end the run that is told in it.
+        if not isinstance(earlier.get("peak_memory_bytes", 0), int):
+            del earlier["peak_memory_bytes"]
+        timings = earlier.get("timings")
+        earlier["timings"] = {
+            what: float(seconds)
+            for what, seconds in (timings.items() if isinstance(timings, dict) else ())
+            if isinstance(seconds, int | float) and math.isfinite(seconds)
+        }
         self.fields: dict[str, Any] = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "timings": {},
@@ -42,7 +52,7 @@ class RunRecord:
             "git_commit": git_commit(),
             "hardware": hardware(),
         }
-        self._seconds_before = float(earlier.get("timings", {}).get("total", 0.0))
+        self._seconds_before = earlier["timings"].get("total", 0.0)
         # Stages are told again in full by a resumed run, from what each left in its folder.
         self.fields["stages"] = []
 

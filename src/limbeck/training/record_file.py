@@ -36,6 +36,8 @@ def read_record(folder: Path) -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON mapping; empty where there is none or it cannot be read."""
     try:
+        if not path.is_file():  # Of a pipe or a device there is no end.
+            return {}
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}

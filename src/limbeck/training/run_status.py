@@ -16,6 +16,9 @@ from limbeck.training.record_file import HEARTBEAT, RECORD, read_json, read_reco
 
 Status = Literal["running", "dead", "finished", "interrupted", "failed"]
 
+_MOST = 1e15
+"""Of steps and seconds; a file that says more is damaged."""
+
 SILENT_AFTER = 600.0
 """Seconds without a step after which a run that trains is called silent."""
 
@@ -75,13 +78,20 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for folder in folders:
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise OutputError(f"'{folder}' is no folder; give a run's folder, or one with runs in it.")
         runs = list(_runs_in(folder))
         if not runs:
             raise OutputError(f"'{folder}' holds no run: no {RECORD} is in it or below.")
         found.extend(runs)
     return list(dict.fromkeys(found))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # A name that is too long for the system.
+        return False
 
 
 def _runs_in(folder: Path) -> Iterator[Path]:
@@ -110,7 +120,7 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         name=str(record.get("name", folder.name)),
         status=status,
         silent=running and in_training and since is not None and since > SILENT_AFTER,
-        activity=beat.get("activity"),
+        activity=_text(beat, "activity"),
         stage=f"{beat.get('stage')} ({beat.get('stage_number')} of {beat.get('stages')})" if in_training else None,
         step=_number(beat, "step", int),
         steps=_number(beat, "steps", int),
@@ -119,9 +129,9 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         seconds_since=since,
         checkpoint=_number(beat, "checkpoint", int),
         seconds_left=_number(beat, "seconds_left", float) if running and in_training else None,
-        host=owner.get("host"),
+        host=_text(owner, "host"),
         pid=_number(owner, "pid", int),
-        problem=record.get("problem"),
+        problem=_text(record, "problem"),
     )
 
 
@@ -144,6 +154,13 @@ def _time(text: Any) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    return None if value is None else str(value)
+
+
 def _number(fields: Mapping[str, Any], name: str, kind: type) -> Any:
     value = fields.get(name)
-    return kind(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
+        return None  # The last holds for NaN too.
+    return kind(value)

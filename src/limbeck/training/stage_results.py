@@ -16,8 +16,8 @@ from limbeck.training.checkpoints import Warn, remove_checkpoints
 from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main
 from limbeck.training.record_file import read_json, write_atomically
-from limbeck.training.saving import saving
 from limbeck.training.saved_weights import save_weights
+from limbeck.training.saving import saving
 from limbeck.training.trainer import WEIGHTS
 
 DONE = "stage.json"

@@ -29,8 +29,8 @@ from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.loss_guard import LossGuard
 from limbeck.training.measuring import measure_terms, without_marks
 from limbeck.training.module import DistillationModule
-from limbeck.training.saving import loading
 from limbeck.training.saved_weights import is_sharded, put_whole_weights, save_weights, whole_weights
+from limbeck.training.saving import loading
 from limbeck.training.step_skipping import skip_update, takes_flag
 from limbeck.training.step_start import StepStart
 from limbeck.training.streaming import StreamingTrainer

@@ -42,7 +42,7 @@ def test_groups_are_on_the_page() -> None:
 def test_the_descriptions_on_the_page_are_understood() -> None:
     found = [
         OwnDescription.model_validate(yaml.safe_load(text))
-        for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+        for text in re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     ]
     assert [described.name for described in found] == ["reviews", "titles"]
     keys = set(re.findall(r"^\| `(\w+)` \|", PAGE.split("## A task of your own")[1], re.MULTILINE))

@@ -38,7 +38,8 @@ def label_reader(task: Task) -> LabelReader:
         if is_missing(value) or (value in (-1, "-1") and value not in numbers):
             raise _unlabelled(row, column)
         try:
-            return numbers.number(_OTHER_SPELLINGS.get(value, value), row.where, row.class_names.get(column, ()))
+            spelt = _OTHER_SPELLINGS.get(value, value) if isinstance(value, str) else value
+            return numbers.number(spelt, row.where, row.class_names.get(column, ()))
         except CorpusError:
             raise CorpusError(
                 f"{row.where} has the label {value!r}, which is none of {task.title}'s ({', '.join(task.labels[:20])}) "

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation.tasks.definition import Columns, FileSource, HubSource, SplitSource, TaskDefinition
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.evaluation.tasks.task import METRIC_NAMES, SplitFacts, Task, TaskKind
+from limbeck.plain_yaml import read_document
 from limbeck.strict import Strict
+
+_LONGEST_TITLE = 200
+_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 OwnType = Literal["classification", "regression", "pair", "question_answering", "similarity"]
 
@@ -34,7 +38,7 @@ class OwnColumns(Strict):
 class OwnHub(Strict):
     """A Hub data set, and which of its splits are which of the task's."""
 
-    name: str
+    name: str = Field(pattern=r"^\w[\w.-]*(/\w[\w.-]*)?$")
     config: str | None = None
     revision: str | None = None
     splits: dict[str, str] = Field(min_length=1)
@@ -43,7 +47,7 @@ class OwnHub(Strict):
 class OwnDescription(Strict):
     """A task as its author describes it."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)
     type: OwnType
     title: str | None = None
     columns: OwnColumns = OwnColumns()
@@ -81,18 +85,40 @@ class OwnDescription(Strict):
             return tuple(map(str, value))
         return value
 
+    @field_validator("title", "language")
+    @classmethod
+    def _is_one_line(cls, value: str | None) -> str | None:
+        if value is not None and not (value.isprintable() and 0 < len(value.strip()) <= _LONGEST_TITLE):
+            raise ValueError(f"{value[:40]!r} is no line of 1 to {_LONGEST_TITLE} printable characters")
+        return value
+
+    @field_validator("files")
+    @classmethod
+    def _lie_here(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        # A description may come from anywhere, and reads nothing but what lies beside it or in the data folder.
+        for split, name in (value or {}).items():
+            parts = Path(name).parts
+            if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
+                raise ValueError(f"the file '{name[:80]}' of {split} has to lie beside the description or in --data")
+        return value
+
     @model_validator(mode="after")
     def _is_whole(self) -> OwnDescription:
         if (self.files is None) == (self.hub is None):
             raise ValueError("give either files or hub")
         if not self.split_names:
             raise ValueError("files names no split: give at least one, such as validation")
+        for split in self.split_names:  # Files of predictions are named after them.
+            if not _SPLIT.fullmatch(split):
+                raise ValueError(f"the split {split[:40]!r} has to be named by letters, digits, '.', '-' and '_'")
         if self.kind != "question_answering" and self.columns.text is None:
             raise ValueError("columns.text is missing: name the column of the text")
         if self.type in ("pair", "similarity") and self.columns.pair is None:
             raise ValueError(f"columns.pair is missing: the type {self.type} needs two texts")
         if self.kind == "classification" and len(set(self.labels)) < 2:
             raise ValueError("labels is missing: name two classes or more, in the order of their numbers")
+        if len(set(self.labels)) < len(self.labels) or not all(label.strip() for label in self.labels):
+            raise ValueError("labels have to differ, and none may be empty")
         if self.kind != "classification" and self.labels:
             raise ValueError(f"labels are for classification and pair, not for {self.type}")
         for metric in self.metric:
@@ -103,6 +129,9 @@ class OwnDescription(Strict):
         for split in self.unlabelled:
             if split not in self.split_names or split in (self.train, self.select):
                 raise ValueError(f"unlabelled names '{split}', which is not a split that is only predicted")
+        other = self.train.rpartition(":")[0]
+        if ":" in self.train and other not in TASKS:
+            raise ValueError(f"train names the split '{self.train}' of no task.{suggestion(other, TASKS)}".rstrip("."))
         if ":" not in self.train and self.kind != "similarity" and self.train not in self.split_names:
             raise ValueError(f"there is no split '{self.train}' to train on.{suggestion(self.train, self.split_names)}")
         return self
@@ -143,16 +172,7 @@ def read_own_task(path: Path) -> OwnTask:
         CorpusError: if the file cannot be read.
         RecipeError: if it is not YAML, has an unknown key, or cannot be meant as written.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CorpusError(f"The task file '{path}' does not exist.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CorpusError(f"The task file '{path}' cannot be read: {error}.") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
-        raise RecipeError(f"The task file '{path}' is not valid YAML{where}.") from None
+    content = read_document(path, f"The task file '{path}'", "give a YAML file that describes a task.", CorpusError)
     if not isinstance(content, dict):
         raise RecipeError(f"The task file '{path}' must be a mapping with name, type, columns and files or hub.")
     try:

@@ -51,6 +51,13 @@ def is_own_task(name: str) -> bool:
     return Path(name).suffix.lower() in (".yaml", ".yml")
 
 
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).expanduser().is_file()
+    except (RuntimeError, OSError):  # The home of a user who is not known, or a name too long for the system.
+        return False
+
+
 def parse_tasks(text: str) -> list[str]:
     """Return the names in a comma-separated list, groups expanded, each once and in order.
 
@@ -64,7 +71,7 @@ def parse_tasks(text: str) -> list[str]:
     found: dict[str, None] = {}
     for name in filter(None, (part.strip() for part in text.split(","))):
         if is_own_task(name):
-            if not Path(name).expanduser().is_file():
+            if not _is_file(name):
                 raise CorpusError(f"The task file '{name}' does not exist.")
             found[name] = None
         elif name in TASK_GROUPS or name in TASKS:

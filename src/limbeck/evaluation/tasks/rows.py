@@ -101,8 +101,10 @@ def _answers(row: PlacedRow, column: str) -> list[tuple[str, int]]:
             pairs = list(zip(value["text"], value["answer_start"], strict=True))
         else:
             pairs = [(answer["text"], answer["answer_start"]) for answer in value]
+        if any(int(start) != float(start) for _, start in pairs):
+            raise ValueError("not whole")
         return [(str(text), int(start)) for text, start in pairs if str(text).strip()]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CorpusError(
             f"The answers of {row.where} are not as SQuAD has them: a text and an answer_start for each."
         ) from error

@@ -1,0 +1,136 @@
+"""Archives, parquet and very long lines: damaged, lying about their size, or not what their name says."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+from benchmarks.chaos_inputs import garbage
+from benchmarks.chaos_inputs.reading import (
+    PACKING,
+    has_lines,
+    read_to_the_end,
+    sentence,
+    text_of_documents,
+    trial_of_file,
+)
+from benchmarks.chaos_inputs.scene import Scene
+from benchmarks.chaos_inputs.trial import Trial
+
+
+def long_line(random: Random, scene: Scene, folder: Path) -> Trial:
+    size = random.choice([17, 18, 20]) * 2**20
+    unit = random.choice([b"some words ", b"x", "wörd ".encode()])
+    line = unit * (size // len(unit))
+    name = random.choice(["a.txt", "a.jsonl", "a.md", "a.txt.gz"])
+    content = b'{"text": "' + line + b'"}' if ".jsonl" in name else line
+    if name.endswith(".gz"):
+        content = gzip.compress(content, 1)
+    (folder / name).write_bytes(content)
+    return Trial(f"{name}: a line of {size // 2**20} MiB", partial(read_to_the_end, folder / name), (), has_lines)
+
+
+def damaged_archive(random: Random, scene: Scene, folder: Path) -> Trial:
+    kind = random.choice([".txt", ".jsonl", ".md"])
+    text = (
+        "\n".join(json.dumps({"text": sentence(random)}) for _ in range(200))
+        if kind == ".jsonl"
+        else text_of_documents(random) * 9
+    )
+    packing = random.choice([".gz", ".zst"])
+    good = PACKING[packing](text.encode())
+    way = random.choice(["cut", "noise", "header", "not packed", "other packing", "other kind"])
+    content = {
+        "cut": good[: random.randrange(len(good) - 1)],
+        "noise": good[:12] + garbage.noise(random, len(good), len(good) + 1),
+        "header": b"\0\0" + good[2:],
+        "not packed": text.encode(),
+        "other packing": PACKING[".gz" if packing == ".zst" else ".zst"](text.encode()),
+        "other kind": lzma.compress(text.encode()),
+    }[way]
+    return trial_of_file(random, scene, folder, way, f"a{kind}{packing}", content)
+
+
+def bomb(random: Random, scene: Scene, folder: Path) -> Trial:
+    """A few kilobytes that unpack to hundreds of megabytes."""
+    filler, size = (
+        random.choice([b"a word ", b"words of text " * 50 + b"\n\n", b" ", b'{"text": "' + b"word " * 99 + b'"}\n']),
+        random.choice([80, 120]) * 2**20,
+    )
+    packing = random.choice([".gz", ".zst"])
+    name = f"a{random.choice(['.txt', '.jsonl', '.md'])}{packing}"
+    sink = io.BytesIO()
+    chunk = filler * (2**20 // len(filler))
+    with (
+        gzip.open(sink, "wb", 6)
+        if packing == ".gz"
+        else zstandard.ZstdCompressor().stream_writer(sink, closefd=False) as file
+    ):
+        for _ in range(size // len(chunk)):
+            file.write(chunk)
+    (folder / name).write_bytes(sink.getvalue())
+    what = f"{name}: {len(sink.getvalue()):,} bytes that unpack to {size:,}"
+    return Trial(what, partial(read_to_the_end, folder / name), (), has_lines)
+
+
+def damaged_parquet(random: Random, scene: Scene, folder: Path) -> Trial:
+    column = random.choice([
+        pa.array([sentence(random) for _ in range(50)]), pa.array(["one", "two"] * 40).dictionary_encode(),
+    ])  # fmt: skip
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"text": column}), sink, row_group_size=10)
+    good = sink.getvalue()
+    content = random.choice([
+        good[: random.randrange(len(good))], good[:-8] + garbage.noise(random, 8, 9),
+        b"PAR1" + garbage.noise(random, 50) + b"PAR1",
+        garbage.noise(random, 50), b"", good[4:], good[:-4] + b"PARE",
+    ])  # fmt: skip
+    packing = random.choice(["", "", ".gz"])
+    return trial_of_file(random, scene, folder, "damaged", f"a.parquet{packing}", PACKING[packing](content))
+
+
+def parquet_of_something_else(random: Random, scene: Scene, folder: Path) -> Trial:
+    column = random.choice([
+        pa.array([1, 2, 3]), pa.array([["a"], []]), pa.array([{"a": 1}]), pa.array([], pa.string()),
+        pa.array([None, None]),
+        pa.array([True, False]), pa.array([b"\xff\xfe", b"\0"]), pa.array([1.5, float("nan")]),
+        pa.array(["", " ", None]),
+    ])  # fmt: skip
+    name = random.choice(["text", "text", "text", "body", garbage.control_text(random)])
+    sink = io.BytesIO()
+    pq.write_table(pa.table({name: column}), sink)
+    return trial_of_file(random, scene, folder, f"{column.type} in {name!r}", "a.parquet", sink.getvalue())
+
+
+def archive_of_files(random: Random, scene: Scene, folder: Path) -> Trial:
+    """A tar or zip whose members would lie elsewhere: nothing is unpacked to paths."""
+    sink, member = (
+        io.BytesIO(),
+        random.choice(["../../outside.txt", "/tmp/outside.txt", "a/../../../outside.txt", "good.txt"]),
+    )
+    ending = random.choice([".tar", ".tar.gz", ".zip", ".txt", ".jsonl", ".txt.gz"])
+    if ending == ".zip":
+        with zipfile.ZipFile(sink, "w") as archive:
+            archive.writestr(member, text_of_documents(random))
+    else:
+        with tarfile.open(fileobj=sink, mode="w:gz" if ending.endswith(".gz") else "w") as archive_of:
+            entry = tarfile.TarInfo(member)
+            entry.size = 5
+            archive_of.addfile(entry, io.BytesIO(b"hello"))
+    return trial_of_file(random, scene, folder, f"an archive with {member!r}", f"a{ending}", sink.getvalue())
+
+
+MAKERS = {
+    maker.__name__: maker for maker in (damaged_archive, damaged_parquet, parquet_of_something_else, archive_of_files)
+}
+LARGE_MAKERS = {maker.__name__: maker for maker in (long_line, bomb)}

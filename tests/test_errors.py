@@ -1,0 +1,43 @@
+"""A refusal is one printable line of bounded length, whatever stands in the values that it names."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from limbeck.errors import LONGEST_LINE, CorpusError, LimbeckError, RecipeError, suggestion
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("seed is -1.", "seed is -1."),
+        ("a\nb \r\n c\td", r"a b c\td"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\u202eb\u2028c", r"a\u202eb\u2028c"),
+        ("\ud800 \0", r"\ud800 \x00"),
+        ("naïve 日本 …", "naïve 日本 …"),
+    ],
+)
+def test_one_line(text: str, line: str) -> None:
+    assert str(LimbeckError(text)) == line
+
+
+def test_long_values_lose_their_middle() -> None:
+    error = RecipeError("begin " + "\n" * 10**6 + " end")
+    assert str(error).startswith("begin")
+    assert str(error).endswith("end")
+    assert len(str(error)) <= LONGEST_LINE
+
+
+def test_errors_cross_processes_and_are_said_again() -> None:
+    error = CorpusError("a\nb" * 10_000)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is CorpusError
+    assert str(again) == str(error) == str(CorpusError(str(error)))
+
+
+def test_a_suggestion_for_a_megabyte_comes_at_once() -> None:
+    assert suggestion("unifrom", ["uniform"]).startswith(" Did you mean 'uniform'?")
+    assert suggestion("x" * 10**6, ["uniform", "last"]) == " Known: last, uniform."
