@@ -22,6 +22,7 @@ from limbeck.experiments.folder import prepare_folder
 from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.run import run_evaluation
 from limbeck.models.loading import quiet
+from limbeck.plugins import plugins_in_use
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -88,7 +89,7 @@ def distill(
             return _finished(folder)
         # What matters is said by limbeck itself, in one voice.
         with endings_recorded(record, folder), quiet():
-            record.set("running", seeds={"run": checked.seed})
+            record.set("running", seeds={"run": checked.seed}, plugins=plugins_in_use())
             return _carry_out(plan, folder, record, console)
 
 

@@ -86,7 +86,7 @@ def test_options_alone_are_enough(limbeck, files, tmp_path):
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--layers", "3,x"], ["--layers '3,x' has to be whole numbers above 0"]),
+        (["--layers", "3,x"], ["--layers '3,x' has to be whole numbers from 1 to"]),
         (["--ffn", "two"], ["--ffn 'two' has to be numbers above 0"]),
         (["--heads", "3"], ["No shape of these sizes can be trained: 3 heads do not divide"]),
         (["--heads", "2,3"], ["--heads 3 is in no shape that can be trained: 3 heads do not divide"]),

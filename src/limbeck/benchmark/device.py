@@ -24,10 +24,10 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         device = None
-    usable = device is not None and (
-        device.type == "cpu"
-        or (found is not None and device.type == found.type and (device.index or 0) < torch.accelerator.device_count())
-    )
+    counts = {"cpu": 1}
+    if found is not None:
+        counts[found.type] = torch.accelerator.device_count()
+    usable = device is not None and (device.index or 0) < counts.get(device.type, 0)
     if device is None or not usable:
         here = "cpu" if found is None else f"cpu or {found.type}"
         raise RecipeError(f"There is no device '{name}' here; use {here}, or leave --device out.")

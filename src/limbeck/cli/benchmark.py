@@ -2,55 +2,89 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
-from limbeck.cli.shared_options import Json, Overrides, Quiet, parse_numbers, progress_console
+from limbeck.cli.completion import DTYPES, METHODS, OBJECTIVES, complete
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import (
+    MEASURING_PANEL,
+    MOST,
+    RESULT_PANEL,
+    Device,
+    Json,
+    Overrides,
+    Quiet,
+    Verbose,
+    examples,
+    parse_numbers,
+)
 
 if TYPE_CHECKING:
     from limbeck.benchmark.rows import Row
 
 Output = Annotated[
-    Path | None, typer.Option(help="Write the rows, with device, versions and commit, to a .csv or .json file.")
+    Path | None,
+    typer.Option(
+        help="Write the rows, with device, versions and commit, to a .csv or .json file.", rich_help_panel=RESULT_PANEL
+    ),
 ]
-Seconds = Annotated[float, typer.Option(min=0.01, help="Time for the timings; each case gets three rounds anyway.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 …; auto: the accelerator where there is one.")]
-Memory = Annotated[bool, typer.Option(help="Measure peak memory too; on a CPU in processes of their own.")]
+Seconds = Annotated[
+    float,
+    typer.Option(
+        min=0.01, help="Time for the timings; each case gets three rounds anyway.", rich_help_panel=MEASURING_PANEL
+    ),
+]
+Memory = Annotated[
+    bool,
+    typer.Option(help="Measure peak memory too; on a CPU in processes of their own.", rich_help_panel=MEASURING_PANEL),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="float32, bfloat16 or float16.", rich_help_panel=MEASURING_PANEL, autocompletion=complete(DTYPES)
+    ),
+]
 Ragged = Annotated[bool, typer.Option("--ragged", help="Draw lengths from [L/2, L] instead of L for all.")]
 
 benchmark = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Measure what losses, training steps and models cost on this machine.",
-    epilog="Example:  limbeck benchmark step --teacher 12x768 --student 6x384 --output step.csv",
+    epilog=examples("limbeck benchmark step --teacher 12x768 --student 6x384 --output step.csv"),
 )
 
 
 @benchmark.command(
-    epilog="Examples:  limbeck benchmark loss --lengths 128,512 --heads 48 --output loss.csv   |   "
-    "limbeck benchmark loss --objective soft_label_kl --classes 250002 --lengths 128"
+    epilog=examples(
+        "limbeck benchmark loss --lengths 128,512 --heads 48 --output loss.csv",
+        "limbeck benchmark loss --objective soft_label_kl --classes 250002 --lengths 128",
+    )
 )
 def loss(
-    objective: Annotated[str, typer.Option(help="relation_kl, attention_score_mse or soft_label_kl.")] = "relation_kl",
+    objective: Annotated[
+        str,
+        typer.Option(help="relation_kl, attention_score_mse or soft_label_kl.", autocompletion=complete(OBJECTIVES)),
+    ] = "relation_kl",
     backends: Annotated[str | None, typer.Option(help="Names by commas; default: all that run on the device.")] = None,
     lengths: Annotated[str, typer.Option(help="Tokens of the longest sample, by commas.")] = "128,512",
     heads: Annotated[str | None, typer.Option(help="Heads, by commas; default: 48, or 12 attention heads.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Samples.")] = 8,
+    batch: Annotated[int, typer.Option(min=1, max=MOST, help="Samples.")] = 8,
     widths: Annotated[str, typer.Option(help="Widths of teacher and student.")] = "768,384",
-    classes: Annotated[int, typer.Option(min=2, help="Vocabulary of soft labels.")] = 30_522,
+    classes: Annotated[int, typer.Option(min=2, max=10 * MOST, help="Vocabulary of soft labels.")] = 30_522,
     pair: Annotated[bool, typer.Option("--pair", help="Relate two streams instead of one with itself.")] = False,
     ragged: Ragged = False,
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    dtype: Dtype = "float32",
     device: Device = "auto",
     seconds: Seconds = 30.0,
     memory: Memory = True,
     output: Output = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
@@ -62,6 +96,7 @@ def loss(
     from limbeck.benchmark.tables import loss_table
     from limbeck.errors import RecipeError
 
+    console = progress_console(quiet, verbose)
     check_output(output)
     chosen = choose_device(device)
     both = parse_numbers("--widths", widths)
@@ -80,14 +115,16 @@ def loss(
         for head in all_heads
     ]  # fmt: skip
     names = [name.strip() for name in backends.split(",")] if backends else []
-    with ProgressBar(progress_console(quiet)) as bar:
+    with ProgressBar(console) as bar:
         rows = measure_losses(cases, names, seconds=seconds, memory=memory, report=bar)
     _hand_over("loss", rows, chosen.type, output, None if as_json else loss_table(rows))
 
 
 @benchmark.command(
-    epilog="Examples:  limbeck benchmark step --teacher 12x768 --student 6x384 --method minilmv2 --batch 8 --ragged"
-    "   |   limbeck benchmark step recipe.yaml --output step.json"
+    epilog=examples(
+        "limbeck benchmark step --teacher 12x768 --student 6x384 --method minilmv2 --batch 8 --ragged",
+        "limbeck benchmark step recipe.yaml --output step.json",
+    )
 )
 def step(
     recipe: Annotated[
@@ -96,15 +133,24 @@ def step(
     ] = None,
     teacher: Annotated[str | None, typer.Option(help='Shape of a BERT, or a model; default: "12x768".')] = None,
     student: Annotated[str | None, typer.Option(help='Shape of the student; default: "6x384".')] = None,
-    method: Annotated[str | None, typer.Option(help="Method, with its defaults; default: minilmv2.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Method, with its defaults; default: minilmv2.", autocompletion=complete(METHODS)),
+    ] = None,
     stage: Annotated[int, typer.Option(min=1, help="Stage of the recipe or the method.")] = 1,
-    batch: Annotated[int | None, typer.Option(min=1, help="Samples; default: the recipe's, or 8.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, max=MOST, help="Samples; default: the recipe's, or 8.")] = None,
     length: Annotated[
-        int | None, typer.Option(min=2, help="Tokens of the longest sample; default: the recipe's, or 128.")
+        int | None,
+        typer.Option(min=2, max=MOST, help="Tokens of the longest sample; default: the recipe's, or 128."),
     ] = None,
     ragged: Ragged = False,
     dtype: Annotated[
-        str, typer.Option(help="auto (as training chooses), float32 or bfloat16, of teacher and student.")
+        str,
+        typer.Option(
+            help="auto (as training chooses), float32 or bfloat16, of teacher and student.",
+            rich_help_panel=MEASURING_PANEL,
+            autocompletion=complete(("auto", *DTYPES[:2])),
+        ),
     ] = "auto",
     device: Device = "auto",
     seconds: Seconds = 30.0,
@@ -112,6 +158,7 @@ def step(
     overrides: Overrides = None,
     output: Output = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Time whole optimizer steps and their parts: tokens/s, peak memory, and how near the floor they are.
@@ -126,6 +173,7 @@ def step(
     from limbeck.benchmark.tables import step_table
     from limbeck.errors import RecipeError
 
+    console = progress_console(quiet, verbose)
     check_output(output)
     named = {"teacher": teacher, "student": student, "method": method}
     given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
@@ -137,14 +185,16 @@ def step(
         recipe=None if recipe is None else str(recipe), overrides=tuple(overrides or ()), stage=stage, batch=batch,
         length=length, ragged=ragged, dtype=dtype, device=device, **given,
     )  # fmt: skip
-    with ProgressBar(progress_console(quiet)) as bar:
+    with ProgressBar(console) as bar:
         rows = measure_step(request, seconds=seconds, memory=memory, report=bar)
     _hand_over("step", rows, choose_device(device).type, output, None if as_json else step_table(rows))
 
 
 @benchmark.command(
-    epilog="Examples:  limbeck benchmark model google-bert/bert-base-uncased runs/mine/student   |   "
-    "limbeck benchmark model 12x768 6x384 --batch-sizes 1,32 --lengths 128,512 --output model.csv"
+    epilog=examples(
+        "limbeck benchmark model google-bert/bert-base-uncased runs/mine/student",
+        "limbeck benchmark model 12x768 6x384 --batch-sizes 1,32 --lengths 128,512 --output model.csv",
+    )
 )
 def model(
     models: Annotated[
@@ -152,12 +202,15 @@ def model(
     ],
     batch_sizes: Annotated[str, typer.Option(help="Texts a pass, by commas.")] = "1,32",
     lengths: Annotated[str, typer.Option(help="Tokens a text, by commas.")] = "128",
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    dtype: Dtype = "float32",
     device: Device = "auto",
     seconds: Seconds = 30.0,
-    warmup: Annotated[int, typer.Option(min=0, help="Passes of each that are not counted.")] = 2,
+    warmup: Annotated[
+        int, typer.Option(min=0, help="Passes of each that are not counted.", rich_help_panel=MEASURING_PANEL)
+    ] = 2,
     output: Output = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
@@ -168,9 +221,10 @@ def model(
     from limbeck.benchmark.tables import model_table
     from limbeck.models.loading import as_dtype
 
+    console = progress_console(quiet, verbose)
     check_output(output)
     chosen = choose_device(device)
-    with ProgressBar(progress_console(quiet)) as bar:
+    with ProgressBar(console) as bar:
         rows = measure_models(
             models, device=chosen, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
             lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds,
@@ -189,14 +243,13 @@ def _hand_over(
     if output is not None:
         write_rows(output, name, rows, machine)
     if table is None:
-        typer.echo(json.dumps(report_dict(name, rows, machine), indent=2))
+        print_json(report_dict(name, rows, machine))
         return
-    console = Console()
-    console.print(table)
+    result_console().print(table)
     if output is not None:
-        console.print(f"Rows: {output}", highlight=False, markup=False, soft_wrap=True)
+        print_line(f"Rows: {output}")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the commands."""
-    app.add_typer(benchmark, name="benchmark")
+    app.add_typer(benchmark, name="benchmark", rich_help_panel=panel)

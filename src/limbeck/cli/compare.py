@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from limbeck.cli.shared_options import Json, Quiet, progress_console
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import Json, Quiet, Verbose, examples
 
 if TYPE_CHECKING:
     from limbeck.comparison.checks import CheckedPlan
 
-_EPILOG = (
-    "Examples:  limbeck compare recipes/compare-methods.yaml --dry-run --output runs/methods   |   limbeck compare "
-    "plan.yaml --data data/ --output runs/methods --set budget.tokens=10000000 --set 'seeds=[1, 2, 3]'"
+_EPILOG = examples(
+    "limbeck compare recipes/compare-methods.yaml --dry-run",
+    "limbeck compare plan.yaml --data data/ --output runs/methods --set budget.tokens=10000000 --set 'seeds=[1, 2, 3]'",
 )
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set budget.tokens=1e7")
@@ -34,9 +33,11 @@ def compare(
     overrides: Overrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the plan and list its runs; run nothing.")] = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Distil students by several methods under one token budget, evaluate them, and lay out one table."""
+    progress = progress_console(quiet, verbose)
     if dry_run:
         from limbeck.comparison.checks import check_plan
         from limbeck.comparison.evaluating import check_tasks
@@ -52,15 +53,14 @@ def compare(
 
     if output is None:
         raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run to check the plan only.")
-    result = run_comparison(plan, overrides or [], output=output, data=data, console=progress_console(quiet))
+    result = run_comparison(plan, overrides or [], output=output, data=data, console=progress)
     if as_json:
         content = {"summary": result.record["summary"], "costs": result.record["costs"], "failed": result.failed}
         left_out = {"impossible": result.record["impossible"], "files": [str(path) for path in result.files]}
-        typer.echo(json.dumps({**content, **left_out}, indent=2, ensure_ascii=False))
+        print_json({**content, **left_out})
     else:
-        console = Console()
-        console.print(methods_table(result.record))
-        console.print(f"Tables: {result.files[0]}", highlight=False, markup=False, soft_wrap=True)
+        result_console().print(methods_table(result.record))
+        print_line(f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)
 
@@ -76,8 +76,7 @@ def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
             {**describe_combination(combination), "seeds": plan.seeds, "shares": list(combination.variant.shares)}
             for combination in checked.combinations
         ]
-        content = {"runs": runs, "impossible": impossible, "tokens": plan.budget.tokens}
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        print_json({"runs": runs, "impossible": impossible, "tokens": plan.budget.tokens})
         return
     lines = []
     for combination, run in checked.runs:
@@ -92,12 +91,11 @@ def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
         f"Combinations: {len(checked.runs)}{left_out}. Seeds: {len(plan.seeds)}. Runs: {count}, of "
         f"{plan.budget.tokens:,} tokens each."
     )
-    console = Console()
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print("The plan is valid.", style="green")
+        print_line(line)
+    print_line("The plan is valid.", style="green")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog=_EPILOG)(compare)
+    app.command(epilog=_EPILOG, rich_help_panel=panel)(compare)

@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from limbeck.cli.shared_options import Json, Overrides, Overwrite, Quiet, Resume, progress_console
+from limbeck.cli.completion import STUDENTS, complete
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import (
+    RUN_PANEL,
+    TRAINING_PANEL,
+    Json,
+    Method,
+    Overrides,
+    Overwrite,
+    Quiet,
+    Resume,
+    Verbose,
+    examples,
+)
 
-_EPILOG = (
-    "Examples:  limbeck distill recipe.yaml --set stages.0.training.max_steps=1000   |   "
-    "limbeck distill --teacher bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
-    "--steps 100000 --output runs/mine   |   limbeck distill --resume --output runs/mine"
+_EPILOG = examples(
+    "limbeck distill recipe.yaml --set stages.0.training.max_steps=1000",
+    "limbeck distill --teacher google-bert/bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
+    "--steps 100000 --output runs/mine",
+    "limbeck distill --resume --output runs/mine",
 )
 
 
 def distill(
     recipe: Annotated[Path | None, typer.Argument(help="The recipe (YAML).", show_default=False)] = None,
-    teacher: Annotated[str | None, typer.Option(help="Folder, Hub name or package:NAME of the teacher.")] = None,
-    student: Annotated[str | None, typer.Option(help='Shape of the student: "6x384" or a preset.')] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="Folder, Hub name or package:NAME of the teacher.", rich_help_panel=RUN_PANEL),
+    ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            help='Shape of the student: "6x384" or a preset.',
+            rich_help_panel=RUN_PANEL,
+            autocompletion=complete(STUDENTS),
+        ),
+    ] = None,
     corpus: Annotated[
         list[str] | None,
-        typer.Option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated."),
+        typer.Option(
+            help="File, folder, glob, hub:NAME or installed-docs; may be repeated.", rich_help_panel=RUN_PANEL
+        ),
     ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="Method, with all its stages; `limbeck methods` lists them.")
-    ] = None,
+    method: Method = None,
     output: Annotated[str | None, typer.Option(help="The run's folder.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps of every stage.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Blocks a step and device, in every stage.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate of every stage.")] = None,
-    length: Annotated[int | None, typer.Option(min=4, help="Longest block in tokens.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps of every stage.", rich_help_panel=TRAINING_PANEL)
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Blocks a step and device, in every stage.", rich_help_panel=TRAINING_PANEL),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Peak learning rate of every stage.", rich_help_panel=TRAINING_PANEL)
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(min=4, help="Longest block in tokens.", rich_help_panel=TRAINING_PANEL)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.", rich_help_panel=TRAINING_PANEL)] = None,
     overrides: Overrides = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Distil a student from a teacher, as a recipe or the options say."""
@@ -46,22 +78,20 @@ def distill(
     from limbeck.report.table import comparison_table
     from limbeck.training.processes import is_main
 
+    console = progress_console(quiet, verbose)
     data = recipe_data(
         recipe, teacher=teacher, student=student, corpus=corpus, method=method, output=output, steps=steps,
         batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed, resume=resume,
     )  # fmt: skip
-    result = run_distillation(
-        data, overrides or [], resume=resume, overwrite=overwrite, console=progress_console(quiet)
-    )
+    result = run_distillation(data, overrides or [], resume=resume, overwrite=overwrite, console=console)
     if not is_main():
         return
     if as_json:
-        typer.echo(json.dumps({"student": str(result.student), "metrics": result.metrics}, indent=2))
+        print_json({"student": result.student, "metrics": result.metrics})
         return
-    console = Console()
     if result.metrics:
-        console.print(comparison_table(result.metrics))
-    console.print(f"Student: {result.student}", highlight=False, soft_wrap=True)
+        result_console().print(comparison_table(result.metrics))
+    print_line(f"Student: {result.student}")
 
 
 def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) -> dict[str, Any]:
@@ -148,6 +178,6 @@ def _mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog=_EPILOG)(distill)
+    app.command(epilog=_EPILOG, rich_help_panel=panel)(distill)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from limbeck.cli.shared_options import Json, Quiet, parse_numbers, progress_console
+from limbeck.cli.completion import PROTOCOLS, TASK_GROUPS, TASKS, complete, complete_list
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import MEASURING_PANEL, Device, Json, Quiet, Verbose, examples, parse_numbers
 
-_EPILOG = (
-    "Examples:  limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 "
-    "--data data/ --preset minilmv2 --output runs/mine/evaluation   |   limbeck evaluate runs/mine/student "
-    "--tasks mrpc --preset quick --output runs/look   |   limbeck evaluate runs/mine/student --teacher "
-    "google-bert/bert-base-uncased --speed --output runs/cost"
+_EPILOG = examples(
+    "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 --data data/ "
+    "--preset minilmv2 --output runs/mine/evaluation",
+    "limbeck evaluate runs/mine/student --tasks mrpc --preset quick --output runs/look",
+    "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --speed --output runs/cost",
 )
 Settings = Annotated[
     list[str] | None,
@@ -27,7 +27,11 @@ def evaluate(
     models: Annotated[list[str], typer.Argument(help="Folders, Hub names or package:NAME.")],
     output: Annotated[Path, typer.Option(help="The evaluation's folder; finished cells in it are not run again.")],
     tasks: Annotated[
-        str, typer.Option(help="Tasks, groups (glue, qa, cross_lingual …) and task files, by commas.")
+        str,
+        typer.Option(
+            help="Tasks, groups (glue, qa, cross_lingual …) and task files, by commas.",
+            autocompletion=complete_list((*TASK_GROUPS, *TASKS)),
+        ),
     ] = "",
     data: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files; without it, or `hub`: the Hub.")
@@ -35,7 +39,8 @@ def evaluate(
     preset: Annotated[
         str,
         typer.Option(
-            help="minilmv2, minilm, elm, mlkd_bert, comparative_study, comparative_study_multilingual or quick."
+            help="minilmv2, minilm, elm, mlkd_bert, comparative_study, comparative_study_multilingual or quick.",
+            autocompletion=complete(PROTOCOLS),
         ),
     ] = "minilmv2",
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs of every grid point; default: the paper's.")] = None,
@@ -44,12 +49,22 @@ def evaluate(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that run cells at once; one a GPU.")] = 1,
     settings: Settings = None,
-    speed: Annotated[bool, typer.Option("--speed", help="Measure sizes, operations and latency too.")] = False,
-    batch_sizes: Annotated[str, typer.Option(help="For --speed: texts a pass, by commas.")] = "1,16,32,64",
-    lengths: Annotated[str, typer.Option(help="For --speed: tokens a text, by commas.")] = "128",
-    device: Annotated[str, typer.Option(help="For --speed: cpu, cuda …; auto: the accelerator.")] = "auto",
-    seconds: Annotated[float, typer.Option(min=0.01, help="For --speed: for all timings.")] = 60.0,
+    speed: Annotated[
+        bool,
+        typer.Option("--speed", help="Measure sizes, operations and latency too.", rich_help_panel=MEASURING_PANEL),
+    ] = False,
+    batch_sizes: Annotated[
+        str, typer.Option(help="For --speed: texts a pass, by commas.", rich_help_panel=MEASURING_PANEL)
+    ] = "1,16,32,64",
+    lengths: Annotated[
+        str, typer.Option(help="For --speed: tokens a text, by commas.", rich_help_panel=MEASURING_PANEL)
+    ] = "128",
+    device: Device = "auto",
+    seconds: Annotated[
+        float, typer.Option(min=0.01, help="For --speed: for all timings.", rich_help_panel=MEASURING_PANEL)
+    ] = 60.0,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
@@ -57,26 +72,26 @@ def evaluate(
     from limbeck.report.cost_tables import cost_tables
     from limbeck.report.evaluation_tables import evaluation_table
 
+    console = progress_console(quiet, verbose)
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
         preset=preset, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [], speed=speed,
         batch_sizes=parse_numbers("--batch-sizes", batch_sizes), lengths=parse_numbers("--lengths", lengths),
-        device=device, seconds=seconds, console=progress_console(quiet),
+        device=device, seconds=seconds, console=console,
     )  # fmt: skip
     if as_json:
         content = {"summary": result.summary, "costs": result.costs, "failed": result.failed}
-        typer.echo(json.dumps({**content, "files": [str(path) for path in result.files]}, indent=2, ensure_ascii=False))
+        print_json({**content, "files": result.files})
     else:
-        console = Console()
         if result.summary["columns"]:
-            console.print(evaluation_table(result.summary))
+            result_console().print(evaluation_table(result.summary))
         if result.costs is not None:
-            console.print(cost_tables(result.costs))
-        console.print(f"Tables: {result.files[0]}", highlight=False, markup=False, soft_wrap=True)
+            result_console().print(cost_tables(result.costs))
+        print_line(f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog=_EPILOG)(evaluate)
+    app.command(epilog=_EPILOG, rich_help_panel=panel)(evaluate)

@@ -2,53 +2,86 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from limbeck.cli.shared_options import Json, Quiet, progress_console
+from limbeck.cli.completion import DTYPES, FORMATS, complete
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import MEASURING_PANEL, Json, Quiet, Verbose, examples
 
 if TYPE_CHECKING:
     from limbeck.export.exporting import Export
 
-_EPILOG = (
-    "Examples:  limbeck export runs/mine --format onnx --verify   |   limbeck export runs/mine --format onnx-int8 "
-    "--output deploy/   |   limbeck export runs/mine --format safetensors --dtype float16 --push me/student --dry-run"
+_PUSH_PANEL = "Pushing to the Hub"
+_EPILOG = examples(
+    "limbeck export runs/mine --format onnx --verify",
+    "limbeck export runs/mine --format onnx-int8 --output deploy/",
+    "limbeck export runs/mine --format safetensors --dtype float16 --push me/student --dry-run",
 )
 
 
 def export(
     student: Annotated[str, typer.Argument(help="A run's folder, a model's folder, package:NAME or a Hub name.")],
     export_format: Annotated[
-        str, typer.Option("--format", help="onnx, onnx-int8, sentence-transformers or safetensors.")
+        str,
+        typer.Option(
+            "--format",
+            help="onnx, onnx-int8, sentence-transformers or safetensors.",
+            autocompletion=complete(FORMATS),
+        ),
     ],
     output: Annotated[Path | None, typer.Option(help="The export's folder; default: beside the model's.")] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="Of the weights: float32, float16, bfloat16; int8 by its format.")
+        str | None,
+        typer.Option(
+            help="Of the weights: float32, float16, bfloat16; int8 by its format.", autocompletion=complete(DTYPES)
+        ),
     ] = None,
     opset: Annotated[int | None, typer.Option(help="Operator set of ONNX, 14 to 20; default 17.")] = None,
     text: Annotated[
-        Path | None, typer.Option(help="Compare on the lines of this file instead of the built-in text.")
+        Path | None,
+        typer.Option(
+            help="Compare on the lines of this file instead of the built-in text.", rich_help_panel=MEASURING_PANEL
+        ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare again in a fresh process, on all of the text; int8 must hold too.")
+        bool,
+        typer.Option(
+            "--verify",
+            help="Compare again in a fresh process, on all of the text; int8 must hold too.",
+            rich_help_panel=MEASURING_PANEL,
+        ),
     ] = False,
     evaluation: Annotated[
         Path | None, typer.Option(help="A folder of limbeck evaluate, for the model card; default: one in the run's.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
     push: Annotated[
-        str | None, typer.Option(metavar="OWNER/NAME", help="Upload the folder to this repository of the Hub.")
+        str | None,
+        typer.Option(
+            metavar="OWNER/NAME",
+            help="Upload the folder to this repository of the Hub.",
+            rich_help_panel=_PUSH_PANEL,
+        ),
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --push: list what would be uploaded; the network is not touched.")
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private.", rich_help_panel=_PUSH_PANEL)
     ] = False,
-    seconds: Annotated[float, typer.Option(min=0.01, help="For the latencies of int8.")] = 20.0,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="With --push: list what would be uploaded; the network is not touched.",
+            rich_help_panel=_PUSH_PANEL,
+        ),
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option(min=0.01, help="For the latencies of int8.", rich_help_panel=MEASURING_PANEL)
+    ] = 20.0,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
@@ -57,6 +90,7 @@ def export(
     from limbeck.export.sample_text import read_texts
     from limbeck.report.export_card import card_writer
 
+    console = progress_console(quiet, verbose)
     _check_push(push, private=private, dry_run=dry_run)
     if push is not None:
         check_repository(push)
@@ -66,20 +100,19 @@ def export(
         student, export_format, output=output, dtype=dtype, opset=opset, verify=verify, overwrite=overwrite,
         texts=None if text is None else read_texts(text), seconds=seconds,
     )  # fmt: skip
-    console = progress_console(quiet)
     done = export_model(
         request,
         finish=card_writer(student, evaluation),
-        tell=lambda line: console.print(f"{line} …", highlight=False, markup=False, soft_wrap=True),
+        tell=lambda line: print_line(f"{line} …", console),
     )
     pushed = None
     if push is not None and not dry_run:
-        console.print(f"Uploading to {push} …", highlight=False, markup=False)
+        print_line(f"Uploading to {push} …", console)
         message = f"Student as {export_format}, exported with limbeck"
         pushed = push_folder(done.folder, push, private=private, message=message)
     if as_json:
-        content: dict[str, Any] = {"folder": str(done.folder), "files": done.files, "export": done.record}
-        typer.echo(json.dumps(content | {"repository": push, "pushed": pushed}, indent=2, ensure_ascii=False))
+        content = {"folder": done.folder, "files": done.files, "export": done.record}
+        print_json({**content, "repository": push, "pushed": pushed})
     else:
         _show(done, push if dry_run else None, pushed)
 
@@ -97,27 +130,23 @@ def _show(done: Export, would_push: str | None, pushed: str | None) -> None:
     from limbeck.report.export_section import export_lines, export_title
     from limbeck.report.export_table import latency_table
 
-    console = Console()
-
-    def say(line: str, style: str | None = None) -> None:
-        console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
-
-    say(f"{done.record['source']} as {export_title(done.record)}", "bold")
+    print_line(f"{done.record['source']} as {export_title(done.record)}", style="bold")
     for line in export_lines(done.record):
-        say(line, "yellow" if line.startswith("int8 is slower") else None)
+        print_line(line, style="yellow" if line.startswith("int8 is slower") else None)
     if done.record.get("int8"):
-        console.print(latency_table(done.record["int8"]["latency"]))
+        result_console().print(latency_table(done.record["int8"]["latency"]))
     if would_push is not None:
-        say(f"Would push {len(done.files)} files, {sum(done.files.values()) / 1e6:.1f} MB, to {would_push}:", "bold")
-        for name, size in done.files.items():
-            say(f"  {name}  {size:,} bytes")
+        size = sum(done.files.values()) / 1e6
+        print_line(f"Would push {len(done.files)} files, {size:.1f} MB, to {would_push}:", style="bold")
+        for name, count in done.files.items():
+            print_line(f"  {name}  {count:,} bytes")
         card = (done.folder / "README.md").read_text(encoding="utf-8")
-        say(card.split("\n---\n")[0] + "\n---")
+        print_line(card.split("\n---\n")[0] + "\n---")
     if pushed is not None:
-        say(f"Pushed: {pushed}")
-    say(f"Folder: {done.folder}")
+        print_line(f"Pushed: {pushed}")
+    print_line(f"Folder: {done.folder}")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog=_EPILOG)(export)
+    app.command(epilog=_EPILOG, rich_help_panel=panel)(export)

@@ -2,62 +2,95 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
-from limbeck.cli.shared_options import Json, Quiet, progress_console
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import RESULT_PANEL, Device, Json, Quiet, Verbose, examples
 
 if TYPE_CHECKING:
     from limbeck.inspection import Subject
     from limbeck.report.drawing import Picture
 
+_TEXT_PANEL = "The text"
+_CLUSTER_PANEL = "Spans and clusters"
+
 Model = Annotated[str, typer.Argument(help="A folder, package:NAME, or a Hub name; the student, with --teacher.")]
 Teacher = Annotated[str | None, typer.Option(help="A second model, to be put beside it.")]
 Texts = Annotated[
-    Path | None, typer.Option("--texts", help="A file with a text a line; default: sentences that come along.")
+    Path | None,
+    typer.Option(
+        "--texts", help="A file with a text a line; default: sentences that come along.", rich_help_panel=_TEXT_PANEL
+    ),
 ]
-Count = Annotated[int, typer.Option("--count", min=1, help="Texts to read, spread over the file.")]
-Length = Annotated[int, typer.Option(min=2, help="Longest text in tokens; what is longer is cut.")]
+Count = Annotated[
+    int, typer.Option("--count", min=1, help="Texts to read, spread over the file.", rich_help_panel=_TEXT_PANEL)
+]
+Length = Annotated[
+    int, typer.Option(min=2, help="Longest text in tokens; what is longer is cut.", rich_help_panel=_TEXT_PANEL)
+]
 Output = Annotated[
     Path | None,
-    typer.Option(help="A folder for picture and data, or one file: .png, .svg, .pdf (picture) or .json (data)."),
+    typer.Option(
+        help="A folder for picture and data, or one file: .png, .svg, .pdf (picture) or .json (data).",
+        rich_help_panel=RESULT_PANEL,
+    ),
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 …; auto: the accelerator where there is one.")]
 
 inspect = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Look inside a model, alone or beside its teacher: numbers, and pictures of them.",
-    epilog="Example:  limbeck inspect similarity runs/mine/student --teacher bert-base-uncased --output look/",
+    epilog=examples(
+        "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --output look/"
+    ),
 )
 
 
 @inspect.command(
-    epilog="Example:  limbeck inspect phrases runs/mine/student --teacher google-bert/bert-base-uncased "
-    "--data conll2000/test.txt --output look/"
+    epilog=examples(
+        "limbeck inspect phrases runs/mine/student --teacher google-bert/bert-base-uncased --data conll2000/test.txt "
+        "--output look/"
+    )
 )
 def phrases(
     model: Model,
     data: Annotated[Path, typer.Option(help="Chunked text in the CoNLL-2000 format: word, part of speech, tag.")],
     teacher: Teacher = None,
-    spans: Annotated[int, typer.Option(min=1, help="Chunks to draw.")] = 3000,
-    unlabelled: Annotated[int, typer.Option(min=0, help="Spans between chunks to draw, as one more label.")] = 500,
+    spans: Annotated[int, typer.Option(min=1, help="Chunks to draw.", rich_help_panel=_CLUSTER_PANEL)] = 3000,
+    unlabelled: Annotated[
+        int,
+        typer.Option(min=0, help="Spans between chunks to draw, as one more label.", rich_help_panel=_CLUSTER_PANEL),
+    ] = 500,
     clusters: Annotated[
-        int | None, typer.Option(min=2, help="Clusters of k-means; default: as many as labels.", show_default=False)
+        int | None,
+        typer.Option(
+            min=2,
+            help="Clusters of k-means; default: as many as labels.",
+            show_default=False,
+            rich_help_panel=_CLUSTER_PANEL,
+        ),
     ] = None,
     held_out: Annotated[
-        int, typer.Option(min=0, help="Score these many spans that are not clustered; 0: those that are.")
+        int,
+        typer.Option(
+            min=0,
+            help="Score these many spans that are not clustered; 0: those that are.",
+            rich_help_panel=_CLUSTER_PANEL,
+        ),
     ] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of k-means.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draw, and the first of k-means.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of k-means.", rich_help_panel=_CLUSTER_PANEL)] = 3,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the draw, and the first of k-means.", rich_help_panel=_CLUSTER_PANEL)
+    ] = 0,
     device: Device = "auto",
     output: Output = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Cluster the vectors of phrases by k-means: how much each layer knows of phrases (MiniLM, table 10)."""
@@ -67,17 +100,20 @@ def phrases(
     from limbeck.report.inspection_files import check_output
     from limbeck.report.inspection_tables import phrase_table
 
+    console = progress_console(quiet, verbose)
     check_output(output)
     text = read_chunks(data)
     sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
-    with ProgressBar(progress_console(quiet)) as bar:
+    with ProgressBar(console) as bar:
         found = cluster_phrases(_load(model, teacher, device), text, sample, report=bar)
     _hand_over("phrases", found, {"": phrase_picture(found)}, output, None if as_json else phrase_table(found))
 
 
 @inspect.command(
-    epilog="Example:  limbeck inspect attention runs/mine/student --teacher google-bert/bert-base-uncased "
-    '--sentence "The river had risen." --layers 3:6,6:12 --heads mean,1,2 --output look/'
+    epilog=examples(
+        "limbeck inspect attention runs/mine/student --teacher google-bert/bert-base-uncased "
+        '--sentence "The river had risen." --layers 3:6,6:12 --heads mean,1,2 --output look/'
+    )
 )
 def attention(
     model: Model,
@@ -99,6 +135,7 @@ def attention(
     device: Device = "auto",
     output: Output = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Draw attention maps of a sentence; with a teacher, measure how far each layer and head is from its own."""
@@ -111,6 +148,7 @@ def attention(
     from limbeck.report.inspection_files import check_output
     from limbeck.report.inspection_tables import divergence_table, maps_note
 
+    console = progress_console(quiet, verbose)
     check_output(output)
     if output is None and teacher is None and not as_json:
         raise RecipeError(
@@ -120,7 +158,7 @@ def attention(
     subjects = _load(model, teacher, device)
     beside = subjects[1] if len(subjects) > 1 else None
     pairs = read_layers(layers, subjects)
-    with ProgressBar(progress_console(quiet)) as bar:
+    with ProgressBar(console) as bar:
         maps = draw_maps(
             subjects[0], beside, sentence if sentence is not None else read[0],
             layers=pairs, heads_shown=read_heads(heads, subjects),
@@ -134,8 +172,10 @@ def attention(
 
 
 @inspect.command(
-    epilog="Example:  limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased "
-    "--texts held-out.txt --output look/"
+    epilog=examples(
+        "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --texts held-out.txt "
+        "--output look/"
+    )
 )
 def similarity(
     model: Model,
@@ -146,6 +186,7 @@ def similarity(
     device: Device = "auto",
     output: Output = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Compare every layer with every layer of the teacher, or with its own: linear centred kernel alignment."""
@@ -155,10 +196,11 @@ def similarity(
     from limbeck.report.inspection_files import check_output
     from limbeck.report.inspection_tables import similarity_table
 
+    console = progress_console(quiet, verbose)
     check_output(output)
     read = read_texts(texts, count)
     subjects = _load(model, teacher, device)
-    with ProgressBar(progress_console(quiet)) as bar:
+    with ProgressBar(console) as bar:
         found = measure_similarity(subjects[0], subjects[-1], read, length=length, report=bar)
     _hand_over(
         "similarity", found, {"": similarity_picture(found)}, output, None if as_json else similarity_table(found)
@@ -166,7 +208,7 @@ def similarity(
 
 
 @inspect.command(
-    epilog="Example:  limbeck inspect contribution google-bert/bert-base-uncased --texts held-out.txt --output look/"
+    epilog=examples("limbeck inspect contribution google-bert/bert-base-uncased --texts held-out.txt --output look/")
 )
 def contribution(
     model: Model,
@@ -177,6 +219,7 @@ def contribution(
     device: Device = "auto",
     output: Output = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
@@ -186,9 +229,10 @@ def contribution(
     from limbeck.report.inspection_files import check_output
     from limbeck.report.inspection_tables import contribution_table
 
+    console = progress_console(quiet, verbose)
     check_output(output)
     read = read_texts(texts, count)
-    with ProgressBar(progress_console(quiet)) as bar:
+    with ProgressBar(console) as bar:
         found = [
             measure_contribution(subject, read, length=length, report=bar) for subject in _load(model, teacher, device)
         ]
@@ -216,14 +260,13 @@ def _hand_over(
     data = {"inspection": name, "result": plain(found)}
     written = [] if output is None else write_inspection(output, name, data, pictures)
     if table is None:
-        typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(data)
         return
-    console = Console()
-    console.print(table)
+    result_console().print(table)
     for path in written:
-        console.print(f"Written: {path}", highlight=False, markup=False, soft_wrap=True)
+        print_line(f"Written: {path}")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the commands."""
-    app.add_typer(inspect, name="inspect")
+    app.add_typer(inspect, name="inspect", rich_help_panel=panel)

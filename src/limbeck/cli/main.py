@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from limbeck.cli import (
     benchmark,
     compare,
     distill,
+    doctor,
     evaluate,
     export,
     inspect,
@@ -28,10 +30,33 @@ from limbeck.cli import (
     status,
     validate,
 )
-from limbeck.errors import LimbeckError
+from limbeck.cli.usage_errors import UsageError, is_help, usage_message
+from limbeck.errors import LimbeckError, RecipeError
+from limbeck.plugins import use_plugins
 from limbeck.version import __version__
 
 errors = Console(stderr=True)
+
+PANELS = {
+    "Begin": (quickstart, doctor, methods, recipe, validate, schema),
+    "Distil and search": (distill, compare, search, status),
+    "Measure and look inside": (evaluate, benchmark, inspect),
+    "Show and deploy": (report, export),
+}
+"""The commands, as `limbeck --help` groups them."""
+
+SHARED_BY_PROCESSES = ("distill", "search")
+"""Commands that several processes of a launcher carry out together."""
+
+_STOPPED = 130
+_EPILOG = "\n\n".join(
+    (
+        "Exit codes: 0 done; 1 failed, or stopped and to be continued; 2 a mistake in what was asked; 75 stopped by "
+        "SIGTERM and to be continued with --resume; 130 stopped by Ctrl-C; 143 stopped by SIGTERM.",
+        "Results are on standard output, all else is on standard error; --json prints a result as JSON alone.",
+        "More in docs/command_line.md. Something does not work: limbeck doctor",
+    )
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -41,13 +66,22 @@ def _print_version(wanted: bool) -> None:
 
 
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    plugins: Annotated[
+        list[Path] | None,
+        typer.Option("--plugin", metavar="FILE", help="Python file with methods of your own; may be repeated."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Distil pretrained Transformer encoders into small, fast students."""
     # `run` looks for --debug itself, since an error may come before this is called.
+    if context.invoked_subcommand not in SHARED_BY_PROCESSES:
+        _refuse_several_processes(context)
+    if plugins:
+        use_plugins(plugins)
 
 
 def build_app() -> typer.Typer:
@@ -57,25 +91,12 @@ def build_app() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=_EPILOG,
     )
     app.callback()(options)
-    for module in (
-        quickstart,
-        distill,
-        validate,
-        recipe,
-        schema,
-        methods,
-        benchmark,
-        evaluate,
-        export,
-        compare,
-        search,
-        status,
-        report,
-        inspect,
-    ):
-        module.register(app)
+    for panel, modules in PANELS.items():
+        for module in modules:
+            module.register(app, panel)
     return app
 
 
@@ -86,10 +107,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def run() -> None:
-    """Run the command line and exit: 0 done, 1 a run that failed or was stopped, 2 a mistake in what was asked.
-
-    75 is for a run that SIGTERM stopped, and that goes on with --resume; 143 for anything else that it stopped.
-    """
+    """Run the command line and exit with what `docs/command_line.md` says of exit codes."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if "OMP_WAIT_POLICY" not in os.environ:
         # Threads that spin at barriers for long lose their core to any other process: a busy machine then trains three
@@ -101,28 +119,62 @@ def run() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        build_app()(args=arguments, prog_name="limbeck", standalone_mode=True)
+        # Where it is not to exit by itself, it returns the code of a command that asked for one.
+        code = build_app()(args=arguments, prog_name="limbeck", standalone_mode=False)
+    except UsageError as error:
+        if not is_help(error) and _process()[0] == 0:
+            _print_error(usage_message(error))
+        sys.exit(2)
     except LimbeckError as error:
         if debug:
             raise
         if not error.said_elsewhere:
-            errors.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+            _print_error(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        errors.print("Stopped.", highlight=False)
-        sys.exit(1)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _STOPPED
     except Exception as error:
         if debug:
             raise
-        message = _escape(f"{type(error).__name__}: {error}")
-        errors.print(
-            f"[bold red]error:[/] {message} (a fault in limbeck: run again with --debug and report what it prints)",
-            highlight=False,
-            soft_wrap=True,
-        )
+        fault = "(a fault in limbeck: run again with --debug and report what it prints)"
+        _print_error(f"{type(error).__name__}: {error} {fault}")
         sys.exit(1)
+    if code == _STOPPED:
+        errors.print("Stopped.", highlight=False)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _escape(text: str) -> str:
-    """Keep a message on one line, and its brackets from being read as markup."""
-    return " ".join(text.split()).replace("[", r"\[")
+def _refuse_several_processes(context: typer.Context) -> None:
+    """Refuse a command that each process of a launcher would carry out for itself.
+
+    Raises:
+        RecipeError: in all of them; the main one is to say it.
+    """
+    index, count = _process()
+    if count == 1:
+        return
+    name = context.invoked_subcommand
+    known = getattr(context.command, "commands", {}).get(name)
+    workers = any("--workers" in parameter.opts for parameter in getattr(known, "params", ()))
+    instead = "start it without the launcher and give --workers" if workers else "start it without the launcher"
+    error = RecipeError(
+        f"`limbeck {name}` runs in one process, and a launcher has started {count}; {instead}. Several processes "
+        "share the work of `limbeck distill` and `limbeck search`."
+    )
+    error.said_elsewhere = index > 0
+    raise error
+
+
+def _process() -> tuple[int, int]:
+    """Which process of how many this is; only a launcher's are asked what imports torch."""
+    if "RANK" not in os.environ:
+        return 0, 1
+    from limbeck.training.processes import process_count, process_index
+
+    return process_index(), process_count()
+
+
+def _print_error(message: str) -> None:
+    """Print a message on one line; its brackets are no markup."""
+    line = " ".join(message.split()).replace("[", r"\[")
+    errors.print(f"[bold red]error:[/] {line}", highlight=False, soft_wrap=True)

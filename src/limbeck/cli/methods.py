@@ -2,78 +2,169 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
+from limbeck.cli.completion import METHODS, RECIPE_CARDS, complete
+from limbeck.cli.messages import print_json, print_line, result_console
+from limbeck.cli.shared_options import Json, examples
+
+_EPILOG = examples(
+    "limbeck methods",
+    "limbeck methods minilmv2",
+    "limbeck methods minilmv2 --recipe > recipe.yaml",
+    "limbeck methods tinybert --json",
+)
+
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show this method.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show this method.", show_default=False, autocompletion=complete((*METHODS, *RECIPE_CARDS))
+        ),
+    ] = None,
     recipe: Annotated[
         bool, typer.Option("--recipe", help="Print only a recipe that trains with this method, to edit and run.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """List the methods, or show one: its card, the terms it comes to, and a recipe to edit and run."""
     from limbeck.errors import RecipeError
-    from limbeck.methods.cards import RECIPE_CARDS, read_card
-    from limbeck.methods.registry import METHODS
+    from limbeck.methods import cards
 
-    console = Console()
     if name is None:
         if recipe:
             raise RecipeError("Say which method: limbeck methods NAME --recipe.")
-        table = Table("method", "what is taught", "source")
-        for key, method in METHODS.items():
-            cited = method.citation
-            table.add_row(key, method.summary, f"{cited.url} {cited.place}" if cited is not None else "")
-        for key, summary in RECIPE_CARDS.items():
-            table.add_row(key, summary, "")
-        console.print(table)
-        return
-    if name in RECIPE_CARDS:
+        _list(as_json)
+    elif name in cards.RECIPE_CARDS:
         if recipe:
             raise RecipeError(f"'{name}' is a way to write a recipe; `limbeck methods {name}` shows one.")
-        console.print(Markdown(read_card(name)))
+        if as_json:
+            print_json({"name": name, "summary": cards.RECIPE_CARDS[name], "card": cards.read_card(name)})
+        else:
+            Console().print(Markdown(cards.read_card(name)))
+    elif recipe:
+        _print_recipe(name, as_json)
+    elif as_json:
+        print_json(_described(name))
+    else:
+        _show(name)
+
+
+def _list(as_json: bool) -> None:
+    from limbeck.methods import cards, registry
+
+    rows = [
+        {"name": name, "summary": method.summary, "source": _source(method.citation)}
+        for name, method in registry.METHODS.items()
+    ]
+    rows += [{"name": name, "summary": summary, "source": None} for name, summary in cards.RECIPE_CARDS.items()]
+    if as_json:
+        print_json(rows)
         return
+    table = Table("method", "what is taught", "source")
+    for row in rows:
+        table.add_row(row["name"], row["summary"], row["source"])
+    result_console().print(table)
+
+
+def _source(citation: Any) -> str | None:
+    return None if citation is None else f"{citation.url} {citation.place}"
+
+
+def _print_recipe(name: str, as_json: bool) -> None:
+    from limbeck.plain_yaml import parse_yaml
     from limbeck.recipe.method_recipe import method_recipe
 
-    if recipe:
-        METHODS[name]
-        typer.echo(method_recipe(name), nl=False)
-        return
-    _show(name, console)
+    text = method_recipe(name)
+    if as_json:
+        print_json(parse_yaml(text, "The recipe"))
+    else:
+        typer.echo(text, nl=False)
 
 
-def _show(name: str, console: Console) -> None:
-    from limbeck.methods.cards import read_card
-    from limbeck.methods.registry import METHODS
-    from limbeck.recipe.method_recipe import method_recipe, method_terms, stages_of
+def _described(name: str) -> dict[str, Any]:
+    """A method as plain values: what `limbeck methods NAME` shows."""
+    from limbeck.methods import registry
+    from limbeck.plain_yaml import parse_yaml
+    from limbeck.recipe.method_recipe import method_recipe, method_terms
 
-    method = METHODS[name]
-    console.print(Markdown(read_card(name)))
+    method = registry.METHODS[name]
+    shape, composed = method_terms(name)
+    terms = [
+        {
+            "stage": number,
+            "method": stage,
+            "weight": term.weight,
+            "objective": term.objective,
+            "student": [str(key) for key in term.student],
+            "teacher": [str(key) for key in term.teacher],
+        }
+        for number, (stage, found) in enumerate(composed, start=1)
+        for term in found
+    ]
+    return {
+        "name": name,
+        "summary": method.summary,
+        "citation": None if method.citation is None else asdict(method.citation),
+        "card": _card(name),
+        "options": _options(name),
+        "student": shape,
+        "terms": terms,
+        "recipe": parse_yaml(method_recipe(name), "The recipe"),
+    }
+
+
+def _card(name: str) -> str:
+    """The card of a method; one from a plugin has none, and is told in its sentence."""
+    from limbeck.methods import cards, registry
+
+    return cards.read_card(name) or f"# {name}\n\n{registry.METHODS[name].summary}\n"
+
+
+def _options(name: str) -> dict[str, str]:
+    """The options of a method, and of other methods in its stages, with what they are."""
+    from limbeck.methods import registry
+    from limbeck.recipe.method_recipe import stages_of
+
+    used = dict.fromkeys(stage["name"] for stage in stages_of(registry.METHODS[name]))
+    return {
+        f"{'' if other == name else f'{other}.'}{key}": field.description or ""
+        for other in used
+        for key, field in registry.METHODS[other].options.model_fields.items()
+    }
+
+
+def _show(name: str) -> None:
+    from limbeck.methods import registry
+    from limbeck.recipe.method_recipe import method_recipe, method_terms
+
+    method = registry.METHODS[name]
+    console = Console()
+    console.print(Markdown(_card(name)))
     if method.citation is not None:
         cited = method.citation
-        console.print(f"\n{cited.authors} ({cited.year}). {cited.title}, {cited.place}. {cited.url}", highlight=False)
+        print_line(f"\n{cited.authors} ({cited.year}). {cited.title}, {cited.place}. {cited.url}", console)
     console.print("\n[bold]Options[/bold]")
-    for used in dict.fromkeys(stage["name"] for stage in stages_of(method)):
-        for key, field in METHODS[used].options.model_fields.items():
-            owner = "" if used == name else f"{used}."
-            console.print(f"  {owner}{key}: {field.description}", highlight=False, soft_wrap=True, markup=False)
+    for option, description in _options(name).items():
+        print_line(f"  {option}: {description}", console)
     shape, composed = method_terms(name)
     console.print(f"\n[bold]Terms[/bold], for BERT-base and a {shape} student")
     for stage, terms in composed:
         for term in terms:
             student, teacher = (", ".join(map(str, keys)) for keys in (term.student, term.teacher))
             arrow = f" <- {teacher}" if teacher else ""
-            line = f"  {stage}: {term.weight:g} x {term.objective}({student}{arrow})"
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
-    console.print("\n[bold]Recipe[/bold] (limbeck methods " + name + " --recipe > recipe.yaml)")
-    console.print(method_recipe(name).rstrip(), highlight=False, markup=False, soft_wrap=True)
+            print_line(f"  {stage}: {term.weight:g} x {term.objective}({student}{arrow})", console)
+    console.print(f"\n[bold]Recipe[/bold] (limbeck methods {name} --recipe > recipe.yaml)")
+    print_line(method_recipe(name).rstrip(), console)
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog="Example:  limbeck methods minilmv2 --recipe > recipe.yaml")(methods)
+    app.command(epilog=_EPILOG, rich_help_panel=panel)(methods)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from limbeck.cli.shared_options import Json, Overrides, Overwrite, Quiet, progress_console
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import Json, Overrides, Overwrite, Quiet, Verbose, examples
 
 
 def quickstart(
@@ -23,6 +22,7 @@ def quickstart(
     overrides: Overrides = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Distil all-MiniLM-L6-v2 into a 3-layer student on the docstrings of this machine, and compare the two.
@@ -31,26 +31,23 @@ def quickstart(
     """
     from limbeck.api import distill
     from limbeck.cli.distill import merge_options
-    from limbeck.recipe.load import parse_yaml
+    from limbeck.plain_yaml import parse_yaml
     from limbeck.recipe.shipped import read_shipped
     from limbeck.report.table import comparison_table
 
+    console = progress_console(quiet, verbose)
     data = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")
     folder = output or default_output(data["output"], corpus)
     data = merge_options(data, {"output": folder, **({"corpus": corpus} if corpus else {})})
-    result = distill(data, overrides or [], resume=not overwrite, overwrite=overwrite, console=progress_console(quiet))
+    result = distill(data, overrides or [], resume=not overwrite, overwrite=overwrite, console=console)
     if as_json:
-        typer.echo(json.dumps({"student": str(result.student), "metrics": result.metrics}, indent=2))
+        print_json({"student": result.student, "metrics": result.metrics})
         return
-    console = Console()
-    console.print(comparison_table(result.metrics))
-    console.print(
-        f"Student: {result.student}\n"
+    result_console().print(comparison_table(result.metrics))
+    print_line(f"Student: {result.student}")
+    print_line(
         f'Try it:  python -c "from sentence_transformers import SentenceTransformer; '
-        f"print(SentenceTransformer('{result.student}').encode('a small, fast model').shape)\"",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        f"print(SentenceTransformer('{result.student}').encode('a small, fast model').shape)\""
     )
 
 
@@ -62,6 +59,7 @@ def default_output(folder: str, corpus: list[str] | None) -> str:
     return f"{folder}-{name.strip('-.') or 'corpus'}"
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog="Example:  limbeck quickstart --corpus my-texts/ --output runs/mine")(quickstart)
+    epilog = examples("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
+    app.command(epilog=epilog, rich_help_panel=panel)(quickstart)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.shared_options import Overrides
+from limbeck.cli.messages import print_json
+from limbeck.cli.shared_options import Json, Overrides, examples
 
 
 def recipe(
@@ -15,20 +16,31 @@ def recipe(
     example: Annotated[bool, typer.Option("--example", help="Print a commented example.")] = False,
     quickstart: Annotated[bool, typer.Option("--quickstart", help="Print the recipe of the quickstart.")] = False,
     overrides: Overrides = None,
+    as_json: Json = False,
 ) -> None:
     """Print a commented example recipe, or a recipe with every default filled in."""
     from limbeck.errors import RecipeError
+    from limbeck.plain_yaml import parse_yaml
     from limbeck.recipe.load import dump_recipe, load_recipe
     from limbeck.recipe.shipped import read_shipped
 
     if sum([path is not None, example, quickstart]) != 1:
         raise RecipeError("Say which recipe: --example, --quickstart, or the path of one.")
     if path is not None:
-        typer.echo(dump_recipe(load_recipe(path, overrides or [])), nl=False)
+        text = dump_recipe(load_recipe(path, overrides or []))
     else:
-        typer.echo(read_shipped("example" if example else "quickstart"), nl=False)
+        text = read_shipped("example" if example else "quickstart")
+    if as_json:
+        print_json(parse_yaml(text, "The recipe"))
+    else:
+        typer.echo(text, nl=False)
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog="Example:  limbeck recipe --example > recipe.yaml")(recipe)
+    epilog = examples(
+        "limbeck recipe --example > recipe.yaml",
+        "limbeck recipe --quickstart",
+        "limbeck recipe recipe.yaml --set seed=7 --json",
+    )
+    app.command(epilog=epilog, rich_help_panel=panel)(recipe)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from limbeck.cli.shared_options import Json
+from limbeck.cli.messages import print_json, print_line
+from limbeck.cli.shared_options import Json, examples
 
-_EPILOG = (
-    "Examples:  limbeck report runs/mine   |   limbeck report runs/first runs/second --output both.html   |   "
-    "limbeck report runs/methods --markdown --figures paper/figures   |   limbeck report runs/mine runs/look --open"
+_EPILOG = examples(
+    "limbeck report runs/mine",
+    "limbeck report runs/first runs/second --output both.html",
+    "limbeck report runs/methods --markdown --figures paper/figures",
+    "limbeck report runs/mine runs/look --open",
 )
 
 
@@ -58,22 +59,18 @@ def report(
             "sections": list(written.sections),
             "warnings": written.page.warnings(),
         }
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        print_json(content)
     else:
-        console = Console()
         for line in written.page.warnings():
-            console.print(f"warning: {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+            print_line(f"warning: {line}", style="yellow")
         if written.figures:
-            console.print(
-                f"Figures: {len(written.figures)} files in {written.figures[0].parent}",
-                highlight=False, markup=False, soft_wrap=True,
-            )  # fmt: skip
+            print_line(f"Figures: {len(written.figures)} files in {written.figures[0].parent}")
         for path in filter(None, (written.markdown, written.html)):
-            console.print(f"Report: {path}", highlight=False, markup=False, soft_wrap=True)
+            print_line(f"Report: {path}")
     if show:
         webbrowser.open(written.html.resolve().as_uri())
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog=_EPILOG)(report)
+    app.command(epilog=_EPILOG, rich_help_panel=panel)(report)

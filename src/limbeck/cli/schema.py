@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
+
+from limbeck.cli.messages import print_json
+from limbeck.cli.shared_options import examples
 
 
 def schema() -> None:
     """Print the JSON schema of recipes, from which editors complete and check them."""
     from limbeck.recipe.json_schema import recipe_schema
 
-    typer.echo(json.dumps(recipe_schema(), indent=2))
+    print_json(recipe_schema())
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog="Example:  limbeck schema > recipe.schema.json")(schema)
+    app.command(epilog=examples("limbeck schema > recipe.schema.json"), rich_help_panel=panel)(schema)

@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from limbeck.cli.completion import SAMPLERS, complete
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
 from limbeck.cli.search_options import (
     BatchSize,
     Corpus,
     LearningRate,
     Length,
-    Method,
     Output,
     RecipeFile,
     Seed,
     Share,
     Steps,
     Storage,
+    StudyName,
     Teacher,
     Workers,
     base_recipe,
 )
-from limbeck.cli.shared_options import Json, Overrides, Quiet, parse_numbers, progress_console
-
-EPILOG = (
-    "Examples:  limbeck search architecture recipe.yaml --layers 3,4,6 --hidden 192,312,384 --heads 6,12 --steps 2000 "
-    "--max-latency-share 0.5 --output runs/shape   |   limbeck search architecture --teacher "
-    "google-bert/bert-base-uncased --corpus texts/ --method hidden_states --layers 3,4,6 --hidden 312,384 --heads 12 "
-    "--max-parameters 20M --steps 2000 --output runs/shape   |   limbeck distill runs/shape/recipe.yaml"
+from limbeck.cli.shared_options import (
+    MEASURING_PANEL,
+    STUDY_PANEL,
+    Device,
+    Json,
+    Method,
+    Overrides,
+    Quiet,
+    Verbose,
+    examples,
+    parse_numbers,
 )
+
+EPILOG = examples(
+    "limbeck search architecture recipe.yaml --layers 3,4,6 --hidden 192,312,384 --heads 6,12 --steps 2000 "
+    "--max-latency-share 0.5 --output runs/shape",
+    "limbeck search architecture --teacher google-bert/bert-base-uncased --corpus texts/ --method hidden_states "
+    "--layers 3,4,6 --hidden 312,384 --heads 12 --max-parameters 20M --steps 2000 --output runs/shape",
+    "limbeck distill runs/shape/recipe.yaml",
+)
+SHAPES_PANEL = "Shapes and limits"
 
 
 def command(
     output: Output,
-    layers: Annotated[str, typer.Option(help="Numbers of layers to choose from, by commas: 3,4,6.")],
-    hidden: Annotated[str, typer.Option(help="Hidden widths to choose from, by commas: 192,312,384.")],
-    heads: Annotated[str, typer.Option(help="Numbers of heads to choose from, by commas: 6,12.")] = "12",
+    layers: Annotated[
+        str, typer.Option(help="Numbers of layers to choose from, by commas: 3,4,6.", rich_help_panel=SHAPES_PANEL)
+    ],
+    hidden: Annotated[
+        str, typer.Option(help="Hidden widths to choose from, by commas: 192,312,384.", rich_help_panel=SHAPES_PANEL)
+    ],
+    heads: Annotated[
+        str, typer.Option(help="Numbers of heads to choose from, by commas: 6,12.", rich_help_panel=SHAPES_PANEL)
+    ] = "12",
     ffn: Annotated[
-        str, typer.Option(help="Feed-forward widths to choose from, as multiples of the hidden width: 2,4.")
+        str,
+        typer.Option(
+            help="Feed-forward widths to choose from, as multiples of the hidden width: 2,4.",
+            rich_help_panel=SHAPES_PANEL,
+        ),
     ] = "4",
     recipe: RecipeFile = None,
     teacher: Teacher = None,
@@ -53,28 +76,57 @@ def command(
     seed: Seed = None,
     share: Share = 1.0,
     max_parameters: Annotated[
-        str | None, typer.Option(metavar="COUNT", help="Most parameters of the student's encoder: 30M.")
+        str | None,
+        typer.Option(
+            metavar="COUNT", help="Most parameters of the student's encoder: 30M.", rich_help_panel=SHAPES_PANEL
+        ),
     ] = None,
     max_latency_share: Annotated[
-        float | None, typer.Option(help="Longest latency, as a share of the teacher's: 0.5.")
+        float | None,
+        typer.Option(help="Longest latency, as a share of the teacher's: 0.5.", rich_help_panel=SHAPES_PANEL),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where latencies are measured: cpu, cuda …")] = "auto",
+    device: Device = "auto",
     measure_length: Annotated[
-        int | None, typer.Option(help="Tokens a text for the latency; default: 128, or all that the teacher takes.")
+        int | None,
+        typer.Option(
+            help="Tokens a text for the latency; default: 128, or all that the teacher takes.",
+            rich_help_panel=MEASURING_PANEL,
+        ),
     ] = None,
-    measure_batch: Annotated[int, typer.Option(help="Texts a pass for the latency.")] = 1,
-    measure_seconds: Annotated[float, typer.Option(min=0.0, help="Time for the latency of each shape.")] = 4.0,
-    trials: Annotated[int, typer.Option(help="Shapes to train in all; a finished search goes on with more.")] = 24,
-    sampler: Annotated[str, typer.Option(help="Optuna's sampler: tpe, random, nsga2, gp.")] = "tpe",
-    batch: Annotated[int, typer.Option(help="Shapes that a worker trains at once under one teacher.")] = 4,
+    measure_batch: Annotated[
+        int, typer.Option(help="Texts a pass for the latency.", rich_help_panel=MEASURING_PANEL)
+    ] = 1,
+    measure_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Time for the latency of each shape.", rich_help_panel=MEASURING_PANEL)
+    ] = 4.0,
+    trials: Annotated[
+        int,
+        typer.Option(help="Shapes to train in all; a finished search goes on with more.", rich_help_panel=STUDY_PANEL),
+    ] = 24,
+    sampler: Annotated[
+        str,
+        typer.Option(
+            help="Optuna's sampler: tpe, random, nsga2, gp.",
+            rich_help_panel=STUDY_PANEL,
+            autocompletion=complete(SAMPLERS),
+        ),
+    ] = "tpe",
+    batch: Annotated[
+        int,
+        typer.Option(help="Shapes that a worker trains at once under one teacher.", rich_help_panel=STUDY_PANEL),
+    ] = 4,
     prune: Annotated[
-        bool, typer.Option(help="Stop shapes whose reward on the way is below the median of the others.")
+        bool,
+        typer.Option(
+            help="Stop shapes whose reward on the way is below the median of the others.", rich_help_panel=STUDY_PANEL
+        ),
     ] = True,
     storage: Storage = None,
-    name: Annotated[str, typer.Option(help="Name of the study in the storage.")] = "architecture",
+    name: StudyName = "architecture",
     workers: Workers = 1,
     overrides: Overrides = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Search for the student's shape of low loss at low latency, within limits, one teacher for all."""
@@ -96,6 +148,7 @@ def command(
     )
     # The recipe's own shape is never trained, so that one of the search does where none is given.
     given = None if recipe is not None else f"{sizes.layers[0]}x{sizes.hidden[0]}h{sizes.heads[0]}"
+    console = progress_console(quiet, verbose)
     base = base_recipe(
         recipe, overrides, output=output, teacher=teacher, student=given, corpus=corpus, method=method,
         batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed,
@@ -113,18 +166,17 @@ def command(
         prune=prune,
         workers=workers,
     )
-    record = search_architecture(request, progress_console(quiet))
+    record = search_architecture(request, console)
     if not record:
         return  # The main process of several writes and reports.
     tables = {"search.md": architecture_markdown(record), "shapes.csv": shapes_csv(record)}
     pictures = {"loss_and_latency": architecture_picture(record)}
     files = write_search(output.expanduser(), record, pictures, tables)
     if as_json:
-        typer.echo(json.dumps({**record, "files": [str(path) for path in files]}, indent=2, ensure_ascii=False))
+        print_json({**record, "files": files})
         return
-    console = Console()
-    console.print(architecture_table(record))
-    console.print(f"Recipe: {files[1]}", highlight=False, markup=False, soft_wrap=True)
+    result_console().print(architecture_table(record))
+    print_line(f"Recipe: {files[1]}")
 
 
 def parse_multiples(option: str, text: str) -> list[float]:

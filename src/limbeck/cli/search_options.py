@@ -7,30 +7,56 @@ from typing import Annotated, Any
 
 import typer
 
+from limbeck.cli.completion import STUDENTS, complete
+from limbeck.cli.shared_options import RUN_PANEL, STUDY_PANEL, TRAINING_PANEL
+
 RecipeFile = Annotated[
     Path | None, typer.Argument(help="The recipe (YAML) of the run that is searched for.", show_default=False)
 ]
-Teacher = Annotated[str | None, typer.Option(help="Folder, Hub name or package:NAME of the teacher.")]
-Student = Annotated[str | None, typer.Option(help='Shape of the student: "4x312" or a preset.')]
-Corpus = Annotated[
-    list[str] | None, typer.Option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated.")
+Teacher = Annotated[
+    str | None, typer.Option(help="Folder, Hub name or package:NAME of the teacher.", rich_help_panel=RUN_PANEL)
 ]
-Method = Annotated[str | None, typer.Option(help="Method, with all its stages; `limbeck methods` lists them.")]
-BatchSize = Annotated[int | None, typer.Option(help="Blocks a step and device, in every stage.")]
-LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate of every stage.")]
-Length = Annotated[int | None, typer.Option(help="Longest block in tokens.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of the run and of the search.")]
+Student = Annotated[
+    str | None,
+    typer.Option(
+        help='Shape of the student: "4x312" or a preset.', rich_help_panel=RUN_PANEL, autocompletion=complete(STUDENTS)
+    ),
+]
+Corpus = Annotated[
+    list[str] | None,
+    typer.Option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated.", rich_help_panel=RUN_PANEL),
+]
+BatchSize = Annotated[
+    int | None, typer.Option(help="Blocks a step and device, in every stage.", rich_help_panel=TRAINING_PANEL)
+]
+LearningRate = Annotated[
+    float | None, typer.Option(help="Peak learning rate of every stage.", rich_help_panel=TRAINING_PANEL)
+]
+Length = Annotated[int | None, typer.Option(help="Longest block in tokens.", rich_help_panel=TRAINING_PANEL)]
+Seed = Annotated[int | None, typer.Option(help="Seed of the run and of the search.", rich_help_panel=TRAINING_PANEL)]
 Steps = Annotated[
     int | None,
-    typer.Option(help="Steps of every candidate, in every stage; default: the recipe's. What is found keeps those."),
+    typer.Option(
+        help="Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.",
+        rich_help_panel=TRAINING_PANEL,
+    ),
 ]
-Share = Annotated[float, typer.Option(help="Share of the corpus that candidates are trained on.")]
+Share = Annotated[
+    float, typer.Option(help="Share of the corpus that candidates are trained on.", rich_help_panel=TRAINING_PANEL)
+]
 Output = Annotated[Path, typer.Option(metavar="DIR", help="The search's folder; the same command goes on in it.")]
 Storage = Annotated[
     str | None,
-    typer.Option(help="Journal file or database URL that workers share; default: search.journal in the output."),
+    typer.Option(
+        help="Journal file or database URL that workers share; default: search.journal in the output.",
+        rich_help_panel=STUDY_PANEL,
+    ),
 ]
-Workers = Annotated[int, typer.Option(help="Processes that search side by side on this machine; one a GPU.")]
+Workers = Annotated[
+    int,
+    typer.Option(help="Processes that search side by side on this machine; one a GPU.", rich_help_panel=STUDY_PANEL),
+]
+StudyName = Annotated[str, typer.Option(help="Name of the study in the storage.", rich_help_panel=STUDY_PANEL)]
 
 
 def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Path, **options: Any) -> dict[str, Any]:

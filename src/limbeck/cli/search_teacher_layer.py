@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
 from limbeck.cli.search_options import (
     BatchSize,
     Corpus,
     LearningRate,
     Length,
-    Method,
     Output,
     RecipeFile,
     Seed,
     Share,
     Storage,
     Student,
+    StudyName,
     Teacher,
     base_recipe,
     parse_layers,
 )
-from limbeck.cli.shared_options import Json, Overrides, Quiet, progress_console
+from limbeck.cli.shared_options import Json, Method, Overrides, Quiet, Verbose, examples
 
-EPILOG = (
-    "Examples:  limbeck search teacher-layer recipe.yaml --steps 2000 --output runs/layer   |   limbeck search "
-    "teacher-layer --teacher google-bert/bert-large-uncased --student 6x384 --corpus texts/ --method minilmv2 --layers "
-    "12-24 --steps-total 20000 --output runs/layer   |   limbeck distill runs/layer/recipe.yaml"
+EPILOG = examples(
+    "limbeck search teacher-layer recipe.yaml --steps 2000 --output runs/layer",
+    "limbeck search teacher-layer --teacher google-bert/bert-large-uncased --student 6x384 --corpus texts/ "
+    "--method minilmv2 --layers 12-24 --steps-total 20000 --output runs/layer",
+    "limbeck distill runs/layer/recipe.yaml",
 )
+RACE_PANEL = "The race"
 
 
 def command(
@@ -41,30 +42,42 @@ def command(
     corpus: Corpus = None,
     method: Method = None,
     layers: Annotated[
-        str | None, typer.Option(help="Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.")
+        str | None,
+        typer.Option(
+            help="Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.", rich_help_panel=RACE_PANEL
+        ),
     ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
-            help="Steps of a candidate that is never dropped; default: the recipe's. What is found keeps those."
+            help="Steps of a candidate that is never dropped; default: the recipe's. What is found keeps those.",
+            rich_help_panel=RACE_PANEL,
         ),
     ] = None,
     steps_total: Annotated[
-        int | None, typer.Option(help="Steps of all candidates together, in place of --steps.")
+        int | None,
+        typer.Option(help="Steps of all candidates together, in place of --steps.", rich_help_panel=RACE_PANEL),
     ] = None,
     halving: Annotated[
-        int | None, typer.Option(help="Of how many candidates one goes on after each round; default: 2.")
+        int | None,
+        typer.Option(
+            help="Of how many candidates one goes on after each round; default: 2.", rich_help_panel=RACE_PANEL
+        ),
     ] = None,
-    no_halving: Annotated[bool, typer.Option("--no-halving", help="Train every candidate to the end.")] = False,
+    no_halving: Annotated[
+        bool,
+        typer.Option("--no-halving", help="Train every candidate to the end.", rich_help_panel=RACE_PANEL),
+    ] = False,
     batch_size: BatchSize = None,
     learning_rate: LearningRate = None,
     length: Length = None,
     seed: Seed = None,
     share: Share = 1.0,
     storage: Storage = None,
-    name: Annotated[str, typer.Option(help="Name of the study in the storage.")] = "teacher-layer",
+    name: StudyName = "teacher-layer",
     overrides: Overrides = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Search for the teacher layer to learn from: all candidates at once, the lower ones dropped on the way."""
@@ -76,6 +89,7 @@ def command(
     from limbeck.search.run_teacher_layer import search_teacher_layer
     from limbeck.search.teacher_layer_request import TeacherLayerRequest
 
+    console = progress_console(quiet, verbose)
     base = base_recipe(
         recipe, overrides, output=output, teacher=teacher, student=student, corpus=corpus, method=method,
         batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed,
@@ -87,17 +101,16 @@ def command(
         steps_total=steps_total,
         halving=parse_halving(halving, no_halving),
     )
-    record = search_teacher_layer(request, progress_console(quiet))
+    record = search_teacher_layer(request, console)
     if not record:
         return  # The main process of several writes and reports.
     tables = {"search.md": teacher_layer_markdown(record), "layers.csv": layers_csv(record)}
     files = write_search(output.expanduser(), record, {"layers": teacher_layer_picture(record)}, tables)
     if as_json:
-        typer.echo(json.dumps({**record, "files": [str(path) for path in files]}, indent=2, ensure_ascii=False))
+        print_json({**record, "files": files})
         return
-    console = Console()
-    console.print(teacher_layer_table(record))
-    console.print(f"Recipe: {files[1]}", highlight=False, markup=False, soft_wrap=True)
+    result_console().print(teacher_layer_table(record))
+    print_line(f"Recipe: {files[1]}")
 
 
 def parse_halving(halving: int | None, no_halving: bool) -> int | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.cli.shared_options import Json
+from limbeck.cli.messages import print_json, print_line, result_console
+from limbeck.cli.shared_options import Json, examples
 
 if TYPE_CHECKING:
     from limbeck.training.run_status import RunStatus
@@ -36,8 +35,7 @@ def status(
 
     found = [status_of(folder) for folder in find_runs(folders)]
     if as_json:
-        rows = [{**asdict(run), "folder": str(run.folder), "well": run.well} for run in found]
-        typer.echo(json.dumps(rows, indent=2))
+        print_json([{**asdict(run), "well": run.well} for run in found])
     elif len(found) == 1:
         _print_lines(found[0])
     else:
@@ -47,11 +45,10 @@ def status(
 
 
 def _print_lines(run: RunStatus) -> None:
-    console = Console()
     for name, text in {"run": f"{run.name} ({run.folder})", **_columns(run), "problem": run.problem}.items():
         if text is not None:
             style = _STYLES[run.status] if name == "status" else None
-            console.print(f"{name}: {_plain(text)}", style=style, highlight=False, markup=False, soft_wrap=True)
+            print_line(f"{name}: {_plain(text)}", style=style)
 
 
 def _print_table(runs: Sequence[RunStatus]) -> None:
@@ -60,7 +57,7 @@ def _print_table(runs: Sequence[RunStatus]) -> None:
         styles = {"status": _STYLES[run.status]}
         cells = [Text(_plain(text), style=styles.get(name, "")) for name, text in _columns(run).items()]
         table.add_row(Text(_plain(str(run.folder))), *cells)
-    Console().print(table)
+    result_console().print(table)
 
 
 def _columns(run: RunStatus) -> dict[str, str]:
@@ -92,6 +89,7 @@ def _duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog="Example:  limbeck status runs/mine   |   limbeck status runs --json")(status)
+    epilog = examples("limbeck status runs/mine", "limbeck status runs --json")
+    app.command(epilog=epilog, rich_help_panel=panel)(status)

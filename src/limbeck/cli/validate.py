@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from limbeck.cli.shared_options import Json, Overrides
+from limbeck.cli.messages import print_json, print_line
+from limbeck.cli.shared_options import Json, Overrides, examples
 
 
 def validate(
@@ -23,14 +22,14 @@ def validate(
 
     lines = summarise(check(recipe, overrides or []))
     if as_json:
-        typer.echo(json.dumps(dict(lines), indent=2))
+        print_json(dict(lines))
         return
-    console = Console()
     for name, text in lines.items():
-        console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)
-    console.print("The recipe is valid.", style="green")
+        print_line(f"{name}: {text}")
+    print_line("The recipe is valid.", style="green")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, panel: str) -> None:
     """Add the command."""
-    app.command(epilog="Example:  limbeck validate recipe.yaml --set student.shape=4x312")(validate)
+    epilog = examples("limbeck validate recipe.yaml --set student.shape=4x312", "limbeck validate recipe.yaml --json")
+    app.command(epilog=epilog, rich_help_panel=panel)(validate)

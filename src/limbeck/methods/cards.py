@@ -12,9 +12,10 @@ RECIPE_CARDS = {
 
 
 def read_card(name: str) -> str:
-    """Return a card, as Markdown.
+    """Return a card, as Markdown; empty for a method from outside the package, which has none.
 
     Args:
         name: A method in the registry, or one of `RECIPE_CARDS`.
     """
-    return files("limbeck.methods").joinpath("method_cards", f"{name}.md").read_text(encoding="utf-8")
+    card = files("limbeck.methods").joinpath("method_cards", f"{name}.md")
+    return card.read_text(encoding="utf-8") if card.is_file() else ""

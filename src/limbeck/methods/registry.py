@@ -1,10 +1,16 @@
-"""The registry of methods; a method's name equals its file's name."""
+"""The registry of methods; a method's name equals its file's name, or is added from outside the package."""
 
-from typing import Any
+from __future__ import annotations
 
+import re
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from limbeck.errors import PluginError
 from limbeck.methods.bert_emd import BERT_EMD
 from limbeck.methods.bert_pkd import BERT_PKD
-from limbeck.methods.composition import Method
+from limbeck.methods.composition import Method, MethodOptions, Task
 from limbeck.methods.direct_minilm import DIRECT_MINILM
 from limbeck.methods.distilbert import DISTILBERT
 from limbeck.methods.elm import ELM
@@ -16,9 +22,46 @@ from limbeck.methods.mlm import MLM
 from limbeck.methods.output_distribution import OUTPUT_DISTRIBUTION
 from limbeck.methods.sentence_embedding import SENTENCE_EMBEDDING
 from limbeck.methods.tinybert import TINYBERT
-from limbeck.registry import Registry
+from limbeck.registry import PluginPoint, Registry
 
-METHODS: Registry[Method[Any]] = Registry("method")
+OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+
+
+def _check_method(name: str, item: object) -> Method[Any]:
+    """Refuse a method from outside that a recipe could not name, or whose options it could not leave out."""
+    if not isinstance(item, Method):
+        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.methods.Method.")
+    problem = _problem(name, item)
+    if problem is not None:
+        raise PluginError(f"The method '{name}' cannot be added: {problem}.")
+    return item
+
+
+def _problem(name: str, method: Method[Any]) -> str | None:
+    if method.name != name:
+        return f"its own name is '{method.name}'; give it the same in both places"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        return "a name is of small letters, digits and _, a letter first"
+    options: object = method.options
+    if not (isinstance(options, type) and issubclass(options, MethodOptions)):
+        return "its options are no subclass of limbeck.methods.MethodOptions"
+    if "name" in options.model_fields:
+        return "an option is called 'name', which recipes call the method by; call it something else"
+    try:
+        options()
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        return f"its option '{place}' has no default that it accepts; give it one"
+    compose: Any = method.compose
+    if not callable(compose):
+        return "its compose is no function"
+    unknown = [task for task in method.tasks if task not in get_args(Task)]
+    if unknown or not method.tasks:
+        return f"its tasks are {method.tasks!r}; give some of {', '.join(get_args(Task))}"
+    return None
+
+
+METHODS: Registry[Method[Any]] = Registry("method", plugins=PluginPoint("limbeck.methods", _check_method))
 for _method in (
     MINILM,
     MINILMV2,
@@ -35,3 +78,23 @@ for _method in (
     MLM,
 ):
     METHODS.register(_method.name, _method)
+
+
+def register_method(method: Method[OptionsT], *, replace: bool = False) -> Method[OptionsT]:
+    """Add a method from outside the package, so that recipes, commands and the schema know it by its name.
+
+    Call it where the module is run, not under a main guard: worker processes run the module too.
+
+    Args:
+        method: Its options all have defaults.
+        replace: Take the place of one that was registered before, as when a notebook's cell runs again; the package's
+            own are never replaced.
+
+    Returns:
+        The method.
+
+    Raises:
+        PluginError: one line, if the name is taken or a field is not what recipes need.
+    """
+    METHODS.add(getattr(method, "name", ""), method, replace=replace)
+    return method

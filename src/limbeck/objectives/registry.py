@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from torch import Tensor
 
-from limbeck.errors import KernelError
+from limbeck.errors import KernelError, PluginError
 from limbeck.objectives.attention import attention_score_mse
 from limbeck.objectives.direct import direct_mse
 from limbeck.objectives.hard_labels import hard_label_ce, hard_label_mse, soft_label_mse
@@ -25,7 +27,7 @@ from limbeck.objectives.loss_term import LossTerm
 from limbeck.objectives.pooled import patient_mse, pooled_cosine
 from limbeck.objectives.relation import relation_kl
 from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
-from limbeck.registry import Registry
+from limbeck.registry import PluginPoint, Registry
 
 Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]
 
@@ -82,7 +84,44 @@ class Objective:
         return list(streams) if size == 1 else [tuple(streams[i : i + size]) for i in range(0, len(streams), size)]
 
 
-OBJECTIVES: Registry[Objective] = Registry("objective", KernelError)
+def _check_objective(name: str, item: object) -> Objective:
+    """Refuse an objective from outside that training could not call as its fields say."""
+    if not isinstance(item, Objective):
+        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.objectives.Objective.")
+    problem = _problem(name, item)
+    if problem is not None:
+        raise PluginError(f"The objective '{name}' cannot be added: {problem}.")
+    return item
+
+
+def _problem(name: str, objective: Objective) -> str | None:
+    if objective.name != name:
+        return f"its own name is '{objective.name}'; give it the same in both places"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        return "a name is of small letters, digits and _, a letter first"
+    if objective.student_streams < 1:
+        return f"it takes {objective.student_streams} streams of the student; give 1 or more"
+    if objective.unit not in get_args(Unit):
+        return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
+    if objective.takes_layers != (objective.parts is not None):
+        return "takes_layers and parts go together; see limbeck.objectives.layer_emd"
+    streams = objective.student_streams * (2 if objective.takes_teacher else 1)
+    tensors = 2 if objective.takes_layers else streams + objective.takes_labels
+    keywords = {key: None for key in ("valid", "heads") if getattr(objective, f"takes_{key}")}
+    try:
+        signature = inspect.signature(objective.function)
+        if objective.takes_projection:
+            keywords["projections" if "projections" in signature.parameters else "projection"] = None
+        signature.bind_partial(*[None] * tensors, **keywords)
+    except TypeError as error:
+        said = "".join(f", {key}" for key in keywords)
+        return f"its function cannot be called with {tensors} tensors{said}: {error}"
+    return None
+
+
+OBJECTIVES: Registry[Objective] = Registry(
+    "objective", KernelError, PluginPoint("limbeck.objectives", _check_objective)
+)
 for _objective in (
     Objective("relation_kl", relation_kl, 2, "token", takes_valid=True, takes_heads=True),
     Objective("attention_score_mse", attention_score_mse, 2, "pair", takes_valid=True, takes_heads=True),
@@ -132,3 +171,22 @@ for _objective in (
     Objective("pooled_cosine", pooled_cosine, 1, "sample", takes_projection=True),
 ):
     OBJECTIVES.register(_objective.name, _objective)
+
+
+def register_objective(objective: Objective, *, replace: bool = False) -> Objective:
+    """Add an objective from outside the package, so that the terms of methods know it by its name.
+
+    Call it where the module is run, not under a main guard: worker processes run the module too.
+
+    Args:
+        objective: Its fields are what training calls its function by.
+        replace: Take the place of one that was registered before, as when a notebook's cell runs again; the package's
+            own are never replaced.
+
+    Returns:
+        The objective.
+
+    Raises:
+        PluginError: one line, if the name is taken or the function cannot be called as the fields say.
+    """
+    return OBJECTIVES.add(getattr(objective, "name", ""), objective, replace=replace)

@@ -1,0 +1,53 @@
+"""`limbeck doctor`: whether limbeck works on this machine, what it will use, and what is missing for what."""
+
+from __future__ import annotations
+
+import typer
+
+from limbeck.cli.messages import print_json, print_line, progress_console, result_console
+from limbeck.cli.shared_options import Json, Quiet, Verbose, examples
+from limbeck.diagnosis.finding import Finding, Status, worst
+
+_STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}
+_ENDS: dict[Status, str] = {
+    "ok": "limbeck works here.",
+    "warning": "limbeck works here; the warnings say what could be better.",
+    "failed": "limbeck does not work here as it should.",
+}
+
+
+def doctor(quiet: Quiet = False, verbose: Verbose = False, as_json: Json = False) -> None:
+    """Say what is installed, which devices, precision and kernels will be used, and run a self-test of a few seconds.
+
+    The exit code is 0 if limbeck works here, also with warnings, and 1 if something failed.
+    """
+    from limbeck.diagnosis.examination import examine
+
+    console = progress_console(quiet, verbose)
+    found: list[tuple[str, Finding]] = []
+    for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim")):
+        if not as_json:
+            _show(part if not found or found[-1][0] != part else None, finding)
+        found.append((part, finding))
+    status = worst(finding for _, finding in found)
+    if as_json:
+        print_json({"status": status, "findings": [{"part": part, **vars(finding)} for part, finding in found]})
+    else:
+        print_line(_ENDS[status], style=_STYLES[status])
+    if status == "failed":
+        raise typer.Exit(1)
+
+
+def _show(heading: str | None, finding: Finding) -> None:
+    console = result_console()
+    if heading is not None:
+        print_line(heading, console, style="bold")
+    console.print(f"  [{_STYLES[finding.status]}]{finding.status:<8}[/]", end="")
+    print_line(f"{finding.name}: {finding.text}", console)
+    if finding.way_out is not None:
+        print_line(f"{'':10}→ {finding.way_out}", console)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the command."""
+    app.command(epilog=examples("limbeck doctor", "limbeck doctor --json"), rich_help_panel=panel)(doctor)

@@ -1,0 +1,93 @@
+"""What commands say and show: results on standard output, all else on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from rich.console import Console
+
+PIPED_WIDTH = 160
+"""Columns of a table in a file or a pipe, which has no width of its own."""
+
+_LOGGER = "limbeck"
+
+
+class _ConsoleHandler(logging.Handler):
+    """Writes what is logged as lines of a console, which keeps them out of its progress bars."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        print_line(f"{record.levelname.lower()}: {record.getMessage()}", self._console, style="dim")
+
+
+def progress_console(quiet: bool, verbose: bool = False) -> Console:
+    """Return where a command says how far it is: standard error, so that results can be piped.
+
+    Args:
+        quiet: Say nothing.
+        verbose: Say what runs where, and what limbeck logs.
+
+    Raises:
+        RecipeError: for both.
+    """
+    from limbeck.errors import RecipeError
+
+    if quiet and verbose:
+        raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
+    console = Console(stderr=True, quiet=quiet)
+    logger = logging.getLogger(_LOGGER)
+    for handler in [handler for handler in logger.handlers if isinstance(handler, _ConsoleHandler)]:
+        logger.removeHandler(handler)
+    if verbose:
+        logger.addHandler(_ConsoleHandler(console))
+        logger.setLevel(logging.DEBUG)
+        _say_machine(logger)
+    return console
+
+
+def _say_machine(logger: logging.Logger) -> None:
+    from limbeck.training.provenance import hardware, versions
+
+    found = hardware()
+    logger.info(", ".join(f"{name} {version}" for name, version in versions().items()))
+    logger.info(f"device {found['device']}, {found['threads']} threads on {found['cores']} cores of {found['cpu']}")
+
+
+def result_console() -> Console:
+    """Return where results go; tables are not squeezed into 80 columns where there is no terminal."""
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPED_WIDTH
+    return console
+
+
+def print_line(text: str, console: Console | None = None, *, style: str | None = None) -> None:
+    """Print text as it is: no markup is read in it, and no line is broken."""
+    (console or result_console()).print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(content: Any) -> None:
+    """Print a result as JSON; numbers that JSON does not have, such as NaN, are null."""
+    text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
+    # A file name that is no text has halves of characters, which only JSON's own escapes can hold.
+    typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, os.PathLike) else value

@@ -1,0 +1,103 @@
+"""Where limbeck computes: processors, threads, accelerators, and the precision that each is good at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import psutil
+import torch
+
+from limbeck.diagnosis.finding import Finding, gigabytes
+from limbeck.recipe.training_arguments import bf16_is_fast
+from limbeck.training.provenance import hardware
+
+
+def find() -> Iterator[Finding]:
+    """Yield the processor, the accelerators, and the precision."""
+    yield find_processor()
+    yield from find_accelerators()
+    yield find_precision()
+
+
+def find_processor() -> Finding:
+    """Describe the processor, its threads and the memory; more threads than cores slow each other down."""
+    found, memory = hardware(), psutil.virtual_memory()
+    cores, threads = int(found["cores"] or 1), int(found["threads"])
+    facts = {
+        "name": found["cpu"],
+        "cores": cores,
+        "threads": threads,
+        "memory_bytes": memory.total,
+        "available_bytes": memory.available,
+    }
+    text = (
+        f"{found['cpu']}: {threads} threads on {cores} cores, {gigabytes(memory.total)} of memory, "
+        f"{gigabytes(memory.available)} free"
+    )
+    if threads > cores:
+        return Finding("processor", "warning", text, f"set OMP_NUM_THREADS={cores}", facts)
+    return Finding("processor", "ok", text, facts=facts)
+
+
+def find_accelerators() -> Iterator[Finding]:
+    """Yield each accelerator with its memory; or that there is none, and why a GPU is not used."""
+    kind = accelerator_kind()
+    if kind is None:
+        yield _without_accelerator()
+        return
+    for index in range(torch.accelerator.device_count()):
+        name = f"{kind}:{index}"
+        if kind != "cuda":
+            yield Finding(name, "ok", f"an accelerator of the kind {kind}", facts={"name": kind})
+            continue
+        properties = torch.cuda.get_device_properties(index)
+        free, total = torch.cuda.mem_get_info(index)
+        capability = f"{properties.major}.{properties.minor}"
+        facts = {"name": properties.name, "memory_bytes": total, "free_bytes": free, "capability": capability}
+        text = (
+            f"{properties.name}, {gigabytes(total)} of memory, {gigabytes(free)} free, compute capability {capability}"
+        )
+        yield Finding(name, "ok", text, facts=facts)
+
+
+def find_precision() -> Finding:
+    """Say in which precision training computes unless a recipe asks for another."""
+    kind, native = accelerator_kind() or "cpu", bf16_is_fast()
+    facts = {"device": kind, "bf16_native": native, "fp16": kind == "cuda", "default": _dtype(native)}
+    how = "computes in bfloat16 natively" if native else "only emulates bfloat16"
+    half = "float16 with `fp16: true`" if kind == "cuda" else "no float16"
+    return Finding("precision", "ok", f"{kind} {how}: training uses {_dtype(native)} by default; {half}", facts=facts)
+
+
+def accelerator_kind() -> str | None:
+    """Return the kind of accelerator that is here, such as `"cuda"`; None without one."""
+    if not torch.accelerator.is_available():
+        return None
+    found = torch.accelerator.current_accelerator()
+    return None if found is None else found.type
+
+
+def _dtype(bf16: bool) -> str:
+    return "bfloat16" if bf16 else "float32"
+
+
+def _without_accelerator() -> Finding:
+    facts = {"torch": torch.__version__, "torch_cuda": torch.version.cuda, "driver": _nvidia_driver()}
+    if not _nvidia_driver():
+        return Finding("accelerator", "absent", "none: limbeck computes on the processor", facts=facts)
+    if torch.version.cuda is None:
+        text = f"there is an NVIDIA driver, and torch {torch.__version__} was built without CUDA"
+        return Finding("accelerator", "warning", text, "install a CUDA build of torch: https://pytorch.org", facts)
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None and not hidden.strip("- 1"):
+        text = f"the GPUs are hidden by CUDA_VISIBLE_DEVICES='{hidden}'"
+        return Finding("accelerator", "warning", text, "unset CUDA_VISIBLE_DEVICES", facts)
+    text = f"there is an NVIDIA driver, and torch {torch.__version__} for CUDA {torch.version.cuda} finds no GPU"
+    return Finding("accelerator", "warning", text, "see what `nvidia-smi` says; the driver may be too old", facts)
+
+
+def _nvidia_driver() -> bool:
+    return Path("/proc/driver/nvidia/version").is_file() or which("nvidia-smi") is not None

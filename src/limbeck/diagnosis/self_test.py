@@ -1,0 +1,133 @@
+"""A self-test of a few seconds: each kernel against float64, and a whole small run in a temporary folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from limbeck.benchmark.loss import errors_of
+from limbeck.benchmark.loss_cases import CONTESTS, LossCase
+from limbeck.diagnosis.devices import accelerator_kind
+from limbeck.diagnosis.finding import Finding
+from limbeck.diagnosis.random_teacher import random_text, write_teacher
+from limbeck.kernels.relation_triton import triton_obstacle
+from limbeck.models.loading import load_model, quiet
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import plan_run
+from limbeck.training.output_folder import claimed_output
+from limbeck.training.record import RunRecord
+from limbeck.training.run import Run
+
+TOLERANCE = 1e-4
+"""Relative error against float64 that float32 stays far below, on numbers of any machine."""
+
+_STEPS = 2
+_REPORT = "report it, with all lines of this examination"
+
+
+def find() -> Iterator[Finding]:
+    """Yield how exact the kernels are, and how a run goes."""
+    for kind in filter(None, ("cpu", accelerator_kind())):
+        for objective in CONTESTS:
+            yield find_error(objective, kind)
+    yield from find_run()
+
+
+def find_error(objective: str, kind: str) -> Finding:
+    """Compare every backend that can run on a kind of device with float64 in plain PyTorch: value and gradient."""
+    case = LossCase(
+        objective,
+        batch=2,
+        length=24,
+        heads=4,
+        teacher_width=32,
+        student_width=16,
+        classes=97,
+        mask="ragged",
+        device=kind,
+    )
+    runs = [name for name in CONTESTS[objective].backends if name != "triton" or _triton_runs(kind)]
+    errors = {name: max(found) for name, found in errors_of(CONTESTS[objective], runs, case).items()}
+    wrong = [name for name, error in errors.items() if not error <= TOLERANCE]
+    shown = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
+    name, text = f"{objective} on {kind}", f"relative errors against float64: {shown}"
+    if wrong:
+        return Finding(name, "failed", text, f"choose another backend than {', '.join(wrong)}, and {_REPORT}", errors)
+    return Finding(name, "ok", text, facts=errors)
+
+
+def find_run() -> Iterator[Finding]:
+    """Distil a random teacher for two steps: the corpus, the losses, and the student that is saved."""
+    started = time.monotonic()
+    with _workplace() as folder, quiet():
+        write_teacher(folder / "teacher")
+        (folder / "text.txt").write_text(random_text(), encoding="utf-8")
+        recipe = load_recipe(_recipe(folder))
+        with claimed_output(recipe, resume=False, overwrite=False) as output:
+            record = RunRecord(output, {"name": recipe.name})
+            run = Run(plan_run(recipe), output, record, Console(quiet=True))
+            student = run.train()
+        tokens = run.corpora[0].tokens
+        yield Finding("corpus", "ok", f"built: {tokens:,} tokens", facts={"tokens": tokens})
+        yield _judge_losses(output)
+        saved = load_model(run.student_folder, pooler=True).state_dict()
+        trained = student.state_dict()
+        same = saved.keys() == trained.keys() and all(torch.equal(saved[key], trained[key].cpu()) for key in saved)
+    seconds = time.monotonic() - started
+    if same:
+        yield Finding("student", "ok", f"saved, and loaded back the same; {seconds:.1f} s in all")
+    else:
+        yield Finding("student", "failed", "what is loaded is not what was saved", _REPORT)
+
+
+def _judge_losses(output: Path) -> Finding:
+    """Check that every step has a loss, and a finite one."""
+    log = next(output.glob("stages/1-*/log.jsonl")).read_text(encoding="utf-8")
+    losses = [entry["loss"] for entry in map(json.loads, log.splitlines()) if "loss" in entry]
+    text = f"{_STEPS} steps of minilmv2, losses {', '.join(f'{loss:.3g}' for loss in losses)}"
+    if len(losses) == _STEPS and all(map(math.isfinite, losses)):
+        return Finding("training", "ok", text, facts={"losses": losses})
+    return Finding("training", "failed", text, _REPORT)
+
+
+def _recipe(folder: Path) -> dict[str, Any]:
+    training = {"max_steps": _STEPS, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "logging_steps": 1}
+    return {
+        "name": "self-test",
+        "output": str(folder / "run"),
+        "teacher": {"model": str(folder / "teacher")},
+        "student": {"shape": {"layers": 1, "hidden": 16, "heads": 2, "ffn": 32}},
+        "corpus": {"sources": [str(folder / "text.txt")], "length": 16, "minimum_tokens": 1},
+        "stages": [{"method": {"name": "minilmv2", "relation_heads": 4}, "training": training}],
+        "evaluation": {"enabled": False},
+    }
+
+
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    """Give a temporary folder that corpora are cached in too, so that the user's cache stays as it is."""
+    before = os.environ.get("LIMBECK_CACHE")
+    with tempfile.TemporaryDirectory(prefix="limbeck-self-test-", ignore_cleanup_errors=True) as folder:
+        os.environ["LIMBECK_CACHE"] = str(Path(folder) / "cache")
+        try:
+            yield Path(folder)
+        finally:
+            if before is None:
+                del os.environ["LIMBECK_CACHE"]
+            else:
+                os.environ["LIMBECK_CACHE"] = before
+
+
+def _triton_runs(kind: str) -> bool:
+    """Whether Triton computes there; its interpreter is for tests alone."""
+    return kind == "cuda" and triton_obstacle(kind, torch.float32) is None

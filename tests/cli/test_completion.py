@@ -1,0 +1,114 @@
+"""Shell completion: scripts, names that are those of the registries, and no torch for it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from limbeck.benchmark.loss_cases import CONTESTS
+from limbeck.cli import completion
+from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.tasks.registry import TASK_GROUPS, TASKS
+from limbeck.export.formats import FLOAT_DTYPES, FORMATS
+from limbeck.methods.cards import RECIPE_CARDS
+from limbeck.methods.registry import METHODS
+from limbeck.models.presets import presets
+from limbeck.search.shape_samplers import SAMPLERS
+from tests.cli import test_commands
+
+limbeck = test_commands.limbeck
+
+
+@pytest.fixture
+def ask(limbeck, monkeypatch):
+    """What bash is told for the last of some words."""
+
+    def call(words):
+        monkeypatch.setenv("_LIMBECK_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        done = limbeck()
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.split()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("names", "registry"),
+    [
+        (completion.METHODS, METHODS),
+        (completion.RECIPE_CARDS, RECIPE_CARDS),
+        (completion.STUDENTS, presets),
+        (completion.PROTOCOLS, PROTOCOLS),
+        (completion.TASKS, TASKS),
+        (completion.TASK_GROUPS, TASK_GROUPS),
+        (completion.FORMATS, FORMATS),
+        (completion.OBJECTIVES, CONTESTS),
+        (completion.SAMPLERS, SAMPLERS),
+        (completion.DTYPES, FLOAT_DTYPES),
+    ],
+)
+def test_what_is_written_down_is_what_there_is(names, registry):
+    assert len(names) == len(set(names))
+    assert set(names) == set(registry)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("limbeck dist", ["distill"]),
+        ("limbeck search ", ["mapping", "architecture", "teacher-layer"]),
+        ("limbeck distill --method minilm", ["minilm", "minilmv2"]),
+        ("limbeck methods teacher", ["teacher_assistant"]),
+        ("limbeck distill --student tiny", ["tinybert-4x312"]),
+        ("limbeck evaluate m --preset mini", ["minilmv2", "minilm"]),
+        ("limbeck evaluate m --tasks rte,mr", ["rte,mrpc"]),
+        ("limbeck export runs/mine --format onnx", ["onnx", "onnx-int8"]),
+        ("limbeck search architecture --sampler n", ["nsga2"]),
+        ("limbeck distill --lear", ["--learning-rate"]),
+    ],
+)
+def test_bash_completes(ask, words, found):
+    assert sorted(ask(words)) == sorted(found)
+
+
+def test_a_list_leaves_out_what_is_given():
+    complete = completion.complete_list(("rte", "mrpc"))
+    assert complete("") == ["rte", "mrpc"]
+    assert complete("rte,") == ["rte,mrpc"]
+    assert complete("rte,mrpc,x") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_shown(limbeck, monkeypatch, shell):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    done = limbeck("--show-completion", shell)
+    assert done.returncode == 0
+    assert "_LIMBECK_COMPLETE=complete_" + shell in done.stdout
+
+
+def test_it_is_installed_for_bash(limbeck, tmp_path, monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert limbeck("--install-completion", "bash").returncode == 0
+    script = tmp_path / ".bash_completions" / "limbeck.sh"
+    assert "_LIMBECK_COMPLETE=complete_bash" in script.read_text()
+    assert str(script) in (tmp_path / ".bashrc").read_text()
+
+
+def test_completing_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom limbeck.cli.main import run\nsys.argv = ['limbeck']\n"
+        "try:\n    run()\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'transformers', 'scipy') if m in sys.modules], file=sys.stderr)"
+    )
+    words = "limbeck distill --method mini"
+    environment = {"_LIMBECK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["minilm", "minilmv2"]
+    assert done.stderr.strip() == "[]"
