@@ -68,6 +68,8 @@ class CorpusProgress:
         self._progress.update(self._tasks[step], completed=done, total=total)
         if not self._console.is_terminal:
             self._print_line(step, done, total)
+        if self._told is not None:
+            self._told(step, done, total)
 
     def _print_line(self, step: str, done: int, total: int | None) -> None:
         """Say now and then how far a long step is."""
@@ -78,8 +80,6 @@ class CorpusProgress:
         rate = done / max(now - self._begun[step], 1e-9)
         rest = "" if total is None else f" of {total:,}, about {(total - done) / rate:.0f} s left"
         self._console.print(f"{step}: {done:,}{rest}, {rate:,.3g}/s", highlight=False, markup=False, soft_wrap=True)
-        if self._told is not None:
-            self._told(step, done, total)
 
     def __enter__(self) -> Self:
         self._progress.start()
