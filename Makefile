@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test check chaos format clean help
+.PHONY: quickstart test check docs chaos format clean help
 
 help:
 	@echo "make quickstart  install into .venv, distil a real model, and show the comparison"
 	@echo "make test        run the whole test suite"
 	@echo "make check       lint, format and types"
+	@echo "make docs        the documentation site, in build/site; warnings are errors"
 	@echo "make chaos       kills, bad inputs, memory and two processes, measured; about an hour of two cores"
 
 $(BIN)/python:
@@ -37,6 +38,9 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 chaos: $(VENV)/.dev
 	$(BIN)/python benchmarks/chaos_kills.py --kills 60 --seed 1 --output benchmarks/results/chaos_kills.json

@@ -32,7 +32,7 @@ from limbeck.report.run_cards import write_run_cards
 from limbeck.report.table import write_tables
 from limbeck.training.endings import endings_recorded
 from limbeck.training.output_folder import claimed_together
-from limbeck.training.processes import connect, everywhere, from_main, is_main
+from limbeck.training.processes import connect, everywhere, from_main, is_main, process_count
 from limbeck.training.record import RunRecord, read_record
 from limbeck.training.run import Run
 from limbeck.training.student_evaluation import evaluate_student
@@ -89,7 +89,7 @@ def distill(
             return _finished(folder)
         # What matters is said by limbeck itself, in one voice.
         with endings_recorded(record, folder), quiet():
-            record.set("running", seeds={"run": checked.seed}, plugins=plugins_in_use())
+            record.set("running", seeds={"run": checked.seed}, plugins=plugins_in_use(), processes=process_count())
             return _carry_out(plan, folder, record, console)
 
 

@@ -87,8 +87,8 @@ def variants(name, folder, teachers, text):
     corpus, teacher = {"sources": [str(text)], "length": 24, "held_out": 0.1}, teachers["text"]
     if name in ON_ROWS:
         corpus, teacher = write_rows(folder / "rows", "classification", rows=50), teachers["rows"]
-    # Processes gather equally many rows, so that a last batch that is not full is left out there.
-    training = {"max_steps": 15, "eval_strategy": "steps", "eval_steps": 7, "dataloader_drop_last": name == "mlkd_bert"}
+    # Where samples of a batch act on each other, a last batch that is not full is left out by several processes.
+    training = {"max_steps": 15, "eval_strategy": "steps", "eval_steps": 7, "dataloader_drop_last": name in COUPLING}
     # Adam makes whole steps of gradients that are next to nothing, and the order of a sum decides which nothing.
     one = tiny_run(name, teacher, corpus, folder / "one", adam_epsilon=1e-4, **training)
     found = {"one": one, "two": divided(one, folder / "two", batch=4)}
@@ -180,6 +180,61 @@ def test_when_a_process_dies_the_others_end_with_a_line_and_the_run_goes_on(in_t
         assert torch.equal(tensor, weights(hurt)[key]), key
 
 
+def test_a_run_goes_on_with_another_number_of_processes(in_two, tmp_path):
+    in_two["student"]["dropout"] = 0.0
+    in_two["stages"][0]["training"] |= {"adam_epsilon": 1e-4, "logging_steps": 5}
+    changed = elsewhere(in_two, tmp_path / "changed")
+    one = divided(changed, changed["output"], batch=8)
+    same_batch = elsewhere(changed, changed["output"])
+    same_count = elsewhere(in_two, tmp_path / "same")
+    whole, stopped, refused, finished, stopped_too, gone_on = together(
+        tmp_path,
+        job("distil", 2, recipe=in_two),
+        job("distil_with_signal", 2, recipe=changed, step=4, receiver=0),
+        job("distil", 1, recipe=same_batch, resume=True),
+        job("distil", 1, recipe=one, resume=True),
+        job("distil_with_signal", 2, recipe=same_count, step=3, receiver=0),
+        job("distil", 2, recipe=same_count, resume=True),
+    )
+    assert [process["code"] for process in (*stopped, *stopped_too)] == [75] * 4
+    assert "rows a step" in refused[0]["said"] and refused[0]["code"] == 2
+    for process in (*whole, *finished, *gone_on):
+        assert process["code"] == 0, process
+    for key, tensor in weights(in_two).items():
+        torch.testing.assert_close(weights(changed)[key], tensor, rtol=2e-5, atol=1e-5)
+    for other in (changed, same_count):  # The mean of a log that was begun before the stop is of all its steps.
+        found, expected = ([entry["loss"] for entry in logs(run) if "loss" in entry] for run in (other, in_two))
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_rows_of_every_process_are_saved_with_a_bad_loss(in_two, tmp_path):
+    in_two["stages"][0]["training"] |= {"learning_rate": 1e30, "max_grad_norm": 0, "warmup_steps": 0}
+    (found,) = together(tmp_path, job("distil", 2, recipe=in_two))
+    assert [process["code"] for process in found] == [1, 1]
+    saved = sorted(Path(in_two["output"]).glob("stages/1-*/bad_batches/*"))
+    assert [path.name.split(".", 1)[1] for path in saved] == ["process-0.safetensors", "process-1.safetensors"]
+    assert all(len(load_file(path)["0.input_ids"]) == 4 for path in saved)
+
+
+def test_a_process_without_a_row_takes_the_step_with_none(in_two, tmp_path):
+    """Some number of documents makes epochs whose last batch has a single row."""
+    in_two["student"]["dropout"] = 0.0
+    in_two["stages"][0]["training"] |= {"adam_epsilon": 1e-4, "max_steps": 30}
+    texts = [in_two["corpus"] | {"max_documents": count} for count in range(48, 60)]
+    paths = [tmp_path / f"rows-{number}" for number in range(len(texts))]
+    jobs = [
+        job("count_rows", 1, recipe=elsewhere(in_two, tmp_path / f"{path.name}-run", corpus=text), output=str(path))
+        for text, path in zip(texts, paths, strict=True)
+    ]
+    together(tmp_path, *jobs)
+    text = next(text for text, path in zip(texts, paths, strict=True) if int(path.read_text()) % 10 == 1)
+    one = divided(in_two, tmp_path / "one", batch=10) | {"corpus": text}
+    two = divided(in_two, tmp_path / "two", batch=5) | {"corpus": text}
+    for processes in together(tmp_path, job("distil", 1, recipe=one), job("distil", 2, recipe=two)):
+        assert all(process["code"] == 0 for process in processes), processes
+    assert_same_trajectory(one, two)
+
+
 def test_a_mistake_is_said_once_by_the_main_process(in_two, tmp_path):
     wrong = elsewhere(in_two, tmp_path / "wrong", corpus={"sources": [str(tmp_path / "nothing")]})
     full = elsewhere(in_two, tmp_path / "full")
@@ -230,13 +285,15 @@ def test_a_sharded_student_and_a_sharded_teacher_take_the_same_steps(tiny_recipe
         tmp_path,
         job("distil", 1, recipe=tiny_recipe),
         job("distil", 2, recipe=two | {"teacher": sharded["teacher"]}),
-        job("distil_sharded", 2, recipe=sharded),
+        job("distil_sharded", 2, recipe=sharded, blocks=str(tmp_path / "blocks.json")),
         job("distil_sharded", 2, recipe=stopped, stop=5),
         job("distil_sharded", 2, recipe=stopped, resume=True),
     )
     for process in (*one, *plain, *whole, *finished):
         assert process["code"] == 0, process
     assert [process["code"] for process in interrupted] == [75, 75], interrupted
+    whole_blocks = json.loads((tmp_path / "blocks.json").read_text())
+    assert whole_blocks == []
     for other in (two, sharded, stopped):
         assert_same_trajectory(tiny_recipe, other)
     for key, tensor in weights(sharded).items():
@@ -282,6 +339,15 @@ def test_students_under_one_teacher_learn_in_two_processes_as_in_one(tiny_recipe
                 torch.testing.assert_close(theirs[key], tensor, rtol=2e-5, atol=1e-5)
     assert [found[0] for found in json.loads((tmp_path / "one is cut2.json").read_text())] == [6, 2, 6]
     assert [found[1] for found in json.loads((tmp_path / "one diverges2.json").read_text())] == [False, True, False]
+
+
+def test_a_search_on_tasks_is_refused_in_two(tiny_recipe, tmp_path):
+    (found,) = together(
+        tmp_path,
+        job("search_layers", 2, recipe=candidates(tiny_recipe, 4)[0], output=str(tmp_path / "s"), tasks="sst2"),
+    )
+    assert found[0]["said"].startswith("--tasks are fine-tuned by one process")
+    assert [process["code"] for process in found] == [2, 2]
 
 
 def test_a_search_in_two_processes_finds_what_it_finds_in_one(tiny_recipe, tmp_path):

@@ -1,5 +1,6 @@
 """What `together` runs in every process."""
 
+import contextlib
 import json
 import math
 import os
@@ -9,9 +10,12 @@ from pathlib import Path
 import torch
 from accelerate.state import AcceleratorState, DistributedType, PartialState
 from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
 import limbeck.api
+from limbeck.errors import RecipeError
+from limbeck.models.families import blocks as blocks_of
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search.mapping_request import MappingRequest, task_measures
@@ -29,7 +33,37 @@ def distil(*, index, console, recipe, resume=False):
     limbeck.api.distill(recipe, resume=resume, console=console)
 
 
-def distil_sharded(*, index, console, recipe, resume=False, stop=None):
+def count_rows(*, index, console, recipe, output):
+    """Note how many rows there are to train on."""
+
+    class Counting(DistillationTrainer):
+        def __init__(self, *positional, **named):
+            Path(output).write_text(str(len(named["train_dataset"])))
+            raise RecipeError("counted")
+
+    stage_module.DistillationTrainer = Counting
+    with contextlib.suppress(RecipeError):
+        distil(index=index, console=console, recipe=recipe | {"output": recipe["output"] + "-counted"})
+
+
+def note_whole_blocks(path):
+    """Note, after a step, which blocks of the teacher are whole."""
+
+    class Noting(DistillationTrainer):
+        def __init__(self, *positional, **named):
+            super().__init__(*positional, **named)
+            self.add_callback(AtStep(3, self.note))
+
+        def note(self):
+            found = blocks_of(self.module.teacher)
+            # The last one is left in the middle of its forward pass.
+            whole = [i for i, block in enumerate(found[:-1]) for p in block.parameters() if not isinstance(p, DTensor)]
+            Path(path).write_text(json.dumps(whole))
+
+    stage_module.DistillationTrainer = Noting
+
+
+def distil_sharded(*, index, console, recipe, resume=False, stop=None, blocks=None):
     """With FSDP, which accelerate leaves off without GPUs; PyTorch itself shards on CPUs just as well."""
     original = AcceleratorState.__init__
 
@@ -40,6 +74,8 @@ def distil_sharded(*, index, console, recipe, resume=False, stop=None):
             self.distributed_type = PartialState._shared_state["distributed_type"] = DistributedType.FSDP
 
     AcceleratorState.__init__ = initialise
+    if blocks is not None and index == 0:
+        note_whole_blocks(blocks)
     if stop is not None and index == 0:
         with_action(stop, lambda: os.kill(os.getpid(), signal.SIGTERM))
     distil(index=index, console=console, recipe=recipe, resume=resume)
@@ -126,14 +162,14 @@ def train_candidates(*, index, console, recipes, output, cut=None, poisoned=None
     Path(f"{output}.json").write_text(json.dumps(outcomes))
 
 
-def search_layers(*, index, console, recipe, output):
+def search_layers(*, index, console, recipe, output, tasks=None):
     """Search for a layer mapping, and save the record."""
     request = MappingRequest(
         ProxyRequest(load_recipe(recipe), Path(output), "mapping", steps=3, share=1.0, storage=None),
         generations=2,
         genetic={"population": 3},
         teacher_layers=None,
-        measures=task_measures(None, data=None, preset="quick", seeds=1, settings=[]),
+        measures=task_measures(tasks, data="/nowhere" if tasks else None, preset="quick", seeds=1, settings=[]),
         batch=None,
         workers=1,
     )

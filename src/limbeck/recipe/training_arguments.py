@@ -61,6 +61,7 @@ _MANAGED = {
     "do_predict": None,
     "push_to_hub": None,
     "load_best_model_at_end": None,
+    "save_on_each_node": None,
     # A resumed run ends like one that was never stopped: whole checkpoints, and the rows it would have met.
     "save_only_model": None,
     "ignore_data_skip": None,
@@ -199,6 +200,10 @@ def build_arguments(training: Mapping[str, Any], *, output: str, seed: int, eval
         "average_tokens_across_devices": False,
     }
     try:
-        return TrainingArguments(**{**merged, **managed})
+        arguments = TrainingArguments(**{**merged, **managed})
+        if arguments.n_gpu > 1:
+            # Threads over several GPUs would copy the student without its taps; processes are for that.
+            arguments._n_gpu = 1
+        return arguments
     except (ValueError, TypeError, ImportError, RuntimeError) as error:
         raise RecipeError(f"training: {str(error).splitlines()[0]}") from None

@@ -54,7 +54,8 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
     """
     console = console if console is not None else Console(quiet=True)
     search = request.check()
-    with searched_together(search.plan, share=request.proxy.share, workers=request.workers) as searches:
+    tasks = bool(request.measures.tasks)
+    with searched_together(search.plan, share=request.proxy.share, workers=request.workers, tasks=tasks) as searches:
         return _search(search, console) if searches else {}
 
 

@@ -40,6 +40,7 @@ class AtomicTrainer(Trainer):
                 prepare_staging(folder)
 
         def write() -> None:
+            self.state.best_global_step = None  # Processes would meet at a barrier for it, which an error passes by.
             with self._saving():
                 save(model, trial)
 

@@ -10,6 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from limbeck.training.processes import process_count, process_index
+
 FOLDER = "bad_batches"
 _KEPT = 20
 
@@ -24,7 +26,8 @@ def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]]
         problem: What went wrong with them; it is in the file's metadata beside the step.
 
     Returns:
-        The file; None if there are enough, nothing to save, or the disk does not take it: it must not hide the problem.
+        The file, of which each of several processes has one; None if there are enough, nothing to save, or the disk
+        does not take it: it must not hide the problem.
     """
     tensors = {
         f"{index}.{name}": tensor.detach().cpu().contiguous()
@@ -32,10 +35,11 @@ def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]]
         for name, tensor in batch.items()
         if isinstance(tensor, Tensor)
     }
-    target = folder / FOLDER / f"step-{step}.safetensors"
+    part = f".process-{process_index()}" if process_count() > 1 else ""
+    target = folder / FOLDER / f"step-{step}{part}.safetensors"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        enough = len(list(target.parent.glob("step-*.safetensors"))) >= _KEPT and not target.exists()
+        enough = len(list(target.parent.glob("step-*.safetensors"))) >= _KEPT * process_count() and not target.exists()
         if enough or not tensors:
             return None
         save_file(tensors, str(target), metadata={"step": str(step), "problem": problem})

@@ -10,7 +10,7 @@ from typing import Any
 from limbeck.errors import Interrupted, LimbeckError, Preempted, TrainingError
 from limbeck.training.batch_splitter import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
-from limbeck.training.processes import lost_process, same_everywhere
+from limbeck.training.processes import lost_process, process_index
 from limbeck.training.record import RunRecord
 from limbeck.training.saving import disk_problem
 
@@ -42,7 +42,8 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         raise
     except KeyboardInterrupt as error:
         kind = Preempted if isinstance(error, Terminated) else Interrupted
-        stop = same_everywhere(kind(f"Stopped; continue '{folder}' with --resume."))
+        whose = f"Process {process_index()}: " if process_index() else ""  # It may have come to this one alone.
+        stop = kind(f"{whose}Stopped; continue '{folder}' with --resume.")
         _note(record, "interrupted", stop)
         raise stop from None
     except LimbeckError as error:

@@ -10,6 +10,7 @@ from limbeck.errors import Interrupted, LimbeckError, TrainingError
 from limbeck.training.processes import broadcast, is_main, lost_process, process_count
 
 _END = "end"
+_at_work: list[bool] = []
 
 
 @contextmanager
@@ -18,8 +19,9 @@ def leading() -> Iterator[None]:
     try:
         yield
     except LimbeckError as error:
-        # Those who raise it too have gone, and those whom a signal stopped may be anywhere.
-        if not error.raised_everywhere and not isinstance(error, Interrupted):
+        # Those who raise it too have gone, those whom a signal stopped may be anywhere, and who is at work on an order
+        # hears nothing: they notice that this process ends.
+        if not (error.raised_everywhere or isinstance(error, Interrupted) or _at_work):
             give_order(_END)
         raise
     give_order(_END)
@@ -33,6 +35,14 @@ def give_order(order: Any) -> None:
     """
     if process_count() > 1 and is_main():
         broadcast(order)
+
+
+@contextmanager
+def working() -> Iterator[None]:
+    """Note that the processes are at work on an order; an error leaves it noted."""
+    _at_work.append(True)
+    yield
+    _at_work.pop()
 
 
 def follow(carry_out: Callable[[Any], None]) -> None:

@@ -42,12 +42,12 @@ class LossGuard:
         terms: The terms of the loss.
         policy: What to do.
         device: Where the terms are.
-        folder: The stage's folder, for the batches; None on ranks that write nothing.
+        folder: The stage's folder, for the batches; every process writes its own.
         warn: Told about every step that is skipped.
     """
 
     def __init__(
-        self, terms: Sequence[Term], policy: GuardSpec, device: torch.device, folder: Path | None, warn: Warn
+        self, terms: Sequence[Term], policy: GuardSpec, device: torch.device, folder: Path, warn: Warn
     ) -> None:
         self.policy = policy
         self.skipped = 0
@@ -116,9 +116,7 @@ class LossGuard:
 
     def _act(self, step: _Step, found: Findings) -> None:
         problem = self._describe(step.number, found)
-        saved = None
-        if self._folder is not None:
-            saved = save_bad_batch(self._folder, step.number, step.batches, problem)
+        saved = save_bad_batch(self._folder, step.number, step.batches, problem)
         where = f"; its batch is in '{saved}'" if saved is not None else ""
         if self.policy.on_bad_loss == "stop":
             raise same_everywhere(

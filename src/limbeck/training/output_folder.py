@@ -13,11 +13,17 @@ from limbeck.errors import OutputError, RecipeError
 from limbeck.plain_yaml import parse_yaml, read_document
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
+from limbeck.recipe.training_arguments import DEFAULTS
 from limbeck.training.folder_lock import LOCK, FolderLock
-from limbeck.training.processes import everywhere, from_main
-from limbeck.training.record_file import HEARTBEAT, RECORD, write_atomically
+from limbeck.training.processes import everywhere, from_main, process_count
+from limbeck.training.record_file import HEARTBEAT, RECORD, read_record, write_atomically
 
 RECIPE = "recipe.yaml"
+# Arguments that may change in a resumed run: when to save, measure and log, and where to.
+_FREE = (
+    "save_steps", "save_strategy", "save_total_limit", "eval_steps", "eval_strategy", "logging_steps",
+    "logging_strategy", "report_to",
+)  # fmt: skip
 # What may lie in a folder that no run has trained anything in yet.
 _NOTHING_YET = {RECIPE, RECORD, HEARTBEAT, LOCK, *(f"{name}.partial" for name in (RECIPE, RECORD, HEARTBEAT))}
 
@@ -142,11 +148,13 @@ def _check_same_recipe(folder: Path, recipe: Recipe) -> None:
             "with --overwrite, or choose another folder."
         )
     asked = parse_yaml(dump_recipe(recipe), RECIPE)
-    for data in (saved, asked):
+    counts = (int(read_record(folder).get("processes") or 1), process_count())
+    for data, processes in zip((saved, asked), counts, strict=True):
         for key in ("output", "evaluation", "name"):  # These change nothing that was computed.
             data.pop(key, None)
         for stage in data.get("stages") or []:
             stage.pop("guard", None)  # What a run that it stopped may need to go on.
+            stage["training"] = _deciding(stage.get("training") or {}, processes)
     difference = _first_difference(saved, asked)
     if difference is not None:
         place, old, new = difference
@@ -154,6 +162,18 @@ def _check_same_recipe(folder: Path, recipe: Recipe) -> None:
             f"The run in '{folder}' has {place} = {old!r}, this recipe {new!r}; resume with the same recipe "
             f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite."
         )
+
+
+def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
+    """Return what of a stage's training arguments decides its result, however many processes share its steps."""
+    sizes = ("per_device_train_batch_size", "gradient_accumulation_steps")
+    batch, accumulation = (training.get(name, DEFAULTS.get(name, 1)) for name in sizes)
+    kept = {name: value for name, value in training.items() if name not in (*sizes, *_FREE)}
+    return kept | {
+        "rows a step (per_device_train_batch_size x gradient_accumulation_steps x processes)": (
+            batch * accumulation * processes
+        )
+    }
 
 
 def _first_difference(saved: Any, asked: Any, place: str = "recipe") -> tuple[str, Any, Any] | None:

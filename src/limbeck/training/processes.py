@@ -50,6 +50,11 @@ def connect() -> None:
         return
     backend = "gloo"
     if torch.cuda.is_available():
+        if "LOCAL_RANK" not in os.environ:
+            raise TrainingError(
+                "RANK and WORLD_SIZE are set and LOCAL_RANK is not, so that no process knows which GPU is its own; "
+                "launch with torchrun or accelerate launch, or set it."
+            )
         torch.cuda.set_device(_from_environment("LOCAL_RANK", 0))
         backend = "cpu:gloo,cuda:nccl"
     try:

@@ -23,7 +23,7 @@ from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.cohort_trainer import CohortTrainer, Cut
 from limbeck.training.layer_cosines import measure_layer_cosines
-from limbeck.training.leading import follow, give_order
+from limbeck.training.leading import follow, give_order, working
 from limbeck.training.processes import everywhere, main_first
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.proxy_students import Outcome, Trained, finish, make_students, read_outcomes
@@ -99,7 +99,8 @@ class Proxy:
 
     def take_part(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         """Train candidates that the main process asked for; every process has its part in them."""
-        return everywhere(lambda: self._train(plans, cuts))
+        with working():
+            return everywhere(lambda: self._train(plans, cuts))
 
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         stages = len(self.plan.stages)

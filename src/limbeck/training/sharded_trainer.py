@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import save_fsdp_optimizer
 from torch.utils.data import DataLoader, Sampler
+from transformers.trainer import SCHEDULER_NAME
 from transformers.trainer_utils import seed_worker
 
+from limbeck.errors import TrainingError
 from limbeck.training.atomic_trainer import AtomicTrainer
+from limbeck.training.processes import same_everywhere
 from limbeck.training.sampling import EpochSetter, LengthGroupedSampler, make_sampler
 from limbeck.training.sharding import FillingCollator, SharedBatches, dealt_batches
 
@@ -43,6 +48,14 @@ class ShardedTrainer(AtomicTrainer):
             count=self.args.world_size,
             drop_last=self.drops_last,
         )
+        if len(batches) == 0:
+            raise same_everywhere(
+                TrainingError(
+                    f"The stage would train no step: {len(self.train_dataset)} rows make no batch of "
+                    f"{self.args.train_batch_size * self.args.world_size}; lower per_device_train_batch_size or leave "
+                    "out dataloader_drop_last."
+                )
+            )
         seeded = partial(seed_worker, num_workers=self.args.dataloader_num_workers, rank=self.args.process_index)
         return self._load(self.train_dataset, batches, worker_init_fn=seeded)
 
@@ -65,6 +78,16 @@ class ShardedTrainer(AtomicTrainer):
             # Its successor is not among the arguments that transformers takes.
             warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
             return super()._prepare_for_training(*arguments, **options)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """Leave out the second copy of sharded weights that the loop would write, with pickle."""
+        if not self.is_fsdp_enabled:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        plugin = self.accelerator.state.fsdp_plugin
+        save_fsdp_optimizer(plugin, self.accelerator, self.optimizer, self.model, output_dir)
+        if self.args.should_save:
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def _load(self, rows: Any, batches: Any, **options: Any) -> DataLoader[Any]:
         return DataLoader(

@@ -80,7 +80,7 @@ def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
         return
     mesh = init_device_mesh(device.type, (process_count(),))
     for block in blocks(teacher):
-        fully_shard(block, mesh=mesh)
+        fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block of its own would stay whole.
     teacher.to(device)
 
 

@@ -29,6 +29,7 @@ from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.loss_guard import LossGuard
 from limbeck.training.measuring import measure_terms, without_marks
 from limbeck.training.module import DistillationModule
+from limbeck.training.processes import from_main
 from limbeck.training.saved_weights import is_sharded, put_whole_weights, save_weights, whole_weights
 from limbeck.training.saving import loading
 from limbeck.training.step_skipping import skip_update, takes_flag
@@ -72,8 +73,7 @@ class DistillationTrainer(StreamingTrainer):
         self.module = model
         self.module.move_teacher(self.args.device, pack=not self.args.torch_compile)
         self.policy = policy or GuardSpec()
-        folder = Path(self.args.output_dir) if self.args.should_save else None
-        self.guard = LossGuard(model.terms, self.policy, self.args.device, folder, warn)
+        self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         self._tokens_before = 0.0
@@ -86,9 +86,9 @@ class DistillationTrainer(StreamingTrainer):
 
     @property
     def drops_last(self) -> bool:
-        """Whether an epoch ends with its last full batch: also where processes gather rows, equally many of each."""
-        gathered = any(OBJECTIVES[term.objective].gathers_rows for term in self.module.terms)
-        return self.args.dataloader_drop_last or (gathered and self.args.world_size > 1)
+        """Whether an epoch ends with its last full batch: also where terms relate the rows of several processes."""
+        coupled = any(term.batch_coupled for term in self.module.terms)
+        return self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
 
     @property
     def tokens_this_run(self) -> float:
@@ -262,9 +262,13 @@ class DistillationTrainer(StreamingTrainer):
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
         self.guard.check()
         whole = whole_weights(self.module) if is_sharded(self.module) else None
-        if not self.args.should_save:
-            return
+        names = sorted(self._sums)
+        sums = self._sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
         folder = Path(output_dir or self.args.output_dir)
+        # All leave together if it fails: what is saved after this is gathered.
+        from_main(lambda: self._write(folder, whole, dict(zip(names, sums, strict=True))))
+
+    def _write(self, folder: Path, whole: dict[str, Tensor] | None, sums: dict[str, float]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         weights = self.module.parameters() if whole is None else whole.values()
         if not all(bool(tensor.isfinite().all()) for tensor in weights):
@@ -275,7 +279,7 @@ class DistillationTrainer(StreamingTrainer):
         save_weights(self.module, folder / WEIGHTS, whole)
         progress = {
             "tokens_seen": float(self.tokens_seen),
-            "sums": {name: float(total) for name, total in self._sums.items()},
+            "sums": sums,
             "steps_summed": float(self._steps_summed),
             "guard": self.guard.state(),
             "rows_of_a_piece": self.splitter.rows,
@@ -300,6 +304,8 @@ class DistillationTrainer(StreamingTrainer):
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)
             self._steps_summed.fill_(progress["steps_summed"])
-            self._sums = {name: self.tokens_seen.new_tensor(total) for name, total in progress["sums"].items()}
+            # They are those of all processes, and are added up again: one of them goes on with them.
+            part = 1.0 if self.args.process_index == 0 else 0.0
+            self._sums = {name: self.tokens_seen.new_tensor(part * total) for name, total in progress["sums"].items()}
             self.guard.load(progress["guard"])
             self.splitter.rows = progress["rows_of_a_piece"]

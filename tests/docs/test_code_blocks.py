@@ -1,0 +1,188 @@
+"""Every code block of README and docs is run, or checked as far as that goes; what is not run is in a list here."""
+
+import json
+import tomllib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from limbeck.cli.main import build_app
+from limbeck.comparison.load import load_plan
+from limbeck.evaluation.tasks.own_task import read_own_task
+from limbeck.recipe import load_recipe, plan_run
+from limbeck.recipe.load import parse_yaml
+from tests.docs.pages import PAGES, ROOT, Page
+from tests.docs.running import SHELL, run_commands, run_python, write_files
+from tests.docs.shell import commands, targets
+
+#: Languages, and what is done with them. `text` is output, formulas and trees of files.
+LANGUAGES = {*SHELL, "python", "yaml", "json", "toml", "text"}
+#: Blocks that are marked as not run: page, reason, how many.
+NOT_RUN = Counter(
+    {
+        ("docs/export.md", "needs a login to the Hub"): 1,
+        ("docs/extending.md", "adds to the registries; tests/plugins/test_page.py runs it"): 3,
+        ("docs/scaling.md", "needs several GPUs"): 2,
+        ("docs/scaling.md", "needs several machines"): 1,
+    }
+)
+#: Programs that pages use beside limbeck. They are not started; what can be checked of them is.
+OTHER_PROGRAMS = ("make", "pip", "python", "cd", "mkdir", "export", "hf", "optuna-dashboard", "mkdocs", "docker")
+#: Commands that take less than a second and need no run.
+CHEAP = ("methods", "recipe", "schema", "validate")
+#: What stands for a key that a part of a recipe leaves out; labelled rows need a teacher of their task.
+BASE = {
+    "teacher": {"model": "google-bert/bert-base-uncased"},
+    "student": {"shape": "6x384"},
+    "corpus": {"sources": ["texts"]},
+}
+FINE_TUNED = {"teacher": {"model": "runs/bert-base-on-mrpc"}}
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+
+
+def pages_with(*languages):
+    found = [page for page in PAGES if any(b.language in languages and b.not_run is None for b in page.blocks)]
+    return pytest.mark.parametrize("page", found, ids=lambda page: page.path)
+
+
+def blocks_of(*languages):
+    found = [block for page in PAGES for block in page.blocks if block.language in languages]
+    return pytest.mark.parametrize("block", found, ids=lambda block: block.place)
+
+
+@every_page
+def test_every_block_says_its_language(page):
+    wrong = [block.place for block in page.blocks if block.language not in LANGUAGES]
+    assert not wrong, f"these say none, or one that nothing is done with: {wrong}"
+    assert not page.indented_code, f"{page.path}: code by indentation in lines {page.indented_code}; use a fence"
+
+
+def test_what_is_not_run_is_known():
+    marked = Counter((block.page, block.not_run) for page in PAGES for block in page.blocks if block.not_run)
+    assert marked == NOT_RUN
+
+
+@blocks_of(*SHELL)
+def test_commands_exist_with_their_options(block):
+    found = list(commands(block.text))
+    assert found, f"{block.place}: no command"
+    for command in found:
+        if command.limbeck is not None:
+            parse(block, command.limbeck)
+        else:
+            check_program(block, command.words)
+
+
+@pages_with(*SHELL)
+def test_recipes_that_commands_name_are_there(page, world):
+    there = {block.title for block in page.blocks}
+    for block in page.blocks:
+        for command in commands(block.text) if block.language in SHELL else ():
+            named = [word for word in command.words if word.endswith((".yaml", ".yml")) and "/" not in word[:1]]
+            for name in named:
+                made = str(Path(name).parent) in there
+                assert made or name in there or (ROOT / name).is_file() or Path(name).is_file(), (
+                    f"{block.place}: no {name}: it is no file of the repository, no block has it as its title, and no "
+                    "command above writes it"
+                )
+            there |= {command.output, *(command.words[i + 1] for i, w in enumerate(command.words) if w == "--output")}
+
+
+@blocks_of("yaml")
+def test_yaml_is_a_recipe_a_plan_or_a_task(block, real_sizes, monkeypatch):
+    monkeypatch.chdir(real_sizes)
+    data = parse_yaml(block.text, block.place)
+    if "methods" in data:
+        assert load_plan(data).methods
+    elif "type" in data:
+        path = real_sizes / "task.yaml"
+        path.write_text(block.text, encoding="utf-8")
+        assert read_own_task(path).definition.task.name == data["name"]
+    else:
+        recipe = load_recipe(BASE | (FINE_TUNED if "task" in data.get("corpus", {}) else {}) | data)
+        assert plan_run(load_recipe(with_known_places(recipe.model_dump(exclude_unset=True), real_sizes)))
+
+
+@blocks_of("json", "toml")
+def test_data_can_be_read(block):
+    assert json.loads(block.text) if block.language == "json" else tomllib.loads(block.text)
+
+
+@pages_with("python")
+def test_python_runs(page, world):
+    write_files(page)
+    run_python(page)
+
+
+@pages_with(*SHELL)
+def test_cheap_commands_run(page, world, limbeck):
+    write_files(page)
+    failed = run_commands(page, limbeck, lambda arguments: arguments[0] in CHEAP or "--dry-run" in arguments)
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.slow
+@pages_with(*SHELL)
+def test_all_commands_run(page, whole_world, limbeck):
+    write_files(page)
+    failed = run_commands(page, limbeck, lambda arguments: True)
+    assert not failed, "\n".join(failed)
+
+
+@cache
+def command_line():
+    return typer.main.get_command(build_app())
+
+
+def parse(block, arguments):
+    """Let the command line read the arguments, without doing anything."""
+    command, words = command_line(), list(arguments)
+    while words and words[0].startswith("-"):
+        option = next((given for given in command.params if words[0] in given.opts), None)
+        assert option is not None, f"{block.place}: limbeck has no option {words[0]}"
+        words = words[1 if option.is_flag else 2 :]
+    while hasattr(command, "commands"):
+        assert words and words[0] in command.commands, f"{block.place}: no command '{' '.join(arguments)}'"
+        command, words = command.commands[words[0]], words[1:]
+    try:
+        command.make_context(arguments[0], words)
+    except Exception as error:
+        pytest.fail(f"{block.place}: limbeck {' '.join(arguments)}: {getattr(error, 'message', error)}")
+
+
+def check_program(block, words):
+    program = words[0].removeprefix(".venv/bin/")
+    assert program in OTHER_PROGRAMS, f"{block.place}: '{program}' is not in the list of other programs"
+    if program == "make":
+        assert {word for word in words[1:] if "=" not in word} <= targets(ROOT / "Makefile"), block.place
+    scripts = [word for word in words if word.endswith(".py") and "/" in word]
+    assert all((ROOT / script).is_file() for script in scripts), f"{block.place}: {scripts}"
+    modules = [words[i + 1].replace(".", "/") for i, word in enumerate(words) if word == "-m" and program == "python"]
+    known = [name for name in modules if (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file()]
+    assert known == modules, f"{block.place}: {modules}"
+    extras = [word.split("[")[1].rstrip("]").split(",") for word in words if word.startswith(("limbeck[", ".["))]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {name for names in extras for name in names} <= project["optional-dependencies"].keys(), block.place
+
+
+def with_known_places(data, world):
+    """The recipe with the models and texts of this world in the place of those that it has not."""
+    if isinstance(data, list):
+        return [with_known_places(item, world) for item in data]
+    if not isinstance(data, dict):
+        return data
+    known = {key: with_known_places(value, world) for key, value in data.items()}
+    if "model" in known and not (world / known["model"]).is_dir():
+        known["model"] = BASE["teacher"]["model"]
+    if "sources" in known:
+        known["sources"] = [source if (world / source).exists() else "texts" for source in known["sources"]]
+    return known
+
+
+def test_there_is_something_to_check():
+    assert {"README.md", "docs/index.md", "docs/methods/minilmv2.md"} <= {page.path for page in PAGES}
+    assert all(isinstance(page, Page) for page in PAGES)

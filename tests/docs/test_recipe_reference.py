@@ -1,0 +1,55 @@
+"""The recipe reference has every key, with what the schema says of it; `mkdocs` puts it into its page."""
+
+import importlib.util
+
+import pytest
+from pydantic import BaseModel
+
+from limbeck.methods import METHODS
+from limbeck.recipe import Recipe
+from tests.docs.pages import ROOT
+from tests.docs.test_names import flattened, is_model
+
+
+@pytest.fixture(scope="module")
+def hook():
+    pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
+    spec = importlib.util.spec_from_file_location("recipe_reference", ROOT / "docs/hooks/recipe_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sections(model: type[BaseModel], found=()):
+    for field in model.model_fields.values():
+        for kind in flattened(field.annotation):
+            if is_model(kind) and kind not in found:
+                found = sections(kind, (*found, kind))
+    return found
+
+
+def test_every_key_has_its_row(hook):
+    text = hook.recipe_reference()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    for model in (Recipe, *sections(Recipe), *(METHODS[name].options for name in METHODS)):
+        for key, field in model.model_fields.items():
+            described = [row for row in rows if row.startswith(f"| `{key}` |")]
+            assert described, f"{model.__name__}.{key} is missing"
+            first = (field.description or "").split("\n\n")[0].replace("|", "\\|")
+            assert any(first in row for row in described), f"{model.__name__}.{key}: {first}"
+
+
+def test_types_ranges_and_defaults_are_said(hook):
+    text = hook.recipe_reference()
+    assert "| `batch_sizes` | list of whole number, 1 or more | `[1, 32]` |" in text
+    assert "| `dropout` | number ≥ 0, < 1 | – |" in text
+    assert '| `untrained` | `random`, `teacher` | `"random"` |' in text
+    assert "| `sources` | list of text, 1 or more | *needed* |" in text
+    assert "anyOf" not in text
+    assert "$ref" not in text
+
+
+def test_it_takes_its_place_in_the_page(hook):
+    page = (ROOT / "docs/recipe_reference.md").read_text(encoding="utf-8")
+    assert page.count(hook.PLACE) == 1
+    assert "| `explosion_factor` |" in hook.on_page_markdown(page, page=None, config=None, files=None)

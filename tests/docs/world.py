@@ -1,0 +1,149 @@
+"""The folder that pages are run in: what they name is there, made small.
+
+Models lie under the names that pages give them (`google-bert/bert-base-uncased` is a folder, as any teacher may be),
+and so do texts, tasks and a finished run. `checked_world` has the models' configurations at their real sizes and no
+weights, which is all that checking a recipe needs; `small_world` has tiny models that train in a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import yaml
+from safetensors.torch import save_file
+
+import limbeck
+from limbeck.models.heads import Head
+from tests.cli.test_evaluate_command import squad
+from tests.cli.test_inspect_command import CHUNKS
+from tests.comparison.tiny import write_tasks
+from tests.evaluation.fine_tuning.tiny_tasks import make_rows
+from tests.evaluation.tiny import documents
+from tests.models.tiny import make_teacher, tiny_config, tiny_tokenizer
+
+#: The width of every small model; 48 relation heads divide it, and so do 12 heads.
+WIDTH = 48
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A model that pages name.
+
+    Args:
+        family: Its family.
+        layers: Its depth, in both worlds.
+        hidden: Its real width.
+        heads: Attention heads, in both worlds.
+        ffn: Its real feed-forward width.
+        head: The head that its checkpoint has.
+    """
+
+    family: str
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+    head: Head | None = None
+
+
+TEACHERS: Mapping[str, Teacher] = {
+    "google-bert/bert-base-uncased": Teacher("bert", 12, 768, 12, 3072, "masked_lm"),
+    "google-bert/bert-base-multilingual-cased": Teacher("bert", 12, 768, 12, 3072, "masked_lm"),
+    "google-bert/bert-large-uncased": Teacher("bert", 24, 1024, 16, 4096, "masked_lm"),
+    "FacebookAI/xlm-roberta-base": Teacher("xlm-roberta", 12, 768, 12, 3072, "masked_lm"),
+    "models/all-MiniLM-L6-v2": Teacher("bert", 6, 384, 12, 1536),
+    "runs/bert-base-on-mrpc": Teacher("bert", 12, 768, 12, 3072, "classification"),
+    "runs/bert-base-on-sst2": Teacher("bert", 12, 768, 12, 3072, "classification"),
+}
+
+
+def checked_world(folder: Path) -> Path:
+    """Make configurations, tokenizers and texts: what a recipe is checked against."""
+    for name, teacher in TEACHERS.items():
+        config = tiny_config(
+            teacher.family, layers=teacher.layers, hidden=teacher.hidden, heads=teacher.heads, ffn=teacher.ffn,
+            max_position_embeddings=514,
+        )  # fmt: skip
+        if teacher.head is not None:
+            config.architectures = [_ARCHITECTURES[teacher.family, teacher.head]]
+        config.save_pretrained(folder / name)
+        tokenizer = tiny_tokenizer(teacher.family)
+        tokenizer.model_max_length = 512
+        tokenizer.save_pretrained(folder / name)
+    _write_texts(folder)
+    return folder
+
+
+_ARCHITECTURES = {
+    ("bert", "masked_lm"): "BertForMaskedLM",
+    ("bert", "classification"): "BertForSequenceClassification",
+    ("xlm-roberta", "masked_lm"): "XLMRobertaForMaskedLM",
+}
+
+
+def small_world(folder: Path) -> Path:
+    """Make tiny models, texts, tasks and a finished run."""
+    for name, teacher in TEACHERS.items():
+        made = make_teacher(
+            folder / "made", teacher.family, seed=1, head=teacher.head, layers=teacher.layers, hidden=WIDTH,
+            heads=teacher.heads, ffn=4 * WIDTH,
+        )  # fmt: skip
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        made.rename(folder / name)
+    _write_texts(folder)
+    write_tasks(folder / "data")
+    for split in ("train", "dev"):
+        (folder / "data" / f"{split}-v1.1.json").write_text(squad(make_rows("question_answering", 12, 3)))
+    (folder / "conll2000").mkdir()
+    (folder / "conll2000" / "test.txt").write_text(CHUNKS * 10, encoding="utf-8")
+    _finish_a_run(folder)
+    return folder
+
+
+def _write_texts(folder: Path) -> None:
+    lines = "\n".join(sentence for text in documents(16, 2) for sentence in text.split("\n\n"))
+    for name in ("held-out.txt", "my-sentences.txt"):
+        (folder / name).write_text(lines, encoding="utf-8")
+    for name in ("texts", "data/wikipedia", "wikipedia-en", "texts/en", "texts/de", "texts/sw"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number, text in enumerate(documents(30)):
+            own = text.replace("The ", f"The {name} ")  # A corpus keeps no document twice.
+            (folder / name / f"{number}.txt").write_text(own, encoding="utf-8")
+    (folder / "MRPC").mkdir()
+    (folder / "SST-2").mkdir()
+    rows = make_rows("classification", 24, 0)
+    pairs = "\n".join(f"{row.label}\t1\t2\t{row.text}\t{row.pair}" for row in rows)
+    (folder / "MRPC" / "train.tsv").write_text(f"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n{pairs}\n")
+    sentences = "\n".join(f"{row.text}\t{row.label}" for row in rows)
+    (folder / "SST-2" / "train.tsv").write_text(f"sentence\tlabel\n{sentences}\n")
+
+
+def _finish_a_run(folder: Path) -> None:
+    """`recipe.yaml`, its run `runs/mine`, and `runs/first` and `runs/second` beside it, with all that a run leaves."""
+    recipe = {
+        "output": "runs/readme",
+        "teacher": {"model": "google-bert/bert-base-uncased"},
+        "student": {"shape": {"layers": 6, "hidden": WIDTH, "heads": 12, "ffn": 2 * WIDTH}},
+        "corpus": {"sources": ["texts"], "length": 32, "held_out": 0.3},
+        "stages": [
+            {
+                "method": {"name": "minilmv2", "relation_heads": 12},
+                "training": {"max_steps": 2, "per_device_train_batch_size": 4, "bf16": False},
+            }
+        ],
+        "evaluation": {"pairs": 20, "retrieval_pairs": 10, "latency_seconds": 0.1, "batch_sizes": [1], "length": 16},
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    with contextlib.chdir(folder):
+        run = folder / limbeck.distill(recipe | {"output": "runs/mine"}).student.parent
+    bad = run / "stages/1-minilmv2/bad_batches"
+    bad.mkdir()
+    facts = {"step": "812", "problem": "The loss term 'query_query' became nan"}
+    save_file({"0.input_ids": torch.zeros(4, 32, dtype=torch.long)}, bad / "step-812.safetensors", metadata=facts)
+    for name in ("first", "second"):
+        shutil.copytree(run, folder / "runs" / name)

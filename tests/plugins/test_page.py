@@ -1,0 +1,75 @@
+"""What docs/extending.md shows works as it stands: its file, its commands, its package."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from limbeck.methods import METHODS
+from limbeck.objectives import OBJECTIVES
+from tests.cli import test_commands
+from tests.docs.pages import Page
+from tests.docs.shell import commands
+from tests.models.tiny import make_teacher
+
+PAGE = Page("docs/extending.md")
+CODE = "\n".join(block.text for block in PAGE.blocks if block.language == "python")
+SMALL = ("--steps", "2", "--batch-size", "4", "--length", "32", "--set", "evaluation.enabled=false")
+ALL_IN_TURN = """
+import json, sys
+from limbeck.cli.main import run
+for arguments in json.loads(sys.argv.pop()):
+    sys.argv[1:] = arguments
+    try:
+        run()
+    except SystemExit as stop:
+        print("exit", stop.code or 0, flush=True)
+"""
+
+limbeck = test_commands.limbeck
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, text_folder):
+    """What the page names: the file, the teacher, the texts."""
+    (tmp_path / "my_method.py").write_text(CODE, encoding="utf-8")
+    (tmp_path / "google-bert").mkdir()
+    make_teacher(tmp_path, "bert").rename(tmp_path / "google-bert" / "bert-base-uncased")
+    (tmp_path / "texts").symlink_to(text_folder)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_its_commands_run_one_after_the_other(folder, limbeck):
+    (shell,) = (block for block in PAGE.blocks if block.language == "sh")
+    lines = [list(command.words[1:]) for command in commands(shell.text)]
+    assert [words[2] for words in lines] == ["methods", "distill", "distill"]
+    lines[1] = ["2x24" if word == "6x384" else word for word in lines[1]] + list(SMALL)
+    command = [sys.executable, "-c", ALL_IN_TURN, json.dumps(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.count("exit 0") == len(lines), done.stdout[-2000:] + done.stderr[-2000:]
+    assert "Last hidden states under the absolute error" in done.stdout
+    assert "1 x absolute_error(hidden@6 <- hidden@12)" in done.stdout
+    assert Path("runs/mine/student/model.safetensors").is_file()
+    # Without the file, in this process.
+    for words in (lines[0], lines[2]):
+        refused = limbeck(*words[2:])
+        assert refused.returncode == 2
+        assert "Unknown method 'absolute_hidden_states'" in refused.stderr
+        assert "--plugin FILE" in " ".join(refused.stderr.split())
+
+
+def test_its_package_is_found(install):
+    (toml,) = (block for block in PAGE.blocks if block.language == "toml")
+    groups = tomllib.loads(toml.text)["project"]["entry-points"]
+    lines = [[f"[{group}]", *(f"{name} = {place}" for name, place in names.items())] for group, names in groups.items()]
+    code = CODE.replace("register_objective(Objective(", "ABSOLUTE_ERROR = (Objective(")
+    code = code.replace("\nregister_method(\n", "\nABSOLUTE_HIDDEN_STATES = (\n")
+    assert "register_method(" not in code and "register_objective(" not in code
+    install("my_distillation", code, "\n".join(chain(*lines)))
+    assert METHODS["absolute_hidden_states"].options().weight == 1.0
+    assert OBJECTIVES["absolute_error"].takes_projection

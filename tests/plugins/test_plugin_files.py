@@ -1,0 +1,114 @@
+"""Plugin files: named by the user alone, run once when a registry is read, with one line where they fail."""
+
+import hashlib
+import os
+import sys
+
+import pytest
+
+from limbeck.errors import PluginError
+from limbeck.methods import METHODS
+from limbeck.plugins import VARIABLE, load_plugins, plugins_in_use, use_plugins
+from limbeck.recipe import load_recipe
+
+GOOD = """
+    from limbeck.methods import Method, MethodOptions, register_method
+
+    class Options(MethodOptions):
+        share: float = 0.5
+
+    register_method(Method("from_a_file", "Of a file.", Options, lambda options, pairing: []))
+"""
+
+
+def test_a_file_runs_when_a_registry_is_read(write_plugin, tmp_path):
+    ran = tmp_path / "ran"
+    path = write_plugin(GOOD + f"    from pathlib import Path\n    Path({str(ran)!r}).touch(exist_ok=False)\n")
+    use_plugins([path])
+    assert not ran.exists()
+    assert "from_a_file" in METHODS
+    assert METHODS["from_a_file"].summary == "Of a file."
+    assert ran.exists()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert plugins_in_use() == [{"file": str(path), "sha256": digest}]
+
+
+def test_processes_that_are_started_know_the_files(write_plugin, monkeypatch):
+    first, second = write_plugin("", "first.py"), write_plugin("", "second.py")
+    monkeypatch.chdir(first.parent)
+    use_plugins(["first.py"])
+    use_plugins([second, first])
+    assert os.environ[VARIABLE].split(os.pathsep) == [str(first), str(second)]
+
+
+def test_a_recipe_may_name_what_a_file_adds(write_plugin, tiny_recipe):
+    tiny_recipe["stages"][0]["method"] = {"name": "from_a_file", "share": 0.25}
+    with pytest.raises(Exception, match=r"Unknown method 'from_a_file'.*Your own methods come with --plugin FILE"):
+        load_recipe(tiny_recipe)
+    use_plugins([write_plugin(GOOD)])
+    assert load_recipe(tiny_recipe).stages[0].method["share"] == 0.25
+    tiny_recipe["stages"][0]["method"]["sahre"] = 1
+    with pytest.raises(Exception, match="Did you mean 'share'"):
+        load_recipe(tiny_recipe)
+
+
+def test_a_recipe_names_no_files(tiny_recipe, write_plugin):
+    tiny_recipe["plugins"] = [str(write_plugin(GOOD))]
+    with pytest.raises(Exception, match="plugins"):
+        load_recipe(tiny_recipe)
+    assert "from_a_file" not in METHODS
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("x = 1\nundefined_name\n", r"line 2: NameError: name 'undefined_name' is not defined\.$"),
+        ("def f(:\n", r"line 1: SyntaxError: "),
+        ("import no_such_module_at_all\n", r"line 1: ModuleNotFoundError: No module named 'no_such_module_at_all'\.$"),
+        (
+            "from limbeck.methods import METHODS, register_method\n\nregister_method(METHODS['minilm'])\n",
+            r"line 3: There is a method 'minilm' already; give yours another name\.$",
+        ),
+    ],
+)
+def test_a_file_that_fails_is_one_line_every_time(write_plugin, code, said):
+    path = write_plugin(code)
+    use_plugins([path])
+    for _ in range(2):
+        with pytest.raises(PluginError, match=said) as caught:
+            METHODS["minilm"]
+        assert f"The plugin '{path}' cannot be loaded" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert not [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(path)]
+    assert plugins_in_use() == []
+
+
+def test_a_file_that_reads_a_registry_does_not_run_again(write_plugin, tmp_path):
+    log = tmp_path / "log"
+    use_plugins([write_plugin(f"""
+        from limbeck.methods import METHODS
+        with open({str(log)!r}, "a") as file:
+            file.write(str(len(METHODS)) + " ")
+    """)])  # fmt: skip
+    count = len(METHODS)
+    assert log.read_text() == f"{count} "
+
+
+def test_what_is_no_python_file_is_refused_at_once(tmp_path, write_plugin):
+    for path, said in (
+        (tmp_path / "none.py", "does not exist"),
+        (write_plugin("", "text.txt"), "is no Python file"),
+        (tmp_path, "does not exist"),
+    ):
+        with pytest.raises(PluginError, match=said):
+            use_plugins([path])
+    assert VARIABLE not in os.environ
+
+
+def test_a_name_in_the_environment_that_is_no_file(monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "gone.py"))
+    with pytest.raises(PluginError, match=r"gone\.py' cannot be loaded: FileNotFoundError"):
+        load_plugins()
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "text.txt"))
+    with pytest.raises(PluginError, match="is no Python file"):
+        load_plugins()
