@@ -16,7 +16,8 @@ from limbeck.objectives import OBJECTIVES
 @pytest.fixture(autouse=True)
 def _forgotten_afterwards(monkeypatch):
     """Whatever a test adds is gone after it."""
-    monkeypatch.delenv(plugins.VARIABLE, raising=False)
+    monkeypatch.setenv(plugins.VARIABLE, "")  # So that what a test leaves there goes with it.
+    monkeypatch.delenv(plugins.VARIABLE)
     monkeypatch.setattr(plugins, "_files", {})
     monkeypatch.setattr(plugins, "_distributions", {})
     for registry in (METHODS, OBJECTIVES):

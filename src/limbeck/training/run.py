@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -28,7 +29,7 @@ from limbeck.recipe.stage_plan import StageChoice
 from limbeck.training.checkpoint_files import sync_tree
 from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
 from limbeck.training.layer_cosines import measure_layer_cosines
-from limbeck.training.processes import everywhere, from_main, is_main, main_first
+from limbeck.training.processes import everywhere, from_main, is_main, main_first, process_count
 from limbeck.training.record import RunRecord, write_atomically
 from limbeck.training.run_corpora import build_corpora, describe_corpora, label_kind
 from limbeck.training.stage import StagePlan, run_stage, warn
@@ -73,6 +74,9 @@ class Run:
         """
         keep_freed_memory()
         plan = self.plan
+        devices = torch.accelerator.device_count()
+        if process_count() == 1 and devices > 1:
+            self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
         self.heartbeat.begin("corpus")
         with self._timed("corpus"):
             self.corpora = main_first(lambda: build_corpora(plan, self.tokenizer, self.console, self._beat_corpus))

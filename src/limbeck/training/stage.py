@@ -131,6 +131,10 @@ def run_stage(
     )
     trainer.remove_callback(PrinterCallback)  # Progress is reported above.
     _check_engine(trainer)
+    if arguments.world_size > 1:
+        console.print(
+            f"  {arguments.world_size} processes, {trainer.rows_a_step} rows a step", style="dim", highlight=False
+        )
     started = time.monotonic()
     try:
         if checkpoint is not None:
@@ -173,6 +177,7 @@ def run_stage(
         "name": plan.title,
         "method": plan.method,
         "steps": trainer.state.global_step,
+        "rows_a_step": trainer.rows_a_step,
         "tokens": int(trainer.tokens_seen),
         "seconds": round(time.monotonic() - started, 1),
         "tokens_per_second": round(trainer.tokens_this_run / max(time.monotonic() - started, 1e-9), 1),
