@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import OutputError, TrainingError
-from limbeck.training import atomic_trainer, checkpoint_files, heartbeat, record, stage
+from limbeck.training import atomic_trainer, checkpoint_files, heartbeat, record, stage_results
 from limbeck.training.checkpoints import newest_checkpoint
 from limbeck.training.saving import disk_problem, loading, saving
 from limbeck.training.trainer import WEIGHTS
@@ -101,7 +101,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
 def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
     with monkeypatch.context() as patch:
         if place == "finish":
-            patch.setattr(stage, "save_model", full)
+            patch.setattr(stage_results, "save_weights", full)
         elif place == "student":
             from limbeck.training import run
 

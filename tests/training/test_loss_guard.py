@@ -13,8 +13,8 @@ import limbeck
 from limbeck.errors import LimbeckError, TrainingError
 from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training import bad_batch, stage
-from limbeck.training.loss_guard import LossGuard, _Pending
+from limbeck.training import bad_batch, stage, stage_results
+from limbeck.training.loss_guard import LossGuard, _Step
 from limbeck.training.loss_judge import WINDOW, Findings, LossJudge
 from limbeck.training.module import DistillationModule
 from limbeck.training.step_skipping import takes_flag
@@ -138,12 +138,12 @@ def test_a_skipped_step_changes_nothing_and_the_run_goes_on(recipe, poison, caps
         moments = torch.load(checkpoint / "optimizer.pt", weights_only=True)["state"]
         seen[step] = load_file(checkpoint / "model.safetensors"), moments
 
-    original = stage.remove_checkpoints
-    stage.remove_checkpoints = lambda folder: ([keep(step) for step in range(3, 9)], original(folder))
+    original = stage_results.remove_checkpoints
+    stage_results.remove_checkpoints = lambda folder: ([keep(step) for step in range(3, 9)], original(folder))
     try:
         result = limbeck.distill(recipe, console=Console(width=500))
     finally:
-        stage.remove_checkpoints = original
+        stage_results.remove_checkpoints = original
     assert same(seen[4], seen[5]) and same(seen[4], seen[6])
     assert not same(seen[3], seen[4]) and not same(seen[6], seen[7])
     found = result.record["stages"][0]
@@ -332,10 +332,10 @@ def test_a_guard_waits_for_nothing_and_forgets_nothing(tmp_path):
             self.waited = True
 
     lines = []
-    guard = LossGuard([], GuardSpec(on_bad_loss="skip"), torch.device("cpu"), None, lines.append)
+    guard = LossGuard([], GuardSpec(on_bad_loss="skip"), torch.device("cpu"), tmp_path, lines.append)
     events = [Event(), Event()]
     values = torch.tensor([1.0, 1.0, float("nan"), float("inf")], dtype=torch.float64)
-    guard._pending.extend(_Pending(step, values, event, []) for step, event in enumerate(events, start=1))
+    guard._findings._sent.extend((values, event, _Step(step, [])) for step, event in enumerate(events, start=1))
     guard._look(wait=False)
     assert not lines
     events[0].done = True
