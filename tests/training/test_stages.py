@@ -187,7 +187,7 @@ def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
         ({"stages": [stage("a", {"name": "tinybert", "hidden_weight": -1})]}, "hidden_weight: Input should be"),
         (
             {"stages": [stage("a", {"name": "tinybert", "hidden_weight": float("inf")})]},
-            "hidden_weight is inf; give a finite number",
+            "hidden_weight is inf; give a",
         ),
         ({"stages": [stage("a", {"name": "hidden_states", "mapping": 3})]}, "'3' is no layer mapping; give a strategy"),
         ({"stages": [stage("a", {"name": "hidden_states", "mapping": [1.5, 2]})]}, "is no layer mapping"),
@@ -196,7 +196,7 @@ def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
         ({"stages": [stage("a", {"name": "minilmv2", "teacher_layer": "top"})]}, "'top' is no layer; give a number"),
         (
             {"stages": [stage("a", {"name": "minilmv2", "teacher_layer": True})]},
-            "teacher_layer is true, which means nothing here",
+            "teacher_layer is true, which means",
         ),
         ({"stages": [stage("a", {"name": "minilmv2", "relation_heads": 4.5})]}, "'4.5' is no number of heads"),
         ({"stages": [stage("a", {"name": "minilmv2", "relations": {"query-query": float("nan")}})]}, "finite number"),
