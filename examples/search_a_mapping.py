@@ -5,7 +5,7 @@
 
 Needs `pip install limbeck[quickstart]`. ELM's genetic search trains the students of a generation side by side under
 one teacher, each for a few steps, and scores them on held-out text. A search that was stopped goes on where it was. The
-same from the command line: `limbeck search mapping recipe.yaml --steps 60 --generations 3 --output runs/mapping`.
+same from the command line: `limbeck search mapping recipe.yaml --steps 40 --generations 3 --output runs/mapping`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(corpus: str = "installed-docs", output: Path = Path("runs/examples/mapp
                 {
                     "method": "hidden_states",
                     "training": {
-                        "max_steps": 4 if tiny else 300,
+                        "max_steps": 4 if tiny else 200,
                         "per_device_train_batch_size": 4 if tiny else 32,
                         "learning_rate": 1e-3,
                     },
@@ -45,7 +45,7 @@ def main(corpus: str = "installed-docs", output: Path = Path("runs/examples/mapp
         }
     )
     request = MappingRequest(
-        ProxyRequest(recipe, output, "mapping", steps=1 if tiny else 60, share=1.0),
+        ProxyRequest(recipe, output, "mapping", steps=1 if tiny else 40, share=1.0),
         generations=2 if tiny else 3,
         genetic={"population": 2 if tiny else 6},
     )
