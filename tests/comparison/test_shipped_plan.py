@@ -1,5 +1,6 @@
 """The shipped plan is valid at its published sizes, and is what the comparative study's tables 2 and 3 compare."""
 
+import re
 from collections import Counter
 
 import yaml
