@@ -31,8 +31,9 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 quickstart: $(VENV)/.quickstart
 	$(BIN)/limbeck quickstart
 
+# As many processes as cores; the tests of a file share what they make.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
