@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from limbeck.training.cohort import StudentCohort, split_term
+from limbeck.training.gather import sum_over_ranks
 from limbeck.training.processes import from_main
 from limbeck.training.trainer import DistillationTrainer
 
@@ -68,7 +69,7 @@ class CohortTrainer(DistillationTrainer):
         # A cohort has the part of a module's surface that the loop uses: terms, move_teacher, parameters.
         super().__init__(model=model, **arguments)  # type: ignore[arg-type]
         self.cohort = model
-        self.diverged = DivergedStudents(self._sum_over_ranks)
+        self.diverged = DivergedStudents(sum_over_ranks)
         self.guard = self.diverged  # type: ignore[assignment]
         self.steps = dict.fromkeys(range(len(model.members)), 0)
         self._cuts = dict(cuts or {})

@@ -25,6 +25,7 @@ from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.training.batch_splitter import BatchSplitter
 from limbeck.training.checkpoints import Warn
+from limbeck.training.gather import sum_over_ranks
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.loss_guard import LossGuard
 from limbeck.training.measuring import measure_terms, without_marks
@@ -104,7 +105,7 @@ class DistillationTrainer(StreamingTrainer):
             return batches, None
         # Without waiting, where the loader has pinned them.
         batches = [send_to_device(batch, device, non_blocking=True) for batch in batches]
-        window = self._sum_over_ranks(self._with_signals(sum_units(batches)))
+        window = sum_over_ranks(self._with_signals(sum_units(batches)))
         window = self._without_signals(window)
         self.tokens_seen += window[0]
         self._steps_summed += 1
@@ -151,7 +152,7 @@ class DistillationTrainer(StreamingTrainer):
         judged = None if self.accelerator.scaler is not None else torch.as_tensor(norm)
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
-        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches, self._sum_over_ranks)
+        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches, sum_over_ranks)
         if self.policy.on_bad_loss == "skip":
             self._skip(bad)
         return norm
@@ -167,9 +168,6 @@ class DistillationTrainer(StreamingTrainer):
             name: torch.where(bad, self._sums_before.get(name, torch.zeros_like(total)), total)
             for name, total in self._sums.items()
         }
-
-    def _sum_over_ranks(self, values: Tensor) -> Tensor:
-        return self.accelerator.reduce(values, reduction="sum") if self.args.world_size > 1 else values
 
     def compute_loss(
         self,
@@ -221,7 +219,7 @@ class DistillationTrainer(StreamingTrainer):
         if "loss" in logs and self._sums:
             self.guard.check()
             steps = float(self._steps_summed)
-            sums = self._sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
+            sums = sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
             terms = {term.name: term for term in self.module.terms}
             del logs["loss"]
             for name, value in zip(sorted(self._sums), sums.tolist(), strict=True):
@@ -251,7 +249,7 @@ class DistillationTrainer(StreamingTrainer):
         weights = {term.name: term.weight for term in self.module.terms}
         metrics = {}
         for name, pair in sums.items():
-            pair = self._sum_over_ranks(pair)
+            pair = sum_over_ranks(pair)
             metrics[f"{metric_key_prefix}_{name}"] = float(pair[0] / pair[1].clamp(min=1))
         metrics[f"{metric_key_prefix}_loss"] = sum(
             weights[name] * metrics[f"{metric_key_prefix}_{name}"] for name in sums
@@ -263,7 +261,7 @@ class DistillationTrainer(StreamingTrainer):
         self.guard.check()
         whole = whole_weights(self.module) if is_sharded(self.module) else None
         names = sorted(self._sums)
-        sums = self._sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
+        sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
         folder = Path(output_dir or self.args.output_dir)
         # All leave together if it fails: what is saved after this is gathered.
         from_main(lambda: self._write(folder, whole, dict(zip(names, sums, strict=True))))
