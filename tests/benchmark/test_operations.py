@@ -48,7 +48,7 @@ def block(length):
         (StreamKey("context", 3), lambda n: 2 * block(n) + projections(n) + attention(n)),
         (StreamKey("embedding", 0), lambda n: 0),
     ],
-    ids=str,
+    ids=lambda part: str(part) if isinstance(part, StreamKey) else "",
 )
 def test_a_bert_by_hand(key, by_hand):
     model = tiny_model("bert")
