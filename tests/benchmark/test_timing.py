@@ -75,12 +75,14 @@ def test_the_peak_sees_what_was_held_for_a_moment_only():
 
 def test_a_child_measures_only_its_own_memory():
     case = LossCase(objective="soft_label_kl", batch=4, length=32, classes=20_000, student_width=8, teacher_width=8)
+    spec = {"case": asdict(case), "backend": "materialised"}
+    alone = peak_in_child("loss", spec)  # Most of it is PyTorch, which is twice as large with CUDA's libraries.
     ballast = torch.ones(100_000_000)  # 400 MB that the child must not count
-    peak = peak_in_child("loss", {"case": asdict(case), "backend": "materialised"})
-    assert peak.note == ""
+    peak = peak_in_child("loss", spec)
+    assert alone.note == peak.note == ""
     logits = 4 * 32 * 20_000 * 4 / 1e6
     assert 2 * logits < peak.extra_mb < 20 * logits
-    assert peak.total_mb < 400 + 20 * logits
+    assert peak.total_mb < alone.total_mb + 100
     del ballast
 
 
