@@ -173,6 +173,7 @@ def test_a_stage_taught_by_an_assistant_joins_the_assistants_layers(copied_run, 
         record["recipe"]["stages"][1]["teacher"] = {"stage": "layers", "model": None}
         record["stages"][0]["student"] = {"shape": "bert 3x48, 4 heads, FFN 96"}
         record["stages"][1]["teacher"] = "the student of stage layers"
+        del record["stages"][1]["layers"]  # As records of old are.
 
     change_record(folder / "run.json", teach)
     first, second = (figure for figure in page_of(folder).figures() if "which layers" in figure.title)
@@ -184,6 +185,38 @@ def test_a_stage_taught_by_an_assistant_joins_the_assistants_layers(copied_run, 
     page = page_of(folder)
     assert len([figure for figure in page.figures() if "which layers" in figure.title]) == 1
     assert "Of 'relations' the layers cannot be drawn" in render_html(page).replace("&#39;", "'")
+
+
+def test_the_layers_of_a_stage_with_a_teacher_of_its_own_are_those_of_its_record(copied_run, change_record):
+    folder = copied_run()
+
+    def teach(record):
+        record["recipe"]["stages"][1]["teacher"] = {"model": "another/one"}
+        record["stages"][1]["layers"] = [{"student": [2], "teacher": [7], "terms": ["key_key", "value_value"]}]
+
+    change_record(folder / "run.json", teach)
+    figure = next(figure for figure in page_of(folder).figures() if "'relations': which layers" in figure.title)
+    assert figure.description == "Student of 2 layers, teacher of 7 or more. key_key: 2 from 7. value_value: 2 from 7."
+    assert figure.data.rows == (("key_key", "2", "7"), ("value_value", "2", "7"))
+    assert "layers above the highest that takes part are not drawn" in figure.caption
+    change_record(folder / "run.json", lambda record: record["recipe"]["stages"][1].update(teacher=None))
+    figure = next(figure for figure in page_of(folder).figures() if "'relations': which layers" in figure.title)
+    assert figure.description.startswith("Student of 2 layers, teacher of 7. "), "the record counts, not the recipe"
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [None, 3, [3], [{"student": [1]}], [{"student": [-1], "teacher": [10**9], "terms": ["a"]}],
+     [{"student": "1", "teacher": [True], "terms": "a"}], [{"student": [1], "teacher": [2], "terms": []}]],
+    ids=repr,
+)  # fmt: skip
+def test_recorded_layers_that_are_none_are_not_drawn(copied_run, change_record, layers):
+    folder = copied_run()
+    change_record(folder / "run.json", lambda record: record["stages"][1].update(layers=layers))
+    figure = next(figure for figure in page_of(folder).figures() if "'relations': which layers" in figure.title)
+    assert figure.description.startswith("Student of 2 layers, teacher of 4. relation_kl (query): 2 from 4."), (
+        "composed again"
+    )
 
 
 def test_a_search_that_is_not_finished_says_so(tmp_path):

@@ -4,9 +4,12 @@ import json
 import math
 from random import Random
 
+import pytest
+
 from limbeck.report.page.findings import StageFound
 from limbeck.report.page.loss_figures import loss_blocks
-from limbeck.report.page.stage_log import MOST_POINTS, read_stage_log, thin
+from limbeck.report.page.run_facts import stage_facts
+from limbeck.report.page.stage_log import MOST_POINTS, RATE, read_stage_log, thin
 
 
 def write_log(folder, entries, more=""):
@@ -53,14 +56,15 @@ def test_a_log_is_read_by_terms_and_says_what_it_could_not_read(tmp_path):
     assert log.curve("loss").points == ((1.0, 3.0), (2.0, 2.0)), "in the order of the steps"
     assert log.curve("eval_hidden_1_2").points == ((2.0, 1.5),)
     assert log.curve("eval_runtime") is None and log.curve("tokens") is None
-    assert log.terms() == ["hidden_1_2"] and (log.not_finite, log.damaged, log.lines) == (2, 3, 4)
+    assert log.terms() == ["hidden_1_2"] and (log.not_finite, log.damaged, log.lines) == (2, 2, 4)
+    assert log.reached == {"step": 3.0}, "of the last line with a loss"
     lines = [
         line
         for block in loss_blocks(StageFound("s", {"steps": 3}, {}, log), "S")
         for line in getattr(block, "lines", ())
     ]
     assert any("2 logged values are infinite" in line for line in lines)
-    assert any("3 lines of log.jsonl are damaged" in line for line in lines)
+    assert any("2 lines of log.jsonl are damaged" in line for line in lines)
 
 
 def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
@@ -77,8 +81,54 @@ def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
 
 
 def test_a_stage_without_a_log_says_so(tmp_path):
-    blocks = list(loss_blocks(StageFound("s", {}, {}, read_stage_log(tmp_path)), "Stage 's'"))
-    assert [block.lines for block in blocks] == [("Stage 's': no log is there; it is written when the stage ends.",)]
+    for record, said in (({}, "nothing was logged yet"), ({"steps": 3}, "no log is there")):
+        blocks = list(loss_blocks(StageFound("s", record, {}, read_stage_log(tmp_path)), "Stage 's'"))
+        assert [block.lines for block in blocks] == [(f"Stage 's': {said}.",)]
+
+
+@pytest.mark.parametrize(("finished", "damaged"), [(False, 0), (True, 1)])
+def test_the_last_line_of_an_unfinished_log_is_one_that_is_being_written(tmp_path, finished, damaged):
+    if finished:
+        (tmp_path / "stage.json").write_text("{}")
+    log = write_log(tmp_path, [{"step": 1, "loss": 2.0, "tokens": 8.0, "seconds": 2.0}], '{"step": 2, "lo')
+    assert (log.lines, log.damaged, log.source) == (1, damaged, "log.jsonl")
+    assert log.reached == {"step": 1.0, "tokens": 8.0, "seconds": 2.0}
+
+
+def test_an_unfinished_stage_is_shown_as_far_as_its_log_goes(tmp_path):
+    entries = [{"step": 1000 * n, "loss": 1.0 / n, "tokens": 500.0 * n, "seconds": 5.0 * n} for n in (1, 2)]
+    (tmp_path / "checkpoint-1000").mkdir()
+    history = {"log_history": [{"step": 1000, "loss": 9.0}]}
+    (tmp_path / "checkpoint-1000" / "trainer_state.json").write_text(json.dumps(history))
+    found = StageFound("s", {}, {}, write_log(tmp_path, entries))
+    said = [line for block in loss_blocks(found, "Stage 's'") for line in getattr(block, "lines", ())]
+    assert said == ["Stage 's' is not finished: its curves are from log.jsonl, up to step 2,000."]
+    assert stage_facts(found)[:5] == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
+    (tmp_path / "log.jsonl").write_text("")
+    assert read_stage_log(tmp_path).source == "checkpoint-1000/trainer_state.json"
+
+
+def test_tokens_a_second_are_those_between_two_lines_without_evaluation(tmp_path):
+    entries = [
+        {"step": 1, "loss": 1.0, "tokens": 100, "seconds": 2.0},
+        {"step": 1, "eval_loss": 1.0, "eval_runtime": 3.0, "tokens": 100, "seconds": 5.0},
+        {"step": 2, "loss": 1.0, "tokens": 300, "seconds": 6.0},
+        {"step": 3, "loss": 1.0, "tokens": 400},
+        {"step": 4, "loss": 1.0, "tokens": 500, "seconds": 8.0},
+        {"step": 5, "loss": 1.0, "tokens": 600, "seconds": 8.0},
+        {"step": 6, "loss": 1.0, "tokens": 650, "seconds": 9.0},
+    ]
+    log = write_log(tmp_path, entries)
+    assert log.curve(RATE).points == ((1.0, 50.0), (2.0, 200.0), (6.0, 50.0))
+    blocks = loss_blocks(StageFound("s", {"steps": 6}, {}, log), "S")
+    figure = next(block for block in blocks if getattr(block, "title", "") == "S: Tokens/s")
+    assert [row[1] for row in figure.data.rows] == ["50", "200", "50"]
+
+
+def test_logs_without_times_have_no_rate(tmp_path):
+    log = write_log(tmp_path, [{"step": step, "loss": 1.0, "tokens": 100.0 * step} for step in (1, 2, 3)])
+    assert log.curve(RATE) is None
+    assert [block.title for block in loss_blocks(StageFound("s", {"steps": 3}, {}, log), "S")] == ["S: Loss"]
 
 
 def test_a_thinned_curve_says_so_and_stays_small(tmp_path):

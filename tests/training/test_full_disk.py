@@ -90,7 +90,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
     assert "\n" not in message and "MB free" in message
     assert ("No space left on device" in message) is (place != "optimizer")
     folder = stage_folder(recipe)
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2"]
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2", "log.jsonl"]
     assert newest_checkpoint(folder, pytest.fail) is not None
     found = json.loads((Path(recipe["output"]) / "run.json").read_text())
     assert (found["status"], found["problem"]) == ("failed", message)

@@ -63,7 +63,7 @@ def weights_of(output):
 
 def logs_of(output):
     """What every stage logged, without what a clock says."""
-    timed = ("runtime", "per_second")
+    timed = ("runtime", "per_second", "seconds")
     return [
         {name: value for name, value in json.loads(line).items() if not name.endswith(timed) and "flos" not in name}
         for path in sorted(Path(output).glob("stages/*/log.jsonl"))

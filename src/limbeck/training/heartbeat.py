@@ -130,6 +130,8 @@ class TrainingHeartbeat(TrainerCallback):
         """Note the rate since the last log: tokens are counted on the device, and read only here."""
         if not state.is_world_process_zero or not logs or "tokens" not in logs:
             return
+        if any(name.startswith(("eval_", "train_")) for name in logs):
+            return  # An evaluation or the end: no steps since the last log.
         now, before = time.monotonic(), self._last_log
         self._last_log = (now, logs["tokens"])
         fields: dict[str, Any] = {"loss": logs.get("loss")}

@@ -21,6 +21,7 @@ from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.checkpoint_facts import precision, training_facts, warn_of_differences
 from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_leftovers
 from limbeck.training.interrupt import InterruptSaver
+from limbeck.training.live_log import LiveLog
 from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main, same_everywhere
 from limbeck.training.progress import ProgressReporter
@@ -127,7 +128,7 @@ def run_stage(
         eval_dataset=rows.held_out if measures else None,
         data_collator=rows.collator,
         interrupt=interrupt,
-        callbacks=[progress, *callbacks],
+        callbacks=[progress, LiveLog(plan.folder), *callbacks],
     )
     trainer.remove_callback(PrinterCallback)  # Progress is reported above.
     _check_engine(trainer)

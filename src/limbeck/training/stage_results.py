@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from limbeck.training.checkpoint_files import file_damage, file_facts, sync
 from limbeck.training.checkpoints import Warn, remove_checkpoints
+from limbeck.training.live_log import LOG, log_lines
 from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main
 from limbeck.training.record_file import read_json, write_atomically
@@ -43,7 +44,7 @@ def write_finished(
     """
     with saving(f"What stage '{record['name']}' leaves", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "log.jsonl", "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in history))
+        write_atomically(folder / LOG, log_lines(history))
         partial_weights = folder / (WEIGHTS + ".partial")
         save_weights(module, partial_weights, whole)
         sync(partial_weights)

@@ -33,6 +33,7 @@ from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main
 from limbeck.training.saved_weights import is_sharded, put_whole_weights, save_weights, whole_weights
 from limbeck.training.saving import loading
+from limbeck.training.stage_clock import StageClock
 from limbeck.training.step_skipping import skip_update, takes_flag
 from limbeck.training.step_start import StepStart
 from limbeck.training.streaming import StreamingTrainer
@@ -76,6 +77,7 @@ class DistillationTrainer(StreamingTrainer):
         self.policy = policy or GuardSpec()
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
+        self.clock = StageClock()
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         self._tokens_before = 0.0
         self._batches: list[Any] = []
@@ -100,6 +102,7 @@ class DistillationTrainer(StreamingTrainer):
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Any]:
         """Fetch the micro-batches of one step, and count their units over all ranks."""
+        self.clock.start()
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
@@ -227,8 +230,8 @@ class DistillationTrainer(StreamingTrainer):
                 if steps:
                     logs[f"loss_{name}"] = value / steps / ranks
                     logs["loss"] = logs.get("loss", 0.0) + terms[name].weight * logs[f"loss_{name}"]
-            logs["tokens"] = float(self.tokens_seen)
             self._sums, self._steps_summed = {}, torch.zeros_like(self._steps_summed)
+        logs |= {"tokens": float(self.tokens_seen), "seconds": self.clock.seconds}
         logs.pop("train_loss", None)  # The loop's, of the steps since it was last started.
         release_freed_memory()  # Or gaps between blocks of ever other sizes would add up over a long run.
         super().log(logs, start_time)
@@ -277,6 +280,7 @@ class DistillationTrainer(StreamingTrainer):
         save_weights(self.module, folder / WEIGHTS, whole)
         progress = {
             "tokens_seen": float(self.tokens_seen),
+            "seconds": self.clock.seconds,
             "sums": sums,
             "steps_summed": float(self._steps_summed),
             "guard": self.guard.state(),
@@ -301,6 +305,7 @@ class DistillationTrainer(StreamingTrainer):
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)
+            self.clock.go_on_from(float(progress.get("seconds", 0.0)))  # Checkpoints of old have none.
             self._steps_summed.fill_(progress["steps_summed"])
             # They are those of all processes, and are added up again: one of them goes on with them.
             part = 1.0 if self.args.process_index == 0 else 0.0

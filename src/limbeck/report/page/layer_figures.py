@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from limbeck.report.page.content import Figure, Table, slug
 from limbeck.report.page.draw_layers import SCORES, LinkKind, draw_layers
-from limbeck.report.page.layer_links import LayerLinks, describe_streams
+from limbeck.report.page.layer_links import LayerLinks
 
 _SAID_PAIRS = 40
 
@@ -17,22 +17,15 @@ def layers_figure(title: str, links: LayerLinks, caption: str = "") -> Figure:
         links: What the method joins.
         caption: What a reader should know to read it.
     """
-    rows = tuple(
-        (
-            term.name,
-            term.objective,
-            f"{term.weight:g}",
-            describe_streams(term.student),
-            describe_streams(term.teacher) or "labels",
-        )
-        for term in links.terms
-    )
-    headings = ("Term", "Objective", "Weight", "Student", "Teacher")
-    words = f"Student of {links.student} layers, teacher of {links.teacher}. " + " ".join(
-        _describe(kind) for kind in links.kinds
-    )
+    depths = f"Student of {links.student} layers, teacher of {links.teacher}"
+    if not links.whole:
+        depths += " or more"
+        unknown = "How deep the models are is not recorded: layers above the highest that takes part are not drawn."
+        caption = f"{caption} {unknown}".strip()
+    words = f"{depths}. " + " ".join(_describe(kind) for kind in links.kinds)
+    columns = tuple(index for index, heading in enumerate(links.headings) if index and heading != "Weight")
     drawing = draw_layers(links.student, links.teacher, links.kinds)
-    return Figure(slug(title), title, caption, words, drawing, Table("Terms", headings, rows, words=(1, 3, 4)))
+    return Figure(slug(title), title, caption, words, drawing, Table("Terms", links.headings, links.terms, columns))
 
 
 def _describe(kind: LinkKind) -> str:

@@ -1,4 +1,4 @@
-"""Which layers a stage joined: its method composed again, for the shapes that the record names."""
+"""Which layers a stage joined: as its record has them, and its method composed again for the shapes named there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from limbeck.methods.registry import METHODS
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.report.page.draw_layers import SCORES, LinkKind
+from limbeck.report.page.plain_values import texts
 
 _SHAPE = re.compile(r"(\S+) (\d+)x(\d+), (\d+) heads, FFN (\d+)(?:, embedding (\d+))?")
+_LAYERS = re.compile(r"(_\d+)+$")
 _MOST_LAYERS = 200
+_HEADINGS = ("Term", "Objective", "Weight", "Student", "Teacher")
 
 
 @dataclass(frozen=True)
@@ -26,15 +29,24 @@ class LayerLinks:
 
     Args:
         student: Depth.
-        teacher: Depth.
-        terms: The terms.
-        kinds: The same, gathered by objective and streams.
+        teacher: Depth, or where it is not known the highest layer that is read.
+        kinds: Pairs of layers, gathered by what joins them.
+        headings: Of the table of the terms.
+        terms: A row each.
+        whole: Whether both depths are known.
     """
 
     student: int
     teacher: int
-    terms: Sequence[Term]
     kinds: Sequence[LinkKind]
+    headings: tuple[str, ...]
+    terms: tuple[tuple[str, ...], ...]
+    whole: bool = True
+
+    @property
+    def pairs(self) -> set[tuple[int, int]]:
+        """The pairs of numbered layers, without scores."""
+        return {pair for kind in self.kinds for pair in kind.pairs if SCORES not in pair}
 
 
 def find_links(
@@ -72,7 +84,41 @@ def find_links(
         terms = known.compose(options, pairing)
     except (LimbeckError, ValidationError):
         return None
-    return LayerLinks(shapes[0].layers, shapes[1].layers, terms, _kinds(terms))
+    return LayerLinks(shapes[0].layers, shapes[1].layers, _kinds(terms), _HEADINGS, tuple(map(_row_of, terms)))
+
+
+def recorded_links(layers: Sequence[Mapping[str, Any]], student: str, teacher: str) -> LayerLinks | None:
+    """Read the layers that a stage joined as its record has them, whatever its teacher was.
+
+    Args:
+        layers: `layers` of the stage's record: `student` and `teacher` layers and the names of their `terms` each.
+        student: The shape of the student, as records write it; empty if it is not known.
+        teacher: The shape of its teacher, likewise.
+
+    Returns:
+        None where nothing that can be drawn is recorded.
+    """
+    found: dict[str, dict[tuple[int, int], None]] = {}
+    rows = []
+    for entry in layers:
+        own, theirs = _layers(entry, "student"), _layers(entry, "teacher")
+        for term in texts(entry, "terms"):
+            kind = found.setdefault(without_layers(term), {})
+            kind |= dict.fromkeys((a, b) for a in own for b in theirs)
+            rows.append((term, ", ".join(map(str, own)), ", ".join(map(str, theirs))))
+    pairs = [pair for kind in found.values() for pair in kind]
+    if not pairs:
+        return None
+    shapes = _read_shape(student), _read_shape(teacher)
+    deepest = (max(pair[side] for pair in pairs) for side in (0, 1))
+    depths = [max(shape.layers, deep) if shape else deep for shape, deep in zip(shapes, deepest, strict=True)]
+    kinds = [LinkKind(label, tuple(joined)) for label, joined in found.items()]
+    return LayerLinks(depths[0], depths[1], kinds, ("Term", "Student", "Teacher"), tuple(rows), None not in shapes)
+
+
+def without_layers(term: str) -> str:
+    """Name what terms have in common that differ in their layers only: `hidden` of `hidden_1_2`."""
+    return _LAYERS.sub("", term) or term
 
 
 def describe_streams(keys: Sequence[StreamKey]) -> str:
@@ -98,6 +144,18 @@ def _read_shape(text: str) -> Shape | None:
         return None
     embedding = int(found[6]) if found[6] else hidden
     return Shape(found[1], layers, hidden, heads, heads, hidden // heads, ffn, 0, embedding, None)
+
+
+def _layers(entry: Mapping[str, Any], side: str) -> list[int]:
+    """Read numbers of layers; what is none is left out."""
+    found = entry.get(side)
+    known = [layer for layer in found if type(layer) is int] if isinstance(found, list) else []
+    return [layer for layer in known if 0 <= layer <= _MOST_LAYERS]
+
+
+def _row_of(term: Term) -> tuple[str, ...]:
+    streams = describe_streams(term.student), describe_streams(term.teacher) or "labels"
+    return (term.name, term.objective, f"{term.weight:g}", *streams)
 
 
 def _kinds(terms: Sequence[Term]) -> list[LinkKind]:

@@ -1,24 +1,23 @@
-"""The losses of a stage over its steps, by term: what was trained on, and what was held out."""
+"""The course of a stage over its steps: the losses by term, trained on and held out, and tokens a second."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from limbeck.report.page.content import Block, Figure, Notes
 from limbeck.report.page.draw_plot import Plot, Series
 from limbeck.report.page.findings import StageFound
+from limbeck.report.page.layer_links import without_layers
 from limbeck.report.page.make_figures import plot_figure
 from limbeck.report.page.scales import Axis, spans_widely
-from limbeck.report.page.stage_log import Curve, StageLog
+from limbeck.report.page.stage_log import RATE, Curve, StageLog
 
 _AT_ONCE = 4
-_LAYERS = re.compile(r"(_\d+)+$")
 _STEP = Axis("step", whole=True)
 
 
 def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
-    """Draw the whole loss, then the terms in groups, then say how it was drawn.
+    """Draw the whole loss, tokens a second, then the terms in groups, then say how it was drawn.
 
     Args:
         stage: A stage.
@@ -26,9 +25,10 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     """
     log = stage.log
     if not log.curves:
-        yield Notes((f"{heading}: no log is there; it is written when the stage ends.",))
+        yield Notes((f"{heading}: {'no log is there' if stage.record else 'nothing was logged yet'}.",))
+        yield from _notes(stage, heading)
         return
-    pictures = [_figure(log, heading, "loss", {"training": "loss", "held-out text": "eval_loss"})]
+    pictures = [_figure(log, heading, "loss", {"training": "loss", "held-out text": "eval_loss"}), _rate(log, heading)]
     groups = _groups(log.terms())
     for title, terms in groups.items() if len(log.terms()) > 1 else ():
         names = {term: f"loss_{term}" for term in terms}
@@ -46,7 +46,7 @@ def _groups(terms: list[str]) -> dict[str, list[str]]:
     """Gather terms that differ in their layers only, few enough for one figure."""
     by_stem: dict[str, list[str]] = {}
     for term in terms:
-        by_stem.setdefault(_LAYERS.sub("", term), []).append(term)
+        by_stem.setdefault(without_layers(term), []).append(term)
     groups: dict[str, list[str]] = {}
     for stem, found in by_stem.items():
         for start in range(0, len(found), _AT_ONCE):
@@ -64,19 +64,33 @@ def _figure(log: StageLog, heading: str, title: str, names: dict[str, str]) -> F
     series = [Series(label, curve.points, style, band=curve.ranges) for style, (label, curve) in enumerate(found)]
     logarithmic = spans_widely(y for one in series for _, y in one.points)
     label = "mean over the steps since the last log" + (", logarithmic" if logarithmic else "")
-    thinned = [curve for _, curve in found if curve.ranges]
-    caption = ""
-    if thinned:
-        most = max(curve.logged for curve in thinned)
-        caption = f"Thinned from {most:,} points: lines are means of neighbours, bands reach from least to greatest."
+    caption = thinned_caption(curve for _, curve in found)
     what = "Loss" if title == "loss" else f"Term {title}"
     return plot_figure(f"{heading}: {what}", Plot(series, _STEP, Axis(label, log=logarithmic)), caption=caption)
 
 
+def thinned_caption(curves: Iterable[Curve]) -> str:
+    """Say how curves were thinned; nothing where none was."""
+    most = max((curve.logged for curve in curves if curve.ranges), default=0)
+    said = f"Thinned from {most:,} points: lines are means of neighbours, bands reach from least to greatest."
+    return said if most else ""
+
+
+def _rate(log: StageLog, heading: str) -> Figure | None:
+    """Draw tokens a second; a single value says no more than the table of stages."""
+    curve = log.curve(RATE)
+    if curve is None or len(curve.points) < 2:
+        return None
+    y = Axis("tokens a second since the last log, without padding and evaluation", from_zero=True)
+    plot = Plot([Series("tokens/s", curve.points, 2, band=curve.ranges)], _STEP, y)
+    return plot_figure(f"{heading}: Tokens/s", plot, caption=thinned_caption([curve]))
+
+
 def _notes(stage: StageFound, heading: str) -> Iterator[Block]:
     log = stage.log
-    if not stage.record and log.source:
-        yield Notes((f"{heading} is not finished: its curves are from {log.source}.",))
+    if not stage.record and log.lines:
+        step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
+        yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
     problems = []
     if log.not_finite:
         problems.append(f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn.")

@@ -78,8 +78,9 @@ def run_steps(run: RunFound) -> Iterator[tuple[str, str]]:
     summary = text(start, "summary") if isinstance(start, Mapping) else text(record, "student", "initialisation")
     yield "Start of the student", _line(text(record, "student", "shape"), summary)
     for index, stage in enumerate(run.stages, start=1):
-        steps, tokens = number(stage.record, "steps"), number(stage.record, "tokens")
-        done = [f"{steps:,.0f} steps" if steps is not None else "not finished"]
+        steps, tokens = _so_far(stage, "steps", "step"), _so_far(stage, "tokens")
+        done = [] if stage.record else ["not finished"]
+        done += [f"{steps:,.0f} steps{_yet(stage)}"] if steps is not None else []
         done += [f"{format_count(tokens)} tokens"] if tokens is not None else []
         taught_by = text(stage.record, "teacher")
         named = stage.title if stage.title == stage.method else f"{stage.title}: {stage.method}"
@@ -96,13 +97,16 @@ def run_steps(run: RunFound) -> Iterator[tuple[str, str]]:
 
 
 def stage_facts(stage: StageFound) -> tuple[str, ...]:
-    """Return method, steps, tokens, time, tokens a second, padding, precision, device and skipped steps."""
-    seconds, padding = number(stage.record, "seconds"), number(stage.record, "padding_share")
+    """Return method, steps, tokens, time, tokens a second, padding, precision, device and skipped steps.
+
+    Of a stage that is not finished the steps, tokens and time are those of its log.
+    """
+    padding, seconds = number(stage.record, "padding_share"), _so_far(stage, "seconds")
     return (
         stage.method or NOTHING,
-        _whole(stage, "steps"),
-        _whole(stage, "tokens"),
-        NOTHING if seconds is None else duration(seconds),
+        _count(stage, "steps", "step"),
+        _count(stage, "tokens", "tokens"),
+        NOTHING if seconds is None else f"{duration(seconds)}{_yet(stage)}",
         _whole(stage, "tokens_per_second"),
         NOTHING if padding is None else f"{padding:.1%}",
         text(stage.record, "precision") or NOTHING,
@@ -114,6 +118,19 @@ def stage_facts(stage: StageFound) -> tuple[str, ...]:
 def _whole(stage: StageFound, name: str) -> str:
     found = number(stage.record, name)
     return NOTHING if found is None else f"{found:,.0f}"
+
+
+def _count(stage: StageFound, name: str, logged: str) -> str:
+    found = _so_far(stage, name, logged)
+    return NOTHING if found is None else f"{found:,.0f}{_yet(stage)}"
+
+
+def _so_far(stage: StageFound, name: str, logged: str = "") -> float | None:
+    return number(stage.record, name) if stage.record else stage.log.reached.get(logged or name)
+
+
+def _yet(stage: StageFound) -> str:
+    return "" if stage.record else " so far"
 
 
 def _speedup(record: Mapping[str, Any]) -> str:

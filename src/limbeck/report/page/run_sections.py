@@ -9,12 +9,13 @@ from limbeck.report.page.content import NOTHING, Block, Code, Notes, Paragraph, 
 from limbeck.report.page.findings import RunFound, StageFound
 from limbeck.report.page.guarded import guarded
 from limbeck.report.page.layer_figures import layers_figure
-from limbeck.report.page.layer_links import LayerLinks, find_links
+from limbeck.report.page.layer_links import LayerLinks, find_links, recorded_links
 from limbeck.report.page.loss_figures import loss_blocks
 from limbeck.report.page.plain_values import entries, mapping, number, text
 from limbeck.report.page.provenance import provenance_blocks
 from limbeck.report.page.quality_figures import quality_figure
 from limbeck.report.page.run_facts import measured_models, quality_of, run_steps, stage_facts
+from limbeck.report.page.run_state import run_state
 from limbeck.report.page.run_warnings import run_warnings
 
 
@@ -32,22 +33,34 @@ def run_sections(run: RunFound) -> list[Section]:
 
 
 def stage_links(run: RunFound, stage: StageFound) -> LayerLinks | None:
-    """Find the layers that a stage joins, as far as the run's record tells the shapes of its models."""
+    """Find the layers that a stage joins: composed again, with all that is known of its terms, where the record agrees.
+
+    What the stage's record says itself counts where it says something else, or the shapes of its models are not known.
+    """
     student = text(stage.record, "student", "shape") or text(run.record, "student", "shape")
-    teacher = text(run.record, "teacher", "shape")
-    own = mapping(stage.plan, "teacher")
-    if own:
-        taught_by = [other for other in run.stages if other.title == text(own, "stage")]
-        teacher = text(taught_by[0].record, "student", "shape") if taught_by else ""
     if stage.plan.get("student") is not None and not stage.record:
-        return None
+        student = ""
+    teacher = _teacher_shape(run, stage)
     corpus = mapping(stage.plan, "corpus") or mapping(run.record, "recipe", "corpus")
     method = mapping(stage.plan, "method")
-    return find_links(method, student, teacher, text(corpus, "task", "kind") or "text", stage.layer_cosines)
+    composed = find_links(method, student, teacher, text(corpus, "task", "kind") or "text", stage.layer_cosines)
+    recorded = recorded_links(entries(stage.record, "layers"), student, teacher)
+    return composed if recorded is None or (composed and composed.pairs == recorded.pairs) else recorded
+
+
+def _teacher_shape(run: RunFound, stage: StageFound) -> str:
+    """The shape of a stage's teacher; empty for one that only its name is recorded of."""
+    own = mapping(stage.plan, "teacher")
+    if not own or text(own, "model") == text(run.record, "recipe", "teacher", "model") != "":
+        return text(run.record, "teacher", "shape")
+    taught_by = [other for other in run.stages if other.title == text(own, "stage")]
+    return text(taught_by[0].record, "student", "shape") if taught_by else ""
 
 
 def _flow(run: RunFound) -> Iterator[Block]:
     yield Steps(tuple(run_steps(run)))
+    if run.status.status != "finished":
+        yield run_state(run.status)
     if warnings := run_warnings(run):
         yield Notes(tuple(warnings), warning=True)
 

@@ -33,7 +33,7 @@ def _standing(run: RunFound) -> Iterator[str]:
         yield _HOW[status.status].format(place=place) + (f" {problem}" if problem else "")
     missing = [stage.title for stage in run.stages if not stage.record]
     if missing:
-        yield f"Not finished: {', '.join(missing)}. What is said of them is from the recipe and the last checkpoint."
+        yield f"Not finished: {', '.join(missing)}. What is said of them is from the recipe and their logs."
     if status.status == "finished" and not (run.folder / "student").is_dir():
         yield "The run is finished, but its student is not in its folder."
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from limbeck.report.page.marks import Point
+from limbeck.report.page.plain_values import number
+from limbeck.report.page.token_rate import TokenRate
+from limbeck.training.live_log import LOG
 from limbeck.training.record_file import read_json
+from limbeck.training.stage_results import DONE
 
-LOG = "log.jsonl"
+RATE = "tokens_per_second"
+"""The curve that is made of the times and tokens of a log; in no log itself."""
 MOST_POINTS = 400
 """Points of a curve in a figure; more would not be told apart."""
 _STATE = "trainer_state.json"
@@ -43,7 +47,8 @@ class StageLog:
 
     Args:
         source: The file that it is from; empty where there is none.
-        curves: By name: `loss`, `loss_TERM`, `eval_loss`, `eval_TERM`, `learning_rate`, `grad_norm`.
+        curves: By name: `loss`, `loss_TERM`, `eval_loss`, `eval_TERM`, `learning_rate`, `grad_norm`, `RATE`.
+        reached: The last `step`, `tokens` and `seconds` of a line with a loss, as far as they were logged.
         lines: How many entries there were.
         not_finite: How many values were infinite or no numbers, and are left out.
         damaged: How many lines could not be read.
@@ -51,6 +56,7 @@ class StageLog:
 
     source: str = ""
     curves: Mapping[str, Curve] | None = None
+    reached: Mapping[str, float] = field(default_factory=dict)
     lines: int = 0
     not_finite: int = 0
     damaged: int = 0
@@ -65,16 +71,17 @@ class StageLog:
 
 
 def read_stage_log(folder: Path) -> StageLog:
-    """Read the log of a finished stage; of an unfinished one what its last checkpoint knows."""
+    """Read the log of a stage as far as it goes; where there is none, what its last checkpoint knows."""
     path = folder / LOG
-    if path.is_file():
-        return _gather(_lines(path), LOG)
+    found = _gather(_lines(path, whole=(folder / DONE).is_file()), LOG) if path.is_file() else StageLog()
+    if found.lines:
+        return found
     checkpoints = sorted(folder.glob("checkpoint-*"), key=_step_of)
     for checkpoint in reversed(checkpoints):
         history = read_json(checkpoint / _STATE).get("log_history")
         if isinstance(history, list):
             return _gather(history, f"{checkpoint.name}/{_STATE}")
-    return StageLog()
+    return found
 
 
 def thin(points: Sequence[Point], groups: int = MOST_POINTS // 2) -> Curve:
@@ -93,15 +100,21 @@ def thin(points: Sequence[Point], groups: int = MOST_POINTS // 2) -> Curve:
     return Curve(means, ranges, len(points))
 
 
-def _lines(path: Path) -> Iterator[Any]:
-    """Read a log line by line; None for a line that is damaged."""
+def _lines(path: Path, *, whole: bool) -> Iterator[Any]:
+    """Read a log line by line; None for a line that is damaged.
+
+    Args:
+        path: The file.
+        whole: Whether it should be; else its last line may be one that is being written, and is left out.
+    """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
                     yield json.loads(line)
                 except (ValueError, RecursionError):
-                    yield None
+                    if whole or line.endswith("\n"):
+                        yield None
     except OSError:
         yield None
 
@@ -109,22 +122,33 @@ def _lines(path: Path) -> Iterator[Any]:
 def _gather(found: Iterable[Any], source: str) -> StageLog:
     steps: dict[str, array[float]] = {}
     values: dict[str, array[float]] = {}
+    reached: dict[str, float] = {}
+    rate = TokenRate()
     lines = not_finite = damaged = 0
+
+    def add(name: str, step: float, value: float) -> None:
+        steps.setdefault(name, array("d")).append(step)
+        values.setdefault(name, array("d")).append(value)
+
     for entry in found:
-        step = _finite(entry.get("step")) if isinstance(entry, dict) else None
+        step = number(entry, "step")
         if step is None:
             damaged += 1
             continue
         lines += 1
+        if "loss" in entry:
+            named = {name: number(entry, name) for name in ("step", "tokens", "seconds")}
+            reached = {name: value for name, value in named.items() if value is not None}
+        if (tokens_per_second := rate.read(entry)) is not None:
+            add(RATE, step, tokens_per_second)
         for name, value in entry.items():
             if not _is_curve(name) or not isinstance(value, (int, float)) or isinstance(value, bool):
                 continue
-            finite = _finite(value)
+            finite = number(entry, name)
             if finite is None:
                 not_finite += 1
-                continue
-            steps.setdefault(name, array("d")).append(step)
-            values.setdefault(name, array("d")).append(finite)
+            else:
+                add(name, step, finite)
     terms = {name.removeprefix(_TERM) for name in values if name.startswith(_TERM)}
     held_out = {f"{_HELD_OUT}{name}" for name in ("loss", *terms)}
     curves = {
@@ -132,7 +156,7 @@ def _gather(found: Iterable[Any], source: str) -> StageLog:
         for name in values
         if not name.startswith(_HELD_OUT) or name in held_out
     }
-    return StageLog(source, curves, lines, not_finite, damaged)
+    return StageLog(source, curves, reached, lines, not_finite, damaged)
 
 
 def _is_curve(name: str) -> bool:
@@ -141,15 +165,6 @@ def _is_curve(name: str) -> bool:
 
 def _first(point: Point) -> float:
     return point[0]
-
-
-def _finite(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
 
 
 def _step_of(checkpoint: Path) -> int:
