@@ -12,13 +12,24 @@ from typer.testing import CliRunner
 import limbeck
 from limbeck.cli.main import build_app
 from limbeck.inspection import draw_maps, measure_contribution, measure_divergence, measure_similarity
+from limbeck.recipe.load import load_recipe
 from limbeck.report.inspection_files import write_inspection
 from limbeck.report.inspection_tables import plain
+from limbeck.report.search_architecture_tables import architecture_markdown
 from limbeck.report.search_files import write_search
 from limbeck.report.search_mapping_tables import mapping_markdown
+from limbeck.report.search_teacher_layer_tables import teacher_layer_markdown
+from limbeck.search.proxy_request import ProxyRequest
+from limbeck.search.run_architecture import search_architecture
+from limbeck.search.run_teacher_layer import search_teacher_layer
+from limbeck.search.shape_limits import ShapeLimits
+from limbeck.search.shape_space import ShapePoint
+from limbeck.search.teacher_layer_request import TeacherLayerRequest
 from tests.comparison.tiny import tiny_plan, write_tasks, write_teacher, write_text
 from tests.inspection.subjects import TEXTS, tiny_subject
+from tests.models.tiny import make_teacher
 from tests.report import search_mapping_sample
+from tests.search import shape_search
 from tests.search.fake_proxy import recipe_data
 from tests.search.fake_proxy import write_teacher as write_search_teacher
 
@@ -86,6 +97,35 @@ def mapping_folder(tmp_path_factory) -> Path:
     options = ["--steps", "2", "--share", "1", "--generations", "2", "--population", "3", "--quiet", "--output"]
     done = CliRunner().invoke(build_app(), ["search", "mapping", str(recipe), *options, str(folder / "out")])
     assert done.exit_code == 0, done.output
+    return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def architecture_folder(tmp_path_factory) -> Path:
+    """A finished search of shapes whose losses and latencies are known; one shape diverged, some were cut."""
+    folder = tmp_path_factory.mktemp("shaped")
+    data = shape_search.recipe_data(shape_search.write_teacher(folder), write_text(folder / "text"))
+    limits = ShapeLimits(latency_share=0.45)
+    with pytest.MonkeyPatch.context() as patch:
+        asked = shape_search.install(patch)
+        asked.diverges.add(ShapePoint(1, 8, 2, 1))
+        options = {"trials": 14, "prune": True, "batch": 4, "limits": limits}
+        record = search_architecture(shape_search.make_request(data, folder / "out", **options))
+    write_search(folder / "out", record, {}, {"search.md": architecture_markdown(record)})
+    return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def teacher_layer_folder(tmp_path_factory) -> Path:
+    """A finished search of teacher layers with real students."""
+    folder = tmp_path_factory.mktemp("layered")
+    teacher = make_teacher(folder, "bert", layers=4, hidden=16, heads=4, ffn=32)
+    data = shape_search.recipe_data(teacher, write_text(folder / "text", 60), student={"shape": "2x8h4"})
+    data["stages"][0] |= {"method": {"name": "minilmv2", "relation_heads": 4}}
+    data["stages"][0]["training"] |= {"max_steps": 6}
+    proxy = ProxyRequest(load_recipe(data), folder / "out", "layers")
+    record = search_teacher_layer(TeacherLayerRequest(proxy))
+    write_search(folder / "out", record, {}, {"search.md": teacher_layer_markdown(record)})
     return folder / "out"
 
 

@@ -34,9 +34,29 @@ def browse(folder, *more):
 
 
 @pytest.fixture(scope="module")
-def page(run_folder, comparison_folder, mapping_folder, inspection_folder, tmp_path_factory):
+def page(
+    run_folder,
+    comparison_folder,
+    mapping_folder,
+    architecture_folder,
+    teacher_layer_folder,
+    inspection_folder,
+    tmp_path_factory,
+):
+    """Of all kinds of folders, finished; then a run and searches that are not, the run with a name that never ends."""
     folder = tmp_path_factory.mktemp("page")
-    return write_report([run_folder, comparison_folder, mapping_folder, inspection_folder], folder / "all.html").html
+    finished = [run_folder, comparison_folder, mapping_folder, architecture_folder, teacher_layer_folder]
+    begun = [folder / name for name in ("run", "mapping", "architecture", "layers")]
+    shutil.copytree(run_folder, begun[0], ignore=shutil.ignore_patterns("*.safetensors"))
+    record = json.loads((begun[0] / "run.json").read_text())
+    record |= {"name": "W" * 300, "status": "running", "stages": record["stages"][:1]}
+    (begun[0] / "run.json").write_text(json.dumps(record))
+    for source, target in zip(finished[2:], begun[1:], strict=True):
+        target.mkdir()
+        shutil.copy(source / "search.journal", target)
+        record = json.loads((source / "search.json").read_text())
+        (target / "search.json").write_text(json.dumps({name: record[name] for name in ("kind", "name")}))
+    return write_report([*finished, inspection_folder, *begun], folder / "all.html").html
 
 
 @pytest.mark.parametrize("width", [360, 800, 1280])

@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,10 @@ from limbeck.errors import OutputError
 from limbeck.report.page.build import build_page
 from limbeck.report.page.collect import collect
 from limbeck.report.page.content import Figure, Table
+from limbeck.report.page.course_figures import course_figures
+from limbeck.report.page.findings import StageFound
 from limbeck.report.page.html import render_html
+from limbeck.report.page.stage_log import Curve, StageLog
 from tests.report.page_document import Document
 
 
@@ -155,6 +159,26 @@ def test_a_comparison_shows_tasks_measures_costs_and_the_layers_of_each_method(c
     assert len(runs.rows) == 4 and {row[1] for row in runs.rows} == {"finished"}
 
 
+def test_a_comparison_that_is_not_finished_says_how_its_runs_stand(comparison_folder, tmp_path, change_record):
+    folder = tmp_path / "copy"
+    shutil.copytree(comparison_folder, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    change_record(folder / "comparison.json", lambda record: record.update(status="running", summary=None))
+    cells = json.loads((folder / "comparison.json").read_text())["cells"]
+    last = folder / cells[-1]["folder"]
+    change_record(last / "run.json", lambda record: record.update(status="running"))
+    beat = {"activity": "training", "stage": "a", "stage_number": 1, "stages": 1, "step": 3, "steps": 40, "loss": 2.5}
+    (last / "heartbeat.json").write_text(json.dumps(beat))
+    table = next(
+        block
+        for block in page_of(folder).parts[0].sections[0].blocks
+        if isinstance(block, Table) and block.caption == "Runs that are not finished"
+    )
+    name = json.loads((last / "run.json").read_text())["name"]
+    assert [row[:6] for row in table.rows] == [(name, "dead", "a (1 of 1)", "3 of 40", "2.5", "–")]
+    change_record(folder / "comparison.json", lambda record: record.update(status="finished"))
+    assert not collect([folder])[0].unfinished
+
+
 def test_a_comparison_names_no_files_outside_of_it(comparison_folder, run_folder, tmp_path):
     record = json.loads((comparison_folder / "comparison.json").read_text())
     folder = tmp_path / "a" / "b"
@@ -278,9 +302,54 @@ def test_folders_are_put_side_by_side(run_folder, copied_run, change_record, map
     assert tokens[0] != tokens[1] and int(tokens[1].replace(",", "")) > 123_456
     names = [figure.name for figure in page.figures()]
     assert len(names) == len(set(names))
-    assert any(
-        isinstance(block, Figure) and "of the runs" in block.title for block in page.parts[0].sections[-1].blocks
-    )
+    training = page.parts[0].sections[-1]
+    assert training.title == "Training side by side"
+    assert [block.title for block in training.blocks if isinstance(block, Figure)] == [
+        "Stage 'layers' (hidden_states) of the runs",
+        "Stage 'layers' (hidden_states) of the runs, held-out text",
+        "Stage 'relations' (minilmv2) of the runs",
+        "Stage 'relations' (minilmv2) of the runs, held-out text",
+        "Tokens/s in stage 1 of the runs",
+        "Tokens/s in stage 2 of the runs",
+    ]
+
+
+def run_with(label, method, losses):
+    """A run of one stage that logged these losses."""
+    points = tuple((float(step), loss) for step, loss in enumerate(losses, start=1))
+    log = StageLog("log.jsonl", {"loss": Curve(points, (), len(points))} if points else {}, lines=len(points))
+    return label, SimpleNamespace(stages=(StageFound("stage", {"method": method}, {}, log),))
+
+
+def test_losses_of_different_methods_are_shares_of_their_start():
+    runs = [run_with("a", "elm", [8.0, 4.0, 2.0]), run_with("b", "mlm", [3.0, 1.5])]
+    figures = list(course_figures([*runs, run_with("c", "mlm", []), run_with("d", "mlm", [0.0, 1.0])]))
+    assert [figure.title for figure in figures] == [
+        "Stage 'stage' (mlm) of the runs",
+        "Stage 1 of the runs, as shares of the first loss",
+    ]
+    shares = figures[1].data
+    assert shares.headings == ("step", "a", "b"), "a share of nothing is nothing"
+    assert shares.rows == (("1", "1", "1"), ("2", "0.5", "0.5"), ("3", "0.25", "–"))
+    assert "on no common scale" in figures[1].caption
+
+
+def test_many_runs_are_drawn_in_figures_whose_lines_are_told_apart():
+    runs = [run_with(f"run {n}", "elm", [2.0, 1.0 + n]) for n in range(13)]
+    figures = list(course_figures(runs))
+    assert [len(figure.data.headings) - 1 for figure in figures] == [5, 5, 3]
+    assert figures[2].title.endswith("(3 of 3)") and figures[2].data.headings[-1] == "run 12"
+
+
+def test_a_comparison_draws_the_courses_of_its_methods_beside_each_other(comparison_folder):
+    page = page_of(comparison_folder)
+    training = next(section for section in page.parts[0].sections if section.title == "Training")
+    figures = {block.title: block for block in training.blocks if isinstance(block, Figure)}
+    assert "Stage 1 of the runs, as shares of the first loss" in figures
+    methods = {"hidden_states", "minilmv2"}
+    for figure in figures.values():
+        assert {label.split(",")[0].split(" ")[0] for label in figure.data.headings[1:]} <= methods
+    assert training.blocks[-1].lines == ("Of runs that differ in their seed only, the first is drawn.",)
 
 
 def test_what_is_nothing_of_ours_is_refused_with_what_would_be_right(tmp_path, run_folder):

@@ -49,6 +49,23 @@ def test_scales_place_values_and_write_ticks():
         assert scale.low < scale.high and scale.ticks
 
 
+@pytest.mark.parametrize("values", [[1], [1, 1], [0.88, 1], [3, 3.12]], ids=str)
+def test_an_axis_of_whole_numbers_marks_whole_numbers_only(values):
+    scale = make_scale(values, Axis("generation", whole=True), 0, 100)
+    assert scale.ticks and all(tick == int(tick) for tick in scale.ticks)
+    assert all(0 < scale.place(value) < 100 for value in values)
+    assert all("." not in scale.label(tick) for tick in scale.ticks)
+
+
+def test_names_of_steps_stand_above_their_line():
+    points = [(1.0, 2.0), (2.0, 1.5), (3.0, 1.0)]
+    series = Series("front", points, 1, "steps", names=["first", "second", "third"])
+    drawing = draw_plot(Plot([series], Axis("x"), Axis("y")))
+    second = next(mark for mark in drawing.marks if isinstance(mark, Label) and mark.text == "second")
+    marker = [mark for mark in drawing.marks if isinstance(mark, Marker)][1]
+    assert second.x > marker.x and second.y < marker.y - 4
+
+
 def test_numbers_are_written_with_separators():
     assert [show(v) for v in (1234567, 1234.5, 0.123456, 3.0, None, float("nan"))] == [
         "1,234,567",

@@ -3,6 +3,7 @@
 import json
 import re
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 
@@ -10,10 +11,11 @@ from limbeck.report.page.build import build_page
 from limbeck.report.page.collect import collect
 from limbeck.report.page.html import render_html
 from limbeck.report.page.palette import HEAT_LEVELS, THEMES, contrast, heat_colour, ink_on_heat
+from limbeck.report.page.write import write_report
 from tests.report.page_document import Document
 
 KINDS = ("run_folder", "comparison_folder", "mapping_folder", "inspection_folder", "search_folder")
-HOSTILE = "</svg></title><script>alert('x')</script><img src=x onerror=y>\u202e{{ 7*7 }}"
+HOSTILE = "</svg></title><script>alert('x')</script><img src=x onerror=y>\u202e\u200f]]>{{ 7*7 }}"
 
 
 def rendered(*folders):
@@ -112,11 +114,47 @@ def test_text_from_folders_stays_text(copied_run, change_record, inspection_fold
     spoiled["result"]["maps"]["tokens"][0] = HOSTILE
     (look / "attention.json").write_text(json.dumps(spoiled))
     html = rendered(folder, look)
+    assert_all_is_text(html)
+    assert "<script>alert('x')</script>" in Document(html).all("h1")[0][1], "shown as it is, as text"
+
+
+def assert_all_is_text(html):
     document = Document(html)
     assert not {tag for tag, _, _ in document.elements} & {"script", "img"}
-    assert "\u202e" not in html and "49" not in document.all("h1")[0][1]
-    assert "<script>alert('x')</script>" in document.all("h1")[0][1], "shown as it is, as text"
+    assert "\u202e" not in html and "\u200f" not in html and "49" not in document.all("h1")[0][1]
     assert all(not a["href"].startswith("javascript") for a, _ in document.all("a"))
+
+
+def test_text_of_what_is_not_finished_stays_text(copied_run, change_record, mapping_folder, tmp_path):
+    folder = copied_run()
+
+    def spoil(record):
+        record["status"], record["problem"] = "failed", HOSTILE
+        record["recipe"]["stages"][1]["teacher"] = {"model": HOSTILE}
+        record["stages"][1]["layers"] = [{"student": [2], "teacher": [3], "terms": [HOSTILE, f"b_{HOSTILE}"]}]
+
+    change_record(folder / "run.json", spoil)
+    (folder / "stages" / "1-layers" / "stage.json").unlink()
+    beat = {"activity": "training", "stage": HOSTILE, "stage_number": HOSTILE, "stages": 2, "step": 1, "steps": 2}
+    (folder / "heartbeat.json").write_text(json.dumps(beat))
+    search = tmp_path / "search"
+    search.mkdir()
+    (search / "search.json").write_text(json.dumps({"kind": "mapping", "name": "mapping", "status": HOSTILE}))
+    journal = (mapping_folder / "search.journal").read_text()
+    (search / "search.journal").write_text(journal.replace('"share":', f"{json.dumps(HOSTILE)}:"))
+    unknown = tmp_path / "unknown"
+    unknown.mkdir()
+    (unknown / "search.json").write_text(json.dumps({"kind": HOSTILE, "name": HOSTILE, "status": "running"}))
+    html = rendered(folder, search, unknown)
+    assert_all_is_text(html)
+    text = "".join(Document(html).elements[0][2])
+    assert text.count("<script>alert('x')</script>") >= 5, (
+        "stage, problem, terms, what the search is bound to, its name"
+    )
+    report = write_report([folder, search], tmp_path / "all.html", markdown=True, figures=tmp_path / "figures")
+    for path in (tmp_path / "figures").glob("*.svg"):
+        ElementTree.parse(path)
+    assert report.figures
 
 
 def test_colours_can_be_read_in_both_themes():

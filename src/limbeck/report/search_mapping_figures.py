@@ -92,8 +92,8 @@ def members_of(record: Mapping[str, Any], name: str) -> list[list[float]]:
 
 def _scattered(number: int, values: Sequence[float]) -> tuple[list[float], Sequence[float]]:
     """Places of dots beside each other, in the order of the generation."""
-    last = max(len(values) - 1, 1)
-    return [number + _SPREAD * (2 * index / last - 1) for index in range(len(values))], values
+    middle = (len(values) - 1) / 2
+    return [number + _SPREAD * (index - middle) / max(middle, 1) for index in range(len(values))], values
 
 
 def _number_generations(axes: Axes) -> None:

@@ -74,7 +74,8 @@ class Run:
         """
         keep_freed_memory()
         plan = self.plan
-        devices = torch.accelerator.device_count()
+        # Some releases of PyTorch with CUDA fail here where there is no driver.
+        devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
         if process_count() == 1 and devices > 1:
             self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
         self.heartbeat.begin("corpus")

@@ -13,6 +13,7 @@ from limbeck.experiments.folder import MANIFEST as EVALUATION
 from limbeck.experiments.results import ResultsFile
 from limbeck.report.evaluation_tables import STEM as EVALUATION_TABLE
 from limbeck.report.page.collect_run import collect_run
+from limbeck.report.page.collect_search import collect_search
 from limbeck.report.page.findings import (
     ComparisonFound,
     EvaluationFound,
@@ -20,13 +21,13 @@ from limbeck.report.page.findings import (
     InspectionFound,
     Record,
     RunFound,
-    SearchFound,
 )
 from limbeck.report.page.plain_values import entries, text
 from limbeck.search.search_folder import RECORD as SEARCH
 from limbeck.training.output_folder import RECIPE
 from limbeck.training.record_file import RECORD as RUN
 from limbeck.training.record_file import read_json
+from limbeck.training.run_status import status_of
 
 INSPECTIONS = ("phrases", "attention", "similarity", "contribution")
 _MOST_BYTES = 400 * 2**20
@@ -72,7 +73,7 @@ def _recognise(folder: Path) -> Found | None:
         return _comparison(folder)
     if (folder / SEARCH).is_file():
         record, problems = _read(folder / SEARCH)
-        return SearchFound(folder, text(record, "name") or folder.name, record, problems)
+        return collect_search(folder, record, problems)
     if (folder / RUN).is_file() or ((folder / RECIPE).is_file() and (folder / "stages").is_dir()):
         return collect_run(folder, _inside(folder))
     if (folder / EVALUATION).is_file():
@@ -94,13 +95,20 @@ def _inside(folder: Path) -> tuple[Found, ...]:
 def _comparison(folder: Path) -> ComparisonFound:
     record, problems = _read(folder / COMPARISON)
     runs: dict[tuple[str, str, str], RunFound] = {}
+    begun: list[Path] = []
     for cell in entries(record, "cells"):
         kind = (text(cell, "student"), text(cell, "method"), text(cell, "mapping"))
         place = folder / text(cell, "folder")
         # A record is a file like any other: what it names has to lie below it.
-        if kind not in runs and place.resolve().is_relative_to(folder.resolve()) and (place / RUN).is_file():
+        if not place.resolve().is_relative_to(folder.resolve()) or not (place / RUN).is_file():
+            continue
+        begun.append(place)
+        if kind not in runs:
             runs[kind] = collect_run(place, ())
-    return ComparisonFound(folder, text(record, "name") or folder.name, record, tuple(runs.values()), problems)
+    states = () if text(record, "status") == "finished" else tuple(map(status_of, dict.fromkeys(begun)))
+    unfinished = tuple(state for state in states if state.status != "finished")
+    title = text(record, "name") or folder.name
+    return ComparisonFound(folder, title, record, tuple(runs.values()), problems, unfinished)
 
 
 def _evaluation(folder: Path) -> EvaluationFound:

@@ -11,16 +11,19 @@ from limbeck.report.comparison_grid import ComparisonTable, overview_table, stud
 from limbeck.report.evaluation_grid import NOTHING
 from limbeck.report.figures import format_count
 from limbeck.report.page.content import Block, Code, Figure, Notes, Section, Steps, Table
+from limbeck.report.page.course_figures import course_figures
 from limbeck.report.page.draw_bars import Bar, BarGroup
 from limbeck.report.page.evaluation_sections import cost_blocks, cost_latency, task_bars
 from limbeck.report.page.findings import ComparisonFound, Record, RunFound
 from limbeck.report.page.guarded import guarded
 from limbeck.report.page.layer_figures import layers_figure
 from limbeck.report.page.make_figures import bars_figure
+from limbeck.report.page.model_names import without_path
 from limbeck.report.page.plain_values import entries, entry, mapping, number, text, texts
 from limbeck.report.page.provenance import provenance_blocks
 from limbeck.report.page.quality_figures import Measured, quality_figure
 from limbeck.report.page.run_sections import stage_links
+from limbeck.report.page.run_state import run_states
 from limbeck.report.search_grid import duration
 
 _MOST_DIAGRAMS = 12
@@ -43,6 +46,7 @@ def comparison_sections(found: ComparisonFound) -> list[Section]:
         *guarded("What was done", lambda: _flow(found)),
         *measured,
         *guarded("Layers", lambda: _layers(found)),
+        *guarded("Training", lambda: _training(found)),
         *guarded("Runs", lambda: _runs(record)),
         *guarded("Notes", lambda: _notes(record, summary)),
         *guarded("Plan", lambda: _plan(record)),
@@ -59,7 +63,7 @@ def _flow(found: ComparisonFound) -> Iterator[Block]:
     read = f" of a corpus of {format_count(corpus)}" if corpus is not None else ""
     yield Steps(
         (
-            ("Teacher", f"{text(record, 'teacher', 'title')}, {text(record, 'teacher', 'shape')}"),
+            ("Teacher", f"{without_path(text(record, 'teacher', 'title'))}, {text(record, 'teacher', 'shape')}"),
             ("Students", ", ".join(kinds["student"])),
             ("Methods", ", ".join(kinds["method"])),
             ("Budget", f"{budget}{read}; seeds {', '.join(kinds['seed'])}"),
@@ -77,6 +81,8 @@ def _flow(found: ComparisonFound) -> Iterator[Block]:
         warnings.append("No table is there: the students were not measured yet.")
     if warnings:
         yield Notes(tuple(warnings[:20]), warning=True)
+    if found.unfinished:
+        yield run_states(found.unfinished)
 
 
 def _results(summary: Record) -> Iterator[Block]:
@@ -88,7 +94,7 @@ def _results(summary: Record) -> Iterator[Block]:
 def _tables(table: ComparisonTable) -> Iterator[Table]:
     headings = ("", *(f"{title} ({below})" if below else title for title, below in table.headings))
     measured = [row for row in table.rows if row.kind != "published"]
-    rows = tuple((row.label, *(cell.strip("*") for cell in row.cells)) for row in measured)
+    rows = tuple((without_path(row.label), *(cell.strip("*") for cell in row.cells)) for row in measured)
     strong = tuple(index for index, row in enumerate(measured) if row.first)
     yield Table(table.title, headings, rows, strong=strong)
     published = tuple((row.label, *row.cells) for row in table.rows if row.kind == "published")
@@ -174,6 +180,14 @@ def _combination(found: ComparisonFound, run: RunFound) -> str:
     return run.title.removeprefix(f"{found.title}: ").rsplit(", seed", 1)[0]
 
 
+def _training(found: ComparisonFound) -> Iterator[Block]:
+    """Draw the courses of one run of each method and mapping beside each other."""
+    figures = list(course_figures([(_combination(found, run), run) for run in found.runs]))
+    yield from figures
+    if figures and len(found.runs) < len(entries(found.record, "cells")):
+        yield Notes(("Of runs that differ in their seed only, the first is drawn.",))
+
+
 def _runs(record: Record) -> Iterator[Block]:
     rows = []
     for cell in entries(record, "cells"):
@@ -192,7 +206,7 @@ def _runs(record: Record) -> Iterator[Block]:
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Time in all", "Tokens/s in all", "Folder")
         yield Table("Runs", headings, tuple(rows), words=(1, 6))
-        yield Notes(("`limbeck report` on the folder of a run shows its losses.",))
+        yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
 
 
 def _notes(record: Record, summary: Record) -> Iterator[Block]:

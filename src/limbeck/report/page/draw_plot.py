@@ -160,7 +160,9 @@ def _name_points(all_series: Sequence[Series], x_scale: Scale, y_scale: Scale, c
     for series in all_series:
         for (value_x, value_y), name in zip(series.points, series.names, strict=False):
             x, y, width = x_scale.place(value_x), y_scale.place(value_y), text_width(name, SMALL_TEXT)
-            for at_x, at_y in ((x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 17)):
+            beside = [(x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 17)]
+            # Steps go on to the right: a name just above them is not crossed.
+            for at_x, at_y in [(x + 7, y - 6), *beside] if series.mark == "steps" else beside:
                 box = (at_x, at_y - 9, at_x + width, at_y + 3)
                 inside = box[0] >= left and box[2] <= WIDTH and box[1] >= upper - 4 and box[3] <= y_scale.start
                 if inside and not any(_overlap(box, other) for other in taken):

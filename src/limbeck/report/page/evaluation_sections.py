@@ -13,7 +13,7 @@ from limbeck.report.page.draw_bars import Bar, BarGroup
 from limbeck.report.page.findings import EvaluationFound, Record
 from limbeck.report.page.guarded import guarded
 from limbeck.report.page.make_figures import bars_figure
-from limbeck.report.page.model_names import last_part
+from limbeck.report.page.model_names import last_part, without_path
 from limbeck.report.page.plain_values import mapping, number, text, texts
 from limbeck.report.page.provenance import provenance_blocks
 from limbeck.report.page.quality_figures import Measured, quality_figure
@@ -89,7 +89,8 @@ def cost_blocks(summary: Record) -> Iterator[Block]:
     costs = summary.get("costs")
     if costs is not None:
         for heading, headings, body in cost_sections(costs):
-            yield Table(heading, tuple(headings), tuple(tuple(row) for row in body), words=(1,))
+            rows = tuple((without_path(row[0]), *row[1:]) for row in body)
+            yield Table(heading, tuple(headings), rows, words=(1,))
 
 
 def cost_latency(costs: Record, model: str) -> float | None:

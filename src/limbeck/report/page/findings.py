@@ -66,23 +66,51 @@ class RunFound:
 
 @dataclass(frozen=True)
 class ComparisonFound:
-    """A comparison: `comparison.json`, and a run of each method, mapping and student."""
+    """A comparison.
+
+    Args:
+        folder: Its folder.
+        title: Its name.
+        record: `comparison.json`.
+        runs: One of each method, mapping and student.
+        problems: What could not be read.
+        unfinished: How runs stand that were begun and are not finished, unless the comparison is.
+    """
 
     folder: Path
     title: str
     record: Record
     runs: tuple[RunFound, ...]
     problems: tuple[str, ...] = ()
+    unfinished: tuple[RunStatus, ...] = ()
 
 
 @dataclass(frozen=True)
 class SearchFound:
-    """A search: `search.json`, of one of the three kinds."""
+    """A search of one of the three kinds.
+
+    Args:
+        folder: Its folder.
+        title: Its name.
+        record: `search.json`.
+        problems: What could not be read.
+        so_far: What its study holds before it is finished, as the record will have it.
+        standing: How it stands then.
+    """
 
     folder: Path
     title: str
     record: Record
     problems: tuple[str, ...] = ()
+    so_far: Record = field(default_factory=dict)
+    standing: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def status(self) -> str:
+        """`finished`, `running`, `interrupted`, `dead` or, where nothing tells, `not finished`."""
+        if self.record.get("status") == "finished":
+            return "finished"
+        return dict(self.standing).get("Status", "not finished")
 
 
 @dataclass(frozen=True)

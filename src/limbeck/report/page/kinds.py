@@ -28,7 +28,7 @@ def describe_kind(found: Found) -> tuple[str, str, str]:
             return "comparison", text(found.record, "status") or NOTHING, f"{len(cells)} runs"
         case SearchFound():
             kind = f"{text(found.record, 'kind')} search".strip()
-            return kind, text(found.record, "status") or NOTHING, _of_search(found)
+            return kind, found.status, _of_search(found)
         case EvaluationFound():
             return "evaluation", "finished" if found.summary else "not finished", f"{len(found.cells)} cells"
         case InspectionFound():
@@ -56,6 +56,8 @@ def _of_run(found: RunFound) -> str:
 
 def _of_search(found: SearchFound) -> str:
     try:
-        return what_was_found(found.record)
+        if found.status == "finished":
+            return what_was_found(found.record)
+        return f"{what_was_found({**found.record, **found.so_far})}, so far" if found.so_far.get("best") else NOTHING
     except DAMAGED:
         return NOTHING  # A damaged record; its own part of the report says so.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from limbeck.report.page.content import Facts
+from collections.abc import Sequence
+
+from limbeck.report.page.content import NOTHING, Facts, Table
 from limbeck.report.search_grid import duration
 from limbeck.training.run_status import RunStatus
 
@@ -13,8 +15,23 @@ def run_state(status: RunStatus) -> Facts:
     Args:
         status: Of the run, as it was read for the page.
     """
+    return Facts(tuple((name, value) for name, value in _pairs(status) if value))
+
+
+def run_states(states: Sequence[RunStatus]) -> Table:
+    """Say of several runs how they stand, a row each."""
+    columns = ("Status", "At", "Step", "Loss", "Tokens/s", "Last sign of life")
+    rows = tuple(
+        (status.name, *(found[name] or NOTHING for name in columns))
+        for status in states
+        for found in [dict(_pairs(status))]
+    )
+    return Table("Runs that are not finished", ("", *columns), rows, words=(1, 2, 6))
+
+
+def _pairs(status: RunStatus) -> tuple[tuple[str, str], ...]:
     step = f"{status.step:,} of {status.steps:,}" if status.step is not None and status.steps is not None else ""
-    pairs = (
+    return (
         ("Status", f"{status.status}, but silent" if status.silent else status.status),
         ("At", status.stage or status.activity or ""),
         ("Step", step),
@@ -25,7 +42,6 @@ def run_state(status: RunStatus) -> Facts:
         ("Last checkpoint", "" if status.checkpoint is None else f"step {status.checkpoint:,}"),
         ("Process", "" if status.pid is None else f"{status.pid} on {status.host or 'an unknown host'}"),
     )
-    return Facts(tuple((name, value) for name, value in pairs if value))
 
 
 def last_sign(seconds: float | None) -> str:

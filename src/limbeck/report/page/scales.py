@@ -86,15 +86,19 @@ def make_scale(values: Iterable[float], axis: Axis, start: float, end: float) ->
         return Scale(low, high, start, end, True, tuple(map(float, ticks)))
     if axis.from_zero:
         low = min(low, 0.0)
-    if low == high:
+    if axis.whole and high - low < 1:
+        low, high = math.floor(low) - 0.5, math.ceil(high) + 0.5
+    elif low == high:
         low, high = low - abs(low or 1.0) * 0.1, high + abs(high or 1.0) * 0.1
     room = 0.04 * (high - low)
     low, high = low if axis.from_zero and low == 0 else low - room, high + room
     locator = (
         MaxNLocator(8, steps=[1, 2, 5, 10], integer=True) if axis.whole else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
     )
-    marked = (float(tick) for tick in locator.tick_values(low, high) if low <= tick <= high)
-    return Scale(low, high, start, end, False, tuple(marked))
+    marked = [float(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
+    # The locator would rather mark halves than one tick alone.
+    whole = [tick for tick in marked if tick.is_integer()] if axis.whole else marked
+    return Scale(low, high, start, end, False, tuple(whole))
 
 
 def spans_widely(values: Iterable[float]) -> bool:

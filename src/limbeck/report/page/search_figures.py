@@ -72,8 +72,13 @@ def shapes_figure(record: Mapping[str, Any]) -> Figure:
     return plot_figure("Loss and latency of shapes", plot, caption=caption)
 
 
-def race_figure(record: Mapping[str, Any]) -> Figure:
-    """Draw the score of every layer at every step that it was scored at, and mark the one that is recommended."""
+def race_figure(record: Mapping[str, Any], mark: str = "recommended") -> Figure:
+    """Draw the score of every layer at every step that it was scored at, and mark the best.
+
+    Args:
+        record: Of the search, or what it has found so far.
+        mark: What the best is called.
+    """
     scored: dict[int, list[tuple[float, float]]] = {}
     for row in record["layers"]:
         for one in row["scores"]:
@@ -83,7 +88,7 @@ def race_figure(record: Mapping[str, Any]) -> Figure:
     series = [Series(f"after {step:,} steps", sorted(scored[step]), style + 2) for style, step in enumerate(steps)]
     best = record["best"]
     place = (best["layer"], best["scores"][-1]["score"])
-    series.append(Series(f"recommended: layer {best['layer']}", [place], 1, "points", large=True))
+    series.append(Series(f"{mark}: layer {best['layer']}", [place], 1, "points", large=True))
     x, y = Axis("teacher layer", whole=True), Axis(f"score: mean of {', '.join(record['scores'])} (percent)")
     return plot_figure("Students of the layers of the teacher", Plot(series, x, y))
 
@@ -96,8 +101,10 @@ def _members(record: Mapping[str, Any], name: str, style: int) -> Series:
     """The members of each generation side by side."""
     points = []
     for row, values in zip(record["generations"], members_of(record, name), strict=True):
-        last = max(len(values) - 1, 1)
-        points += [(row["number"] + _SPREAD * (2 * index / last - 1), value) for index, value in enumerate(values)]
+        middle = (len(values) - 1) / 2
+        points += [
+            (row["number"] + _SPREAD * (index - middle) / max(middle, 1), value) for index, value in enumerate(values)
+        ]
     return Series("member", points, style, "points")
 
 

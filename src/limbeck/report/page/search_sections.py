@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from limbeck.report.page.content import Block, Code, Notes, Paragraph, Section, Steps, Table
+from limbeck.report.page.content import Block, Code, Notes, Paragraph, Section, Steps
 from limbeck.report.page.findings import Record, SearchFound
 from limbeck.report.page.guarded import guarded
 from limbeck.report.page.layer_figures import layers_figure
@@ -16,6 +16,8 @@ from limbeck.report.page.model_names import without_path
 from limbeck.report.page.plain_values import entries, mapping, number, text, texts
 from limbeck.report.page.provenance import provenance_blocks
 from limbeck.report.page.search_figures import distribution_figures, evolution_figure, race_figure, shapes_figure
+from limbeck.report.page.search_tables import MOST_SHAPES, search_table
+from limbeck.report.page.search_unfinished import course_so_far, standing_blocks
 from limbeck.report.search_architecture_tables import (
     architecture_notes,
     describe_shape,
@@ -23,11 +25,9 @@ from limbeck.report.search_architecture_tables import (
     ranked_shapes,
     shapes_grid,
 )
-from limbeck.report.search_grid import SearchGrid, duration
+from limbeck.report.search_grid import duration
 from limbeck.report.search_mapping_tables import best_mappings_grid, generations_grid, mapping_notes, show_mapping
 from limbeck.report.search_teacher_layer_tables import layers_grid, teacher_layer_notes
-
-_MOST_SHAPES = 100
 
 
 def search_sections(found: SearchFound) -> list[Section]:
@@ -40,7 +40,10 @@ def search_sections(found: SearchFound) -> list[Section]:
     }
     title, blocks = course.get(text(record, "kind"), ("Search", _unknown))
     if text(record, "status") != "finished":
-        return guarded("What was done", lambda: _flow(found))
+        return [
+            *guarded("What was done", lambda: standing_blocks(found)),
+            *guarded(title, lambda: course_so_far(found)),
+        ]
     return [
         *guarded("What was done", lambda: _flow(found)),
         *guarded(title, lambda: blocks(record)),
@@ -65,15 +68,6 @@ def what_was_found(record: Record) -> str:
 
 def _flow(found: SearchFound) -> Iterator[Block]:
     record = found.record
-    if text(record, "status") != "finished":
-        lines = [*found.problems]
-        if record:
-            lines.append(
-                f"The search '{found.title}' ({text(record, 'kind')}) is not finished, and its folder holds no result "
-                "yet: the same command goes on with it, and optuna-dashboard shows its trials."
-            )
-        yield Notes(tuple(lines), warning=True)
-        return
     cost = mapping(record, "cost")
     times = [number(cost, name) for name in ("training_seconds", "scoring_seconds", "seconds")]
     spent = duration(sum(time for time in times if time is not None))
@@ -98,35 +92,29 @@ def _mapping(record: Record) -> Iterator[Block]:
         return
     yield evolution_figure(record)
     yield from distribution_figures(record)
-    yield _table("Generations", generations_grid(record))
-    yield _table("Best mappings", best_mappings_grid(record), strong=(0,))
+    yield search_table("Generations", generations_grid(record))
+    yield search_table("Best mappings", best_mappings_grid(record), strong=(0,))
     yield Notes(tuple(mapping_notes(record)))
 
 
 def _architecture(record: Record) -> Iterator[Block]:
     yield shapes_figure(record)
-    yield _table("Front of loss and latency", front_grid(record))
+    yield search_table("Front of loss and latency", front_grid(record))
     shapes = ranked_shapes(record)
-    yield _table(
-        "All shapes, the best first", shapes_grid(shapes[:_MOST_SHAPES]), len(shapes) - _MOST_SHAPES, strong=(0,)
+    yield search_table(
+        "All shapes, the best first", shapes_grid(shapes[:MOST_SHAPES]), len(shapes) - MOST_SHAPES, strong=(0,)
     )
     yield Notes(tuple(architecture_notes(record)))
 
 
 def _teacher_layer(record: Record) -> Iterator[Block]:
     yield race_figure(record)
-    yield _table("Layers, the best first", layers_grid(record), strong=(0,))
+    yield search_table("Layers, the best first", layers_grid(record), strong=(0,))
     yield Notes(tuple(teacher_layer_notes(record)))
 
 
 def _unknown(record: Record) -> Iterator[Block]:
     yield Notes((f"There is no search of the kind '{text(record, 'kind')}'.",), warning=True)
-
-
-def _table(caption: str, grid: SearchGrid, left_out: int = 0, strong: tuple[int, ...] = ()) -> Table:
-    words = tuple(index for index, heading in enumerate(grid.headings) if heading in grid.words)
-    rows = tuple(tuple(row) for row in grid.rows)
-    return Table(caption, tuple(grid.headings), rows, words, strong=strong, left_out=max(0, left_out))
 
 
 def _layers(record: Record) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Several folders side by side: what they are, how good and fast their models are, how their losses fell."""
+"""Several folders side by side: what they are, how good and fast their models are, how their training went."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from limbeck.report.figures import comparison_rows
 from limbeck.report.page.content import NOTHING, Block, Section, Table
-from limbeck.report.page.draw_plot import Plot, Series
+from limbeck.report.page.course_figures import course_figures
 from limbeck.report.page.findings import Found, RunFound
 from limbeck.report.page.guarded import guarded
 from limbeck.report.page.kinds import describe_kind
-from limbeck.report.page.make_figures import plot_figure
 from limbeck.report.page.model_names import without_path
 from limbeck.report.page.plain_values import mapping, number, text
 from limbeck.report.page.quality_figures import Measured, quality_figure
 from limbeck.report.page.run_facts import measured_models, quality_of
-from limbeck.report.page.scales import Axis, spans_widely
 from limbeck.report.search_grid import duration
 
 
 def side_by_side(found: Sequence[Found], titles: Sequence[str]) -> list[Section]:
-    """Compare folders: all of them in a line each, runs by their figures and their losses.
+    """Compare folders: all of them in a line each, runs by their figures and their courses.
 
     Args:
         found: What was collected.
@@ -30,7 +28,7 @@ def side_by_side(found: Sequence[Found], titles: Sequence[str]) -> list[Section]
     return [
         *guarded("Side by side", lambda: _all(found, titles)),
         *(guarded("Runs side by side", lambda: _runs(runs)) if len(runs) > 1 else []),
-        *(guarded("Losses side by side", lambda: _losses(runs)) if len(runs) > 1 else []),
+        *(guarded("Training side by side", lambda: course_figures(runs)) if len(runs) > 1 else []),
     ]
 
 
@@ -89,20 +87,3 @@ def _rate(value: float | None) -> str:
 
 def _loss(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.4g}"
-
-
-def _losses(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Block]:
-    """Draw the losses of stages that have one name and method, which alone can be compared."""
-    stages: dict[tuple[str, str], list[Series]] = {}
-    for title, run in runs:
-        for stage in run.stages:
-            curve = stage.log.curve("loss")
-            if curve is not None:
-                found = stages.setdefault((stage.title, stage.method), [])
-                found.append(Series(title, curve.points, len(found), band=curve.ranges))
-    for (stage_title, method), series in stages.items():
-        if len(series) > 1:
-            logarithmic = spans_widely(y for one in series for _, y in one.points)
-            plot = Plot(series, Axis("step", whole=True), Axis("training loss", log=logarithmic))
-            caption = "Losses compare only where the terms, their weights and the text are the same."
-            yield plot_figure(f"Stage '{stage_title}' ({method}) of the runs", plot, caption=caption)

@@ -1,0 +1,209 @@
+"""Searches that run, were stopped or died: what their study holds so far is on the page, and how they stand."""
+
+import json
+import os
+import shutil
+import socket
+
+import psutil
+import pytest
+
+from limbeck.report.page.build import build_page
+from limbeck.report.page.collect import collect
+from limbeck.report.page.content import Facts, Table
+from limbeck.report.page.html import render_html
+from limbeck.search.workers import machine
+from tests.report.page_document import Document
+
+KINDS = {"mapping": "mapping_folder", "architecture": "architecture_folder", "teacher-layer": "teacher_layer_folder"}
+TITLES = {"mapping": "Evolution", "architecture": "Shapes", "teacher-layer": "Layers of the teacher"}
+FIGURES = {
+    "mapping": "Evolution of the fitness",
+    "architecture": "Loss and latency of shapes",
+    "teacher-layer": "Students of the layers of the teacher",
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def unfinished(kind, request, tmp_path):
+    """A finished search of each kind as it was a moment before its record was written; the record; its folder."""
+    done = request.getfixturevalue(KINDS[kind])
+    record = json.loads((done / "search.json").read_text())
+    folder = tmp_path / "unfinished"
+    folder.mkdir()
+    shutil.copy(done / "search.journal", folder)
+    begun = {"kind": kind, "name": record["name"], "status": "running"}
+    (folder / "search.json").write_text(json.dumps(begun))
+    return folder, record
+
+
+def page_of(folder):
+    page = build_page(collect([folder]))
+    Document(render_html(page))
+    return page
+
+
+def facts_of(page):
+    return dict(
+        pair for section in page.parts[0].sections for b in section.blocks if isinstance(b, Facts) for pair in b.pairs
+    )
+
+
+def rewrite(folder, change):
+    """Change the entries of a journal."""
+    entries = [json.loads(line) for line in (folder / "search.journal").read_text().splitlines()]
+    (folder / "search.journal").write_text("".join(json.dumps(change(entry)) + "\n" for entry in entries))
+
+
+def working_at(place, **fields):
+    """Make all workers of a journal ones that never ended, on a machine."""
+
+    def change(entry):
+        for name, sign in entry.get("user_attr", {}).items():
+            if name.startswith("worker ") and isinstance(sign, dict):
+                sign |= {"ended": False, "machine": place, **fields}
+        return entry
+
+    return change
+
+
+def shared(found, record):
+    """The fields that what is read from the study has in common with the record, at any depth."""
+    if isinstance(found, dict) and isinstance(record, dict):
+        return {name: shared(value, record[name]) for name, value in found.items() if name in record}
+    if isinstance(found, list) and isinstance(record, list) and len(found) == len(record):
+        return [shared(*pair) for pair in zip(found, record, strict=True)]
+    return record
+
+
+def test_what_is_read_from_the_study_is_what_the_record_will_say(unfinished, kind):
+    folder, record = unfinished
+    found = dict(collect([folder])[0].so_far)
+    states = [row.pop("state") for row in found["layers"]] if kind == "teacher-layer" else []
+    best = found["best"]
+    best.pop("state", None)
+    assert best == shared(best, record["best"])
+    assert found == shared(found, record)
+    needed = {
+        "mapping": {"generations", "candidates", "scores", "best", "identity"},
+        "architecture": {"shapes", "front", "limits", "best", "identity"},
+        "teacher-layer": {"layers", "scores", "best", "identity"},
+    }
+    assert set(found) == needed[kind]
+    assert states == [{"cut": "dropped"}.get(row["state"], row["state"]) for row in record.get("layers", [])]
+
+
+def test_a_search_that_was_stopped_shows_what_it_found(unfinished, kind):
+    folder, record = unfinished
+    page = page_of(folder)
+    assert [section.title for section in page.parts[0].sections] == ["What was done", TITLES[kind]]
+    assert FIGURES[kind] in [figure.title for figure in page.figures()]
+    assert len(page.warnings()) == 1 and "was stopped; the same command" in page.warnings()[0]
+    facts = facts_of(page)
+    assert (facts["Status"], facts["Workers"]) == ("interrupted", "1 ended")
+    assert "finished" in facts["Trials"] and ("of shapes that were tried before" in facts["Trials"]) == (
+        kind == "architecture"
+    )
+    assert ("diverged" in facts["Trials"]) == any(row.get("state") == "diverged" for row in record.get("shapes", []))
+    assert facts["Last sign of life"].endswith(" before this page was made")
+    assert page.parts[0].subtitle.startswith(f"{kind.capitalize()} search; interrupted; ")
+    assert page.parts[0].subtitle.endswith(", so far")
+    identity = page.parts[0].sections[0].blocks[2]
+    assert isinstance(identity, Table) and identity.folded
+    assert {row[0] for row in identity.rows} == set(record["identity"])
+
+
+def test_a_search_whose_worker_lives_runs_and_one_whose_worker_is_gone_is_dead(unfinished):
+    folder, _ = unfinished
+    process = psutil.Process()
+    rewrite(folder, working_at(machine(), process=os.getpid(), started=process.create_time()))
+    page = page_of(folder)
+    assert facts_of(page)["Status"] == "running" and "is still going on" in page.warnings()[0]
+    for gone in ({"process": 2**22 - 1}, {"process": os.getpid(), "started": process.create_time() - 100}):
+        rewrite(folder, working_at(machine(), **gone))
+        page = page_of(folder)
+        assert facts_of(page)["Status"] == "dead" and "workers are gone without a word" in page.warnings()[0]
+        assert facts_of(page)["Workers"] == "1 gone"
+
+
+def test_a_worker_elsewhere_is_judged_by_its_last_sign(unfinished):
+    folder, _ = unfinished
+    rewrite(folder, working_at("elsewhere", interval=15.0))
+    assert facts_of(page_of(folder))["Status"] == "running"
+    journal = folder / "search.journal"
+    before = journal.stat().st_mtime - 3600
+    os.utime(journal, (before, before))
+    facts = facts_of(page_of(folder))
+    assert facts["Status"] == "dead" and facts["Last sign of life"] == "60 min before this page was made"
+
+
+def test_a_search_can_be_looked_at_at_any_moment_of_its_course(unfinished, kind):
+    """Also in the middle of a line: nothing is changed, waited for, or called damaged."""
+    folder, _ = unfinished
+    journal = folder / "search.journal"
+    whole = journal.read_bytes()
+    ends = [index + 1 for index, byte in enumerate(whole) if byte == ord("\n")]
+    drawn = 0
+    for number, end in enumerate(ends):
+        if number % 3 and number < len(ends) - 4:
+            continue
+        content = whole[: end + 7]
+        journal.write_bytes(content)
+        page = page_of(folder)
+        assert not any("damaged" in line for line in page.warnings()), (number, page.warnings())
+        drawn += FIGURES[kind] in [figure.title for figure in page.figures()]
+        assert journal.read_bytes() == content
+    assert drawn > 0
+    assert sorted(path.name for path in folder.iterdir()) == ["search.journal", "search.json"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda journal: journal.unlink(), "No trials are in its folder"),
+        (lambda journal: journal.write_text(""), "cannot be read"),
+        (lambda journal: journal.write_text("no journal\n"), "cannot be read"),
+        (lambda journal: journal.write_text('{"op_code": 99}\n'), "cannot be read"),
+        (lambda journal: journal.write_text("[" * 100_000 + "\n"), "cannot be read"),
+    ],
+    ids=["missing", "empty", "text", "unknown", "deep"],
+)
+def test_a_study_that_cannot_be_read_is_said_so(unfinished, spoil, said):
+    folder, _ = unfinished
+    spoil(folder / "search.journal")
+    page = page_of(folder)
+    assert said in " ".join(page.warnings())
+    assert [section.title for section in page.parts[0].sections] == ["What was done"]
+
+
+@pytest.mark.parametrize("junk", ["text", None, [], {"a": 1}, -1, float("nan")], ids=repr)
+def test_a_study_with_junk_in_its_attributes_never_stops_a_report(unfinished, junk):
+    folder, _ = unfinished
+    whole = (folder / "search.journal").read_text()
+
+    def change(entry):
+        entry["user_attr"] = dict.fromkeys(entry["user_attr"], junk) if "user_attr" in entry else None
+        return {name: value for name, value in entry.items() if value is not None}
+
+    rewrite(folder, change)
+    page_of(folder)
+    (folder / "search.journal").write_text(whole)
+
+
+def test_a_search_that_has_begun_only_says_so(tmp_path):
+    (tmp_path / "search.json").write_text('{"kind": "mapping", "name": "slow", "status": "running"}')
+    page = page_of(tmp_path)
+    assert "The search 'slow' (mapping) is not finished; the same command goes on" in page.warnings()[0]
+    assert page.parts[0].subtitle == "Mapping search; not finished"
+
+
+def test_names_of_machines_are_not_on_the_page(unfinished):
+    folder, _ = unfinished
+    rewrite(folder, working_at(machine(), process=os.getpid()))
+    if len(socket.gethostname()) > 3:
+        assert socket.gethostname() not in render_html(page_of(folder))
