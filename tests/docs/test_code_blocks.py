@@ -14,6 +14,7 @@ from limbeck.comparison.load import load_plan
 from limbeck.evaluation.tasks.own_task import read_own_task
 from limbeck.recipe import load_recipe, plan_run
 from limbeck.recipe.load import parse_yaml
+from tests.docs.page_runs import lay_runs, runs_made, runs_used
 from tests.docs.pages import PAGES, ROOT, Page
 from tests.docs.running import SHELL, run_commands, run_python, write_files
 from tests.docs.shell import commands, targets
@@ -39,7 +40,15 @@ BASE = {
     "student": {"shape": "6x384"},
     "corpus": {"sources": ["texts"]},
 }
+#: Runs that a guide begins with, as it says.
+GIVEN = {"docs/guides/task_specific.md": {"runs/bert-base-on-mrpc"}}
 FINE_TUNED = {"teacher": {"model": "runs/bert-base-on-mrpc"}}
+
+
+def followed(page):
+    """Whether readers copy the page's blocks in their order; others speak of a run of the reader's own."""
+    return page.path == "docs/start.md" or page.path.startswith("docs/guides/")
+
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
 
@@ -52,6 +61,14 @@ def pages_with(*languages):
 def blocks_of(*languages):
     found = [block for page in PAGES for block in page.blocks if block.language in languages]
     return pytest.mark.parametrize("block", found, ids=lambda block: block.place)
+
+
+@pytest.mark.parametrize("page", list(filter(followed, PAGES)), ids=lambda page: page.path)
+def test_runs_that_a_guide_uses_are_made_above(page):
+    made = set(GIVEN.get(page.path, ()))
+    for block in page.blocks:
+        missing = runs_used(block) - (made := made | runs_made(block))
+        assert not missing, f"{block.place}: nothing above makes {missing}"
 
 
 @every_page
@@ -115,6 +132,8 @@ def test_data_can_be_read(block):
 @pages_with("python")
 def test_python_runs(page, world):
     write_files(page)
+    if followed(page):
+        lay_runs(page, world / "runs/mine")
     run_python(page)
 
 

@@ -56,7 +56,7 @@ TEACHERS: Mapping[str, Teacher] = {
     "google-bert/bert-base-multilingual-cased": Teacher("bert", 12, 768, 12, 3072, "masked_lm"),
     "google-bert/bert-large-uncased": Teacher("bert", 24, 1024, 16, 4096, "masked_lm"),
     "FacebookAI/xlm-roberta-base": Teacher("xlm-roberta", 12, 768, 12, 3072, "masked_lm"),
-    "models/all-MiniLM-L6-v2": Teacher("bert", 6, 384, 12, 1536),
+    "sentence-transformers/all-MiniLM-L6-v2": Teacher("bert", 6, 384, 12, 1536),
     "runs/bert-base-on-mrpc": Teacher("bert", 12, 768, 12, 3072, "classification"),
     "runs/bert-base-on-sst2": Teacher("bert", 12, 768, 12, 3072, "classification"),
 }
