@@ -24,7 +24,7 @@ COPY --from=wheel /wheels /wheels
 # The versions are those that the wheel allows.
 # hadolint ignore=DL3013
 RUN python -c "import torch" 2>/dev/null \
-        || python -m pip install --no-cache-dir --index-url "${TORCH_INDEX}" "torch>=2.6,<2.14"; \
+        || python -m pip install --no-cache-dir --index-url "${TORCH_INDEX}" "torch>=2.9,<2.14"; \
     python -m pip install --no-cache-dir "$(echo /wheels/limbeck-*.whl)[${EXTRAS}]" \
     && rm -r /wheels \
     && useradd --create-home --uid 1001 limbeck \

@@ -19,12 +19,12 @@ $(BIN)/python:
 
 # torch goes first and by range, so that a CPU build found by pip is kept. Each stamp is as old as its install.
 $(VENV)/.quickstart: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.6,<2.14"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.9,<2.14"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[quickstart]"
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.6,<2.14"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.9,<2.14"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@
 

@@ -25,7 +25,8 @@ def together(tmp_path, *jobs):
         [sys.executable, "-m", "tests.training.together", str(path)],
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-    results = [json.loads(line) for line in done.stdout.splitlines()]
+    # Gloo of some releases of PyTorch says on standard output whom it is connected to.
+    results = [json.loads(line) for line in done.stdout.splitlines() if not line.startswith("[Gloo]")]
     assert len(results) == len(jobs), done.stderr
     return results
 
