@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test check docs chaos format clean help
+.PHONY: quickstart test test-as-user test-all check docs chaos format clean help
 
 help:
-	@echo "make quickstart  install into .venv, distil a real model, and show the comparison"
-	@echo "make test        run the whole test suite"
-	@echo "make check       lint, format and types"
-	@echo "make docs        the documentation site, in build/site; warnings are errors"
-	@echo "make chaos       kills, bad inputs, memory and two processes, measured; about an hour of two cores"
+	@echo "make quickstart    install into .venv, distil a real model, and show the comparison"
+	@echo "make test          run the test suite, all but what is slow"
+	@echo "make test-as-user  the commands of every page, examples, notebook, wheel, exports, and pages in Chromium"
+	@echo "make test-all      every test that needs no GPU, slow ones too"
+	@echo "make check         lint, format and types"
+	@echo "make docs          the documentation site, in build/site; warnings are errors"
+	@echo "make chaos         kills, bad inputs, memory and two processes, measured; about an hour of two cores"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -34,6 +36,12 @@ quickstart: $(VENV)/.quickstart
 # As many processes as cores; the tests of a file share what they make.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-as-user: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow tests/docs tests/examples tests/export tests/packaging tests/report
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not gpu"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
