@@ -20,13 +20,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import limbeck
-from limbeck.methods import LearnedMap, Method, MethodOptions, Pairing, Term, register_method
+from limbeck.methods import LearnedMap, MethodOptions, Pairing, Term, register_as_method
 from limbeck.methods.layer_choice import resolve_layer
 from limbeck.methods.option_types import LayerChoice
 from limbeck.models.streams import StreamKey
-from limbeck.objectives import LossTerm, Objective, register_objective
+from limbeck.objectives import LossTerm, register_as_objective
 
 
+# Here, and not under the main guard below: worker processes import this file and need it, and the method below.
+@register_as_objective(unit="token")
 def hidden_huber(
     student: Tensor,
     teacher: Tensor,
@@ -61,8 +63,9 @@ class RobustHiddenStatesOptions(MethodOptions):
     threshold: float = Field(default=1.0, gt=0, description="Error above which a feature counts linearly.")
 
 
-def compose(options: RobustHiddenStatesOptions, pairing: Pairing) -> list[Term]:
-    """Make the one term, for a student and a teacher of these shapes."""
+@register_as_method(options=RobustHiddenStatesOptions)
+def robust_hidden_states(options: RobustHiddenStatesOptions, pairing: Pairing) -> list[Term]:
+    """Hidden states of one layer under Huber's error, through a learned map."""
     layer = resolve_layer(options.teacher_layer, pairing.teacher, "teacher")
     return [
         Term(
@@ -74,18 +77,6 @@ def compose(options: RobustHiddenStatesOptions, pairing: Pairing) -> list[Term]:
             learned_map=LearnedMap(pairing.student.hidden, pairing.teacher.hidden),
         )
     ]
-
-
-# Here, and not under the main guard below: worker processes import this file and need both.
-register_objective(Objective("hidden_huber", hidden_huber, 1, "token", takes_valid=True, takes_projection=True))
-register_method(
-    Method(
-        name="robust_hidden_states",
-        summary="Hidden states of one layer under Huber's error, through a learned map.",
-        options=RobustHiddenStatesOptions,
-        compose=compose,
-    )
-)
 
 
 def main(corpus: str = "installed-docs", output: str = "runs/examples/own-method", tiny: bool = False) -> None:

@@ -42,7 +42,8 @@ def use_plugins(paths: Iterable[str | Path]) -> None:
     for path in paths:
         file = Path(path).expanduser().absolute()
         if not file.is_file():
-            raise PluginError(f"The plugin '{path}' does not exist; give the path of a Python file.")
+            problem = "is a folder" if file.is_dir() else "does not exist"
+            raise PluginError(f"The plugin '{path}' {problem}; give the path of a Python file.")
         if file.suffix != ".py":
             raise PluginError(f"The plugin '{path}' is no Python file; give one that ends in .py.")
         if os.pathsep in str(file):
@@ -80,9 +81,14 @@ def load_entry_point(entry_point: EntryPoint) -> object:
             f"{describe_entry_point(entry_point)} cannot be loaded: {_reason(error)}; mend the distribution, or "
             "uninstall it."
         ) from error
+    note_distribution(entry_point)
+    return item
+
+
+def note_distribution(entry_point: EntryPoint) -> None:
+    """Note for records that this process has something of the entry point's distribution."""
     if entry_point.dist is not None:
         _distributions[entry_point.dist.name] = entry_point.dist.version
-    return item
 
 
 def describe_entry_point(entry_point: EntryPoint) -> str:

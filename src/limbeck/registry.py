@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from limbeck.errors import LimbeckError, PluginError, RecipeError, suggestion
-from limbeck.plugins import describe_entry_point, load_entry_point, load_plugins
+from limbeck.plugins import describe_entry_point, load_entry_point, load_plugins, note_distribution
 
 T = TypeVar("T")
 
@@ -20,10 +20,13 @@ class PluginPoint(Generic[T]):
     Args:
         group: The group of entry points that name items.
         check: Returns a name's item as it is, or raises PluginError saying what is wrong with it.
+        code: What of an item is its code, by default its class: the decorators of a package may register what its entry
+            points name.
     """
 
     group: str
     check: Callable[[str, object], T]
+    code: Callable[[T], object] = type
 
 
 class Registry(Generic[T]):
@@ -74,8 +77,11 @@ class Registry(Generic[T]):
             raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")
         checked = self._plugins.check(name, item)
         self._discover()
-        if name in self._items and not (replace and name in self._outside):
-            raise PluginError(f"There is a {self.kind} '{name}' already; give yours another name.")
+        held = self._items.get(name)
+        if isinstance(held, EntryPoint) and _package(held.module) == _package_of(self._plugins.code(checked)):
+            note_distribution(held)
+        elif held is not None and not (replace and name in self._outside):
+            raise PluginError(f"The {self.kind} '{name}' already exists; give yours another name.")
         self._items[name] = checked
         self._outside.add(name)
         return checked
@@ -110,6 +116,9 @@ class Registry(Generic[T]):
             return item
         assert self._plugins is not None
         found = load_entry_point(item)
+        registered = self._items[name]  # By a decorator, as the module was imported.
+        if not isinstance(registered, EntryPoint):
+            return registered
         try:
             checked = self._plugins.check(name, found)
         except PluginError as error:
@@ -138,3 +147,12 @@ class Registry(Generic[T]):
         self._items |= found
         self._outside |= set(found)
         self._is_discovered = True
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _package_of(code: object) -> str | None:
+    module = getattr(code, "__module__", None)
+    return _package(module) if isinstance(module, str) else None

@@ -67,7 +67,7 @@ def test_a_recipe_names_no_files(tiny_recipe, write_plugin):
         ("import no_such_module_at_all\n", r"line 1: ModuleNotFoundError: No module named 'no_such_module_at_all'\.$"),
         (
             "from limbeck.methods import METHODS, register_method\n\nregister_method(METHODS['minilm'])\n",
-            r"line 3: There is a method 'minilm' already; give yours another name\.$",
+            r"line 3: The method 'minilm' already exists; give yours another name\.$",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_what_is_no_python_file_is_refused_at_once(tmp_path, write_plugin):
     for path, said in (
         (tmp_path / "none.py", "does not exist"),
         (write_plugin("", "text.txt"), "is no Python file"),
-        (tmp_path, "does not exist"),
+        (tmp_path, "is a folder"),
     ):
         with pytest.raises(PluginError, match=said):
             use_plugins([path])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -10,7 +12,7 @@ from pydantic import ValidationError
 from limbeck.errors import PluginError
 from limbeck.methods.bert_emd import BERT_EMD
 from limbeck.methods.bert_pkd import BERT_PKD
-from limbeck.methods.composition import Method, MethodOptions, Task
+from limbeck.methods.composition import Citation, Compose, Method, MethodOptions, Task
 from limbeck.methods.direct_minilm import DIRECT_MINILM
 from limbeck.methods.distilbert import DISTILBERT
 from limbeck.methods.elm import ELM
@@ -25,12 +27,15 @@ from limbeck.methods.tinybert import TINYBERT
 from limbeck.registry import PluginPoint, Registry
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+ComposeT = TypeVar("ComposeT", bound=Compose[Any])
+ALL_TASKS: tuple[Task, ...] = get_args(Task)
 
 
 def _check_method(name: str, item: object) -> Method[Any]:
     """Refuse a method from outside that a recipe could not name, or whose options it could not leave out."""
     if not isinstance(item, Method):
-        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.methods.Method.")
+        hint = " For a function, put @register_as_method(options=…) above it." if callable(item) else ""
+        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.methods.Method.{hint}")
     problem = _problem(name, item)
     if problem is not None:
         raise PluginError(f"The method '{name}' cannot be added: {problem}.")
@@ -61,7 +66,9 @@ def _problem(name: str, method: Method[Any]) -> str | None:
     return None
 
 
-METHODS: Registry[Method[Any]] = Registry("method", plugins=PluginPoint("limbeck.methods", _check_method))
+METHODS: Registry[Method[Any]] = Registry(
+    "method", plugins=PluginPoint("limbeck.methods", _check_method, lambda method: method.compose)
+)
 for _method in (
     MINILM,
     MINILMV2,
@@ -98,3 +105,37 @@ def register_method(method: Method[OptionsT], *, replace: bool = False) -> Metho
     """
     METHODS.add(getattr(method, "name", ""), method, replace=replace)
     return method
+
+
+def register_as_method(
+    *,
+    options: type[MethodOptions] = MethodOptions,
+    name: str | None = None,
+    summary: str | None = None,
+    citation: Citation | None = None,
+    tasks: tuple[Task, ...] = ALL_TASKS,
+    replace: bool = False,
+) -> Callable[[ComposeT], ComposeT]:
+    """Return a decorator that adds a method whose `compose` is the function, and returns the function as it is.
+
+    Args:
+        options: The pydantic model of its options; by default it has none.
+        name: As recipes write it; None is the function's own.
+        summary: One sentence; None is the first paragraph of the function's docstring.
+        citation: Its source, if it has one.
+        tasks: The tasks it can be composed for, the most usual first.
+        replace: As `register_method`'s.
+
+    Raises:
+        PluginError: one line, if the name is taken or a field is not what recipes need.
+    """
+
+    def register(compose: ComposeT) -> ComposeT:
+        own = name if name is not None else getattr(compose, "__name__", "")
+        said = summary if summary is not None else " ".join((inspect.getdoc(compose) or "").split("\n\n")[0].split())
+        if not said:
+            raise PluginError(f"The method '{own}' cannot be added: it has no summary; give its function a docstring.")
+        register_method(Method[Any](own, said, options, compose, citation, tasks), replace=replace)
+        return compose
+
+    return register

@@ -8,7 +8,7 @@ from limbeck.objectives.labels import masked_lm_ce, soft_label_kl
 from limbeck.objectives.layer_emd import attention_layer_emd, layer_emd
 from limbeck.objectives.loss_term import LossTerm
 from limbeck.objectives.pooled import patient_mse, pooled_cosine
-from limbeck.objectives.registry import OBJECTIVES, Objective, register_objective
+from limbeck.objectives.registry import OBJECTIVES, Objective, register_as_objective, register_objective
 from limbeck.objectives.relation import relation_kl
 from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
 from limbeck.objectives.soft_labels_from_hidden import soft_label_kl_from_hidden
@@ -28,6 +28,7 @@ __all__ = [
     "masked_lm_ce",
     "patient_mse",
     "pooled_cosine",
+    "register_as_objective",
     "register_objective",
     "relation_kl",
     "sample_contrastive",

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from torch import Tensor
 
@@ -27,8 +27,10 @@ from limbeck.objectives.loss_term import LossTerm
 from limbeck.objectives.pooled import patient_mse, pooled_cosine
 from limbeck.objectives.relation import relation_kl
 from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
+from limbeck.objectives.signature import read_signature
 from limbeck.registry import PluginPoint, Registry
 
+FunctionT = TypeVar("FunctionT", bound=Callable[..., LossTerm])
 Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]
 
 
@@ -87,7 +89,8 @@ class Objective:
 def _check_objective(name: str, item: object) -> Objective:
     """Refuse an objective from outside that training could not call as its fields say."""
     if not isinstance(item, Objective):
-        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.objectives.Objective.")
+        hint = ' For a function, put @register_as_objective(unit="token") above it.' if callable(item) else ""
+        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.objectives.Objective.{hint}")
     problem = _problem(name, item)
     if problem is not None:
         raise PluginError(f"The objective '{name}' cannot be added: {problem}.")
@@ -120,7 +123,9 @@ def _problem(name: str, objective: Objective) -> str | None:
 
 
 OBJECTIVES: Registry[Objective] = Registry(
-    "objective", KernelError, PluginPoint("limbeck.objectives", _check_objective)
+    "objective",
+    KernelError,
+    PluginPoint("limbeck.objectives", _check_objective, lambda objective: objective.function),
 )
 for _objective in (
     Objective("relation_kl", relation_kl, 2, "token", takes_valid=True, takes_heads=True),
@@ -190,3 +195,40 @@ def register_objective(objective: Objective, *, replace: bool = False) -> Object
         PluginError: one line, if the name is taken or the function cannot be called as the fields say.
     """
     return OBJECTIVES.add(getattr(objective, "name", ""), objective, replace=replace)
+
+
+def register_as_objective(
+    *,
+    unit: Unit,
+    name: str | None = None,
+    batch_coupled: bool = False,
+    is_divergence: bool = True,
+    replace: bool = False,
+) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds a function as an objective, and returns the function as it is.
+
+    How training calls it is told from its arguments, `(student…, teacher…, labels, *, valid, heads, projection)`: one
+    or more streams of the student, as many of the teacher or none, and of the others those that are there.
+
+    Args:
+        unit: What its count is proportional to, see `Objective`.
+        name: As methods write it; None is the function's own.
+        batch_coupled: Samples of a batch act on each other.
+        is_divergence: 0 when student equals teacher, above 0 otherwise; never without a teacher.
+        replace: As `register_objective`'s.
+
+    Raises:
+        PluginError: one line, if the name is taken or the arguments are called otherwise.
+    """
+
+    def register(function: FunctionT) -> FunctionT:
+        own = name if name is not None else getattr(function, "__name__", "")
+        read = read_signature(own, function)
+        divergence = is_divergence and read["takes_teacher"]
+        register_objective(
+            Objective(own, function, unit=unit, batch_coupled=batch_coupled, is_divergence=divergence, **read),
+            replace=replace,
+        )
+        return function
+
+    return register

@@ -1,0 +1,235 @@
+"""The decorators: an objective is told from its function's arguments, a method from its function and its options."""
+
+import functools
+import importlib
+import re
+
+import pytest
+import torch
+from pydantic import Field
+
+from limbeck.errors import PluginError
+from limbeck.methods import METHODS, Citation, MethodOptions, Term, register_as_method
+from limbeck.models.streams import StreamKey
+from limbeck.objectives import OBJECTIVES, LossTerm, register_as_objective
+from limbeck.plugins import plugins_in_use
+from limbeck.recipe.method_recipe import method_terms
+
+
+class Options(MethodOptions):
+    share: float = Field(default=0.5, ge=0, le=1, description="A share.")
+
+
+class Demanding(MethodOptions):
+    share: float
+
+
+def loss_of(*tensors):
+    return LossTerm(sum(tensor.float().abs().sum() for tensor in tensors), torch.tensor(1.0))
+
+
+def one_stream(student, teacher, scale=1.0):
+    return loss_of(student, teacher)
+
+
+def two_streams(student_query, student_key, teacher_query, teacher_key, *, valid=None, heads=None):
+    return loss_of(student_query, student_key, teacher_query, teacher_key)
+
+
+def mapped(student, teacher, *, projection=None):
+    return loss_of(student, teacher)
+
+
+def mapped_by_head(student, teacher, *, heads, projections=None):
+    return loss_of(student, teacher)
+
+
+def labelled(student_logits, labels, *, valid=None):
+    return loss_of(student_logits)
+
+
+def labelled_beside_a_teacher(student, teacher, labels):
+    return loss_of(student, teacher)
+
+
+def compose(options, pairing):
+    """Teach all there is,
+    and more.
+
+    Further words.
+    """
+    return [Term("mine", "hidden_mse", (StreamKey("hidden", 1),), (StreamKey("hidden", 1),), options.share)]
+
+
+def said_of(objective):
+    flags = {key for key, value in vars(objective).items() if value is True}
+    return objective.student_streams, flags
+
+
+@pytest.mark.parametrize(
+    ("function", "streams", "flags"),
+    [
+        (one_stream, 1, {"takes_teacher", "is_divergence"}),
+        (two_streams, 2, {"takes_teacher", "is_divergence", "takes_valid", "takes_heads"}),
+        (mapped, 1, {"takes_teacher", "is_divergence", "takes_projection"}),
+        (mapped_by_head, 1, {"takes_teacher", "is_divergence", "takes_heads", "takes_projection"}),
+        (labelled, 1, {"takes_labels", "takes_valid"}),
+        (labelled_beside_a_teacher, 1, {"takes_teacher", "is_divergence", "takes_labels"}),
+    ],
+)
+def test_the_arguments_of_a_function_say_how_it_is_called(function, streams, flags):
+    assert register_as_objective(unit="pair")(function) is function
+    objective = OBJECTIVES[function.__name__]
+    assert objective.function is function
+    assert (objective.unit, *said_of(objective)) == ("pair", streams, flags)
+
+
+def test_what_arguments_cannot_say_is_given():
+    register_as_objective(unit="sample", name="another", batch_coupled=True, is_divergence=False)(one_stream)
+    assert said_of(OBJECTIVES["another"]) == (1, {"takes_teacher", "batch_coupled"})
+    assert "one_stream" not in OBJECTIVES
+
+
+def test_streams_are_not_told_from_layers_in_lists():
+    register_as_objective(unit="token")(one_stream)
+    assert OBJECTIVES["one_stream"].takes_layers is False
+    assert OBJECTIVES["one_stream"].parts is None
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        pytest.param(lambda s, t: None, "s, t", id="other names"),
+        pytest.param(lambda: None, "", id="nothing"),
+        pytest.param(lambda teacher, student: None, "teacher, student", id="teacher first"),
+        pytest.param(lambda student_a, student_b, teacher: None, "student_a, student_b, teacher", id="fewer teachers"),
+        pytest.param(lambda student, labels, teacher: None, "student, labels, teacher", id="labels between"),
+        pytest.param(lambda student, teacher, margin: None, "student, teacher, margin", id="option without default"),
+        pytest.param(lambda *streams: None, "streams", id="any number"),
+    ],
+)
+def test_arguments_of_other_names_are_refused(function, takes):
+    with pytest.raises(PluginError) as caught:
+        register_as_objective(unit="token", name="mine")(function)
+    message = str(caught.value)
+    assert message.startswith(f"The objective 'mine' cannot be added: it takes ({takes}); call the student's streams")
+    assert "\n" not in message
+    assert "mine" not in OBJECTIVES
+
+
+def test_objectives_are_refused_as_without_the_decorator():
+    with pytest.raises(PluginError, match="unit is 'word'; give one of token"):
+        register_as_objective(unit="word")(one_stream)
+    with pytest.raises(PluginError, match="small letters"):
+        register_as_objective(unit="token")(lambda student, teacher: None)
+    with pytest.raises(PluginError, match="its function is no function"):
+        register_as_objective(unit="token", name="mine")(3)
+    register_as_objective(unit="token")(one_stream)
+    with pytest.raises(PluginError, match="'one_stream' already exists"):
+        register_as_objective(unit="token")(one_stream)
+    register_as_objective(unit="row", replace=True)(one_stream)
+    assert OBJECTIVES["one_stream"].unit == "row"
+
+
+def test_a_method_is_its_function_and_its_options():
+    assert register_as_method(options=Options, name="mine")(compose) is compose
+    method = METHODS["mine"]
+    assert (method.summary, method.options, method.compose) == ("Teach all there is, and more.", Options, compose)
+    assert method.citation is None
+    assert method.tasks == METHODS["hidden_states"].tasks
+    (_, terms), *_ = method_terms("mine")[1]
+    assert (terms[0].name, terms[0].weight) == ("mine", 0.5)
+
+
+def test_what_a_method_is_called_by_and_for():
+    citation = Citation("Words", "A. Uthor", 2020, "https://example.org", "Here", "@misc{words}")
+    given = register_as_method(options=Options, summary="Another.", citation=citation, tasks=("classification",))
+    given(compose)
+    method = METHODS["compose"]
+    assert (method.summary, method.citation, method.tasks) == ("Another.", citation, ("classification",))
+
+
+def test_a_method_may_have_no_options():
+    register_as_method(name="plain", summary="Plain.")(lambda options, pairing: [])
+    assert METHODS["plain"].options is MethodOptions
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "My Method"}, "small letters"),
+        ({"name": "minilm"}, "'minilm' already exists"),
+        ({"options": dict}, "no subclass of limbeck.methods.MethodOptions"),
+        ({"options": Demanding}, "option 'share' has no default"),
+        ({"tasks": ("poetry",)}, "poetry.*give some of text, classification"),
+        ({"summary": ""}, "no summary; give its function a docstring"),
+    ],
+)
+def test_methods_are_refused_as_without_the_decorator(changes, said):
+    before = list(METHODS)
+    with pytest.raises(PluginError) as caught:
+        register_as_method(**{"options": Options, "name": "mine", **changes})(compose)
+    assert re.search(said, str(caught.value))
+    assert "\n" not in str(caught.value)
+    assert list(METHODS) == before
+
+
+def test_a_function_without_a_docstring_or_a_name_is_refused():
+    with pytest.raises(PluginError, match="'undocumented' cannot be added: it has no summary"):
+        register_as_method(name="undocumented")(lambda options, pairing: [])
+    with pytest.raises(PluginError, match="small letters"):
+        register_as_method(summary="Nameless.")(functools.partial(compose))
+
+
+def test_functions_that_were_given_as_they_are_are_told_of_the_decorators():
+    with pytest.raises(PluginError, match=r"no limbeck.objectives.Objective. For a function, .*@register_as_objective"):
+        OBJECTIVES.add("mine", one_stream)
+    with pytest.raises(PluginError, match=r"no limbeck.methods.Method. For a function, .*@register_as_method"):
+        METHODS.add("mine", compose)
+
+
+PACKAGE = """
+from limbeck.methods import register_as_method
+from limbeck.objectives import register_as_objective
+
+@register_as_objective(unit="token")
+def absolute(student, teacher):
+    pass
+
+@register_as_method()
+def absolutely(options, pairing):
+    "Absolutely."
+    return []
+"""
+ENTRY_POINTS = """
+[limbeck.objectives]
+absolute = decorated:absolute
+[limbeck.methods]
+absolutely = decorated:absolutely
+"""
+
+
+@pytest.mark.parametrize("imported_first", [False, True], ids=["asked for", "imported first"])
+def test_entry_points_may_name_what_decorators_register(install, imported_first):
+    install("decorated", PACKAGE, ENTRY_POINTS)
+    if imported_first:
+        importlib.import_module("decorated")
+    assert METHODS["absolutely"].summary == "Absolutely."
+    assert OBJECTIVES["absolute"].unit == "token"
+    assert plugins_in_use() == [{"distribution": "decorated", "version": "1.2"}]
+    with pytest.raises(PluginError, match="'absolute' already exists"):
+        register_as_objective(unit="token", name="absolute")(one_stream)
+
+
+def test_nobody_else_takes_the_name_of_an_entry_point(install):
+    install("decorated", PACKAGE, ENTRY_POINTS)
+    with pytest.raises(PluginError, match="'absolute' already exists"):
+        register_as_objective(unit="token", name="absolute")(one_stream)
+
+
+def test_a_registered_method_replaces_only_another_from_outside():
+    register_as_method(options=Options, name="mine")(compose)
+    with pytest.raises(PluginError, match="'mine' already exists"):
+        register_as_method(options=Options, name="mine")(compose)
+    register_as_method(options=Options, name="mine", summary="Newer.", replace=True)(compose)
+    assert METHODS["mine"].summary == "Newer."
