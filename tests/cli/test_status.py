@@ -137,6 +137,19 @@ def test_one_run_in_lines_and_several_in_a_table(tmp_path, command, monkeypatch)
     assert done.returncode == 2 and done.stderr.startswith("error: ")
 
 
+def test_a_damaged_record_is_said_in_one_line(tmp_path, command):  # noqa: F811
+    folder = write_run(tmp_path / "runs" / "torn", "finished")
+    (folder / RECORD).write_text('{"name": "to')
+    said = f"'{folder / RECORD}' is damaged and cannot be read"
+    done = command("status", folder)
+    assert done.returncode == 1 and sum(said in line for line in done.stdout.splitlines()) == 1
+    write_run(tmp_path / "runs" / "whole", "finished")
+    done = command("status", tmp_path / "runs")
+    assert done.returncode == 1 and sum(said in line for line in done.stdout.splitlines()) == 1
+    done = command("status", tmp_path / "runs" / "whole")
+    assert "is damaged" not in done.stdout
+
+
 def test_json_has_everything(tmp_path, command):  # noqa: F811
     write_run(tmp_path / "a", "finished")
     write_run(tmp_path / "b", "failed", problem="No space left on device")

@@ -98,6 +98,9 @@ def test_a_dry_run_lists_everything_and_asks_nobody(limbeck, tmp_path, monkeypat
     assert f"model.safetensors  {size:,} bytes" in done.stdout
     front = yaml.safe_load(done.stdout.split("---\n")[1])
     assert front == {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
+    done = limbeck("export", student, "--format", "sentence-transformers", "--push", "me/mine", "--dry-run",
+                   "--output", tmp_path / "out", "--overwrite", "--json")  # fmt: skip
+    assert yaml.safe_load(json.loads(done.stdout)["front_matter"].strip("-")) == front
 
 
 def test_a_push_uploads_the_folder(limbeck, bert_folder, tmp_path, monkeypatch):

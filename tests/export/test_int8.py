@@ -9,7 +9,7 @@ from limbeck.export import differences, exporting
 from limbeck.export.differences import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.quantising import needs_reduced_range
-from limbeck.report.export_section import export_lines, speed_words
+from limbeck.report.export_section import busy_line, export_lines, latency_markdown, speed_of, speed_words
 from tests.export.tiny_students import sentence_student
 from tests.models.tiny import make_teacher
 
@@ -38,7 +38,7 @@ def test_it_reports_size_latency_and_quality(int8):
     assert measured["megabytes"]["int8"] < measured["megabytes"]["float32"]
     assert [(row["batch"], row["length"]) for row in measured["latency"]] == [(1, 16), (32, 16), (1, 48), (32, 48)]
     for row in measured["latency"]:
-        assert row["rounds"] >= 3
+        assert row["rounds"] >= 5
         assert 0 < row["int8_p10_ms"] <= row["int8_ms"] <= row["int8_p90_ms"]
         assert 0 < row["float32_p10_ms"] <= row["float32_ms"] <= row["float32_p90_ms"]
     cosine = int8.record["differences"]["cosine"]
@@ -59,9 +59,25 @@ def test_decisions_of_a_classifier_are_compared(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("speedup", "words"), [(2.0, "2.00x faster"), (0.5, "2.00x slower"), (0.98, "as fast")])
 def test_slower_is_called_slower(int8, speedup, words):
     assert speed_words(speedup) == words
-    rows = [{**row, "speedup": speedup} for row in int8.record["int8"]["latency"]]
+    steady = {"float32_ms": 10 * speedup, "int8_ms": 10.0, "rounds": 9}
+    rows = [{**row, **steady, "speedup": speedup} for row in int8.record["int8"]["latency"]]
     lines = export_lines({**int8.record, "int8": {**int8.record["int8"], "latency": rows}})
     assert any("int8 is slower than float32 here at 1 x 16 (2.00 times)" in line for line in lines) == (speedup == 0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"), [({}, "2.00x faster"), ({"rounds": 4}, "–"), ({"speedup": 9.06}, "–"), ({"int8_ms": 9.0}, "–")]
+)
+def test_a_speed_that_few_or_unlike_rounds_say_is_not_told(change, told):
+    row = {"batch": 1, "length": 128, "rounds": 9, "speedup": 2.0}
+    row |= {f"{kind}{part}_ms": 20.0 if kind == "float32" else 10.0 for kind in ("float32", "int8")
+            for part in ("", "_p10", "_p90")}  # fmt: skip
+    row |= change
+    assert speed_of(row) == told
+    last = latency_markdown([row]).splitlines()[-1]
+    assert last.startswith(f"| 1 x 128 | {row['rounds']} |") and last.endswith(f"| {told} |")
+    assert (busy_line([row]) == "") == (told != "–")
+    assert "1 x 128" in busy_line([row]) or told != "–"
 
 
 def test_too_little_quality_is_only_refused_when_verified():

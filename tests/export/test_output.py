@@ -124,6 +124,8 @@ def test_a_missing_package_names_the_extra():
         Exception, match=r'needs no_such_package, which is not installed: pip install "limbeck\[export\]"'
     ):
         check_packages(["json", "no_such_package"])
+    with pytest.raises(Exception, match="needs no_such_package and nor_this, which are not installed: pip"):
+        check_packages(["json", "no_such_package", "nor_this"])
 
 
 def test_sizes_of_all_files_are_listed(tmp_path):

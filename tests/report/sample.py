@@ -71,7 +71,11 @@ def record() -> dict[str, Any]:
     return {
         "name": "quickstart",
         "created": "2026-01-01T00:00:00+00:00",
-        "teacher": {"name_or_path": "some-org/some-teacher", "shape": "6x384, 12 heads, FFN 1536"},
+        "teacher": {
+            "name_or_path": "some-org/some-teacher",
+            "hub_id": "some-org/some-teacher",
+            "shape": "6x384, 12 heads, FFN 1536",
+        },
         "student": {
             "shape": "3x384, 12 heads, FFN 1536",
             "parameters": 17_389_824,

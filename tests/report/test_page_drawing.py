@@ -195,6 +195,35 @@ def test_the_front_is_what_no_other_beats():
     )
 
 
+def test_models_whose_names_have_no_room_are_numbered_and_all_are_found():
+    crowd = [Measured(f"hidden_states, mapping {i}", 104.0, 0.8 + 0.001 * (i // 2)) for i in range(8)]
+    models = [*crowd, Measured("teacher", 1000.0, 1.0, teacher=True)]
+    figure = quality_figure(models, "agreement", "batch 1")
+    assert_inside(figure.drawing)
+    written = [mark.text for mark in of(figure.drawing, Label) if mark.halo]
+    assert sorted(written) == [str(number) for number in range(1, 10)]
+    assert "1: hidden_states, mapping 0; 2: hidden_states, mapping 1;" in figure.caption
+    assert figure.data.rows[3][0] == "4: hidden_states, mapping 3"
+    boxes = [(m.x, m.y - 9, m.x + text_width(m.text, m.size), m.y + 3) for m in of(figure.drawing, Label) if m.halo]
+    for index, a in enumerate(boxes):
+        assert not any(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3] for b in boxes[:index])
+
+
+def test_names_that_find_room_are_written_and_no_model_lies_on_the_edge():
+    models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69, teacher=True)]
+    figure = quality_figure(models, "MRR", "batch 1")
+    assert [mark.text for mark in of(figure.drawing, Label) if mark.halo] == ["student", "teacher"]
+    assert "1:" not in figure.caption
+    places = [mark.y for mark in of(figure.drawing, Marker) if mark.title]
+    lower, height = max(y for mark in of(figure.drawing, Stroke) for _, y in mark.points if mark.ink == "rule"), 200
+    assert min(places) < max(places) < lower + 0.1 * height
+    front = [mark for mark in of(figure.drawing, Stroke) if len(mark.points) == 3]
+    name = next(mark for mark in of(figure.drawing, Label) if mark.text == "student")
+    right = name.x + text_width(name.text, name.size)
+    (start, corner, _) = front[0].points
+    assert right < start[0] or name.y + 3 < start[1] or name.y - 9 > corner[1], "the front runs through no name"
+
+
 def test_the_words_of_a_long_line_give_its_course():
     points = [(float(x), (x - 30) ** 2 / 100 + 1) for x in range(51)]
     figure = plot_figure("Loss", Plot([Series("loss", points)], Axis("step"), Axis("nats")))

@@ -171,6 +171,14 @@ def test_colours_can_be_read_in_both_themes():
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
 
 
+def test_a_table_that_scrolls_shows_it_and_is_set_closer_on_a_phone(run_folder):
+    style = rendered(run_folder).partition("</style>")[0]
+    edges = style.partition(".scroll{")[2].partition("}")[0]
+    assert edges.count("no-repeat local") == edges.count("no-repeat scroll") == 2
+    narrow = style.partition("@media (max-width:30rem){")[2]
+    assert "th,td{padding:" in narrow and style.index("@media (max-width:30rem)") > style.index("\nth,td{")
+
+
 def test_both_themes_and_print_are_in_the_style(run_folder):
     style = Document(rendered(run_folder)).all("style")[0][1]
     assert "prefers-color-scheme:dark" in style and "@media print" in style and ":focus-visible" in style

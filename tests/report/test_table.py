@@ -86,6 +86,15 @@ def test_times_of_a_busy_machine_are_called_so():
     assert "The machine was busy" in rendered(values, 80)
 
 
+@pytest.mark.parametrize("change", [{"speedup": 1.5}, {"transformer_speedup": 2.4}, {"rounds": 4}])
+def test_a_speedup_that_rounds_and_medians_do_not_share_is_said(change):
+    values = comparison()
+    values["latency"]["batches"][0]["rounds"] = 5
+    assert "busy" not in rendered(values, 80)
+    values["latency"]["batches"][0].update(change)
+    assert "The machine was busy" in rendered(values, 80)
+
+
 def test_all_optional_figures_missing():
     values = {
         role: {"parameters": {"embedding": 10, "transformer": 20}, "megabytes": None, "retrieval": None}

@@ -164,6 +164,19 @@ def strip_clocks(checkpoint):
     seal(checkpoint, {name: value for name, value in manifest.items() if name != "files"})
 
 
+@pytest.mark.parametrize(("steps", "logged_at"), [(2, [2]), (5, [3, 5]), (3, [3])], ids=str)
+def test_the_last_step_is_always_logged_and_once(tiny_recipe, steps, logged_at):
+    tiny_recipe["stages"][0]["training"] |= {"max_steps": steps, "logging_steps": 3}
+    done = limbeck.distill(tiny_recipe)
+    lines = lines_of(Path(tiny_recipe["output"], "stages", "1-minilmv2", LOG))
+    losses = {line["step"]: line["loss"] for line in lines if "loss" in line}
+    assert [line["step"] for line in lines if "loss" in line] == logged_at
+    (stage_record,) = done.record["stages"]
+    assert stage_record["final_loss"] == losses[steps] and stage_record["final_terms"]
+    assert (done.student / "model.safetensors").stat().st_mode == (done.student / "config.json").stat().st_mode
+    assert done.record["teacher"]["kind"] == "folder" and done.record["teacher"]["hub_id"] is None
+
+
 def test_an_evaluation_is_no_step_of_the_sign_of_life(tiny_recipe, monkeypatch):
     """Its line has tokens too, but a rate since the step just before would be none."""
     beats = []

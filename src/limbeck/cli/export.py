@@ -9,7 +9,7 @@ import typer
 
 from limbeck.cli.completion import DTYPES, FORMATS, complete
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import MEASURING_PANEL, Json, Quiet, Verbose, examples
+from limbeck.cli.shared_options import LONGEST_SECONDS, MEASURING_PANEL, Json, Quiet, Verbose, examples
 
 if TYPE_CHECKING:
     from limbeck.export.exporting import Export
@@ -78,17 +78,19 @@ def export(
         ),
     ] = False,
     seconds: Annotated[
-        float, typer.Option(min=0.01, help="For the latencies of int8.", rich_help_panel=MEASURING_PANEL)
+        float,
+        typer.Option(min=0.01, max=LONGEST_SECONDS, help="For the latencies of int8.", rich_help_panel=MEASURING_PANEL),
     ] = 20.0,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
+    from limbeck.benchmark.progress import ProgressBar, line_by_line
     from limbeck.export.exporting import ExportRequest, export_model
     from limbeck.export.pushing import check_login, check_repository, push_folder
     from limbeck.export.sample_text import read_texts
-    from limbeck.report.export_card import card_writer
+    from limbeck.report.export_card import card_writer, run_problem
 
     console = progress_console(quiet, verbose)
     _check_push(push, private=private, dry_run=dry_run)
@@ -100,11 +102,10 @@ def export(
         student, export_format, output=output, dtype=dtype, opset=opset, verify=verify, overwrite=overwrite,
         texts=None if text is None else read_texts(text), seconds=seconds,
     )  # fmt: skip
-    done = export_model(
-        request,
-        finish=card_writer(student, evaluation),
-        tell=lambda line: print_line(f"{line} …", console),
-    )
+    if problem := run_problem(student):
+        print_line(problem, console, style="yellow")
+    with ProgressBar(console) as bar:
+        done = export_model(request, finish=card_writer(student, evaluation), report=line_by_line(bar, console))
     pushed = None
     if push is not None and not dry_run:
         print_line(f"Uploading to {push} …", console)
@@ -112,7 +113,8 @@ def export(
         pushed = push_folder(done.folder, push, private=private, message=message)
     if as_json:
         content = {"folder": done.folder, "files": done.files, "export": done.record}
-        print_json({**content, "repository": push, "pushed": pushed})
+        card = {"front_matter": _front_matter(done)} if dry_run else {}
+        print_json({**content, "repository": push, "pushed": pushed, **card})
     else:
         _show(done, push if dry_run else None, pushed)
 
@@ -140,11 +142,15 @@ def _show(done: Export, would_push: str | None, pushed: str | None) -> None:
         print_line(f"Would push {len(done.files)} files, {size:.1f} MB, to {would_push}:", style="bold")
         for name, count in done.files.items():
             print_line(f"  {name}  {count:,} bytes")
-        card = (done.folder / "README.md").read_text(encoding="utf-8")
-        print_line(card.split("\n---\n")[0] + "\n---")
+        print_line(_front_matter(done))
     if pushed is not None:
         print_line(f"Pushed: {pushed}")
     print_line(f"Folder: {done.folder}")
+
+
+def _front_matter(done: Export) -> str:
+    card = (done.folder / "README.md").read_text(encoding="utf-8")
+    return card.split("\n---\n")[0] + "\n---"
 
 
 def register(app: typer.Typer, panel: str) -> None:

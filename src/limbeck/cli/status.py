@@ -28,8 +28,10 @@ def status(
     """Show how runs stand: running, dead, finished, interrupted or failed.
 
     A run is dead if its process ended without a word; one that is interrupted or dead goes on with --resume.
-    The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed, or silent: alive,
-    but without a step for ten minutes.
+
+    A run is silent if it is alive, but without a step for ten minutes.
+
+    The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed or silent.
     """
     from limbeck.training.run_status import find_runs, status_of
 
@@ -58,6 +60,9 @@ def _print_table(runs: Sequence[RunStatus]) -> None:
         cells = [Text(_plain(text), style=styles.get(name, "")) for name, text in _columns(run).items()]
         table.add_row(Text(_plain(str(run.folder))), *cells)
     result_console().print(table)
+    for run in runs:
+        if run.status == "dead" and run.problem is not None:  # What the others died of, nobody wrote down.
+            print_line(_plain(run.problem), style=_STYLES[run.status])
 
 
 def _columns(run: RunStatus) -> dict[str, str]:

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 from limbeck.evaluation.model_size import find_blocks
+from limbeck.progress import Count, Report, part_of, quietly
 
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 100
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def measure_latency(
     dtype: torch.dtype = torch.float32,
     warmup: int = 2,
     seed: int = 0,
+    report: Report = quietly,
 ) -> Latency:
     """Time teacher and student in turns.
 
@@ -99,6 +101,7 @@ def measure_latency(
         dtype: What to compute in. A model of another dtype is copied, never cast.
         warmup: Passes of each model at each batch size that are not counted.
         seed: Of the token ids, which both models share.
+        report: Is told how far it is.
     """
     limits = [longest_input(encoder_of(model)) or length for model in (teacher, student)]
     length = min(length, *limits)
@@ -117,7 +120,8 @@ def measure_latency(
             input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
             # What a fast batch size leaves of its share goes to those after it.
             share = (deadline - time.perf_counter()) / (len(batch_sizes) - done)
-            teacher_rows, student_rows = _take_turns(teacher_watch, student_watch, input_ids, share, warmup)
+            here = part_of(report, done / len(batch_sizes), (done + 1) / len(batch_sizes))
+            teacher_rows, student_rows = _take_turns(teacher_watch, student_watch, input_ids, share, warmup, here)
             measured.append(_summary(batch_size, teacher_rows, student_rows))
         device = teacher_watch.device
     return Latency(
@@ -188,10 +192,11 @@ class _Stopwatch:
 
 
 def _take_turns(
-    teacher: _Stopwatch, student: _Stopwatch, input_ids: Tensor, seconds: float, warmup: int
+    teacher: _Stopwatch, student: _Stopwatch, input_ids: Tensor, seconds: float, warmup: int, report: Report
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """Return the times of teacher and student, pass by pass, warmed up and then for about `seconds`."""
     deadline = time.perf_counter() + seconds
+    what = f"latency, {input_ids.shape[0]} x {input_ids.shape[1]} tokens"
     for _ in range(warmup):
         teacher.time(input_ids)
         student.time(input_ids)
@@ -200,6 +205,8 @@ def _take_turns(
     while len(teacher_rows) < MOST_ROUNDS:
         if len(teacher_rows) >= FEWEST_ROUNDS and time.perf_counter() >= deadline:
             break
+        left = max(0.0, deadline - time.perf_counter())
+        report(min(1 - left / max(seconds, 1e-9), 1.0), what, Count(len(teacher_rows), "rounds"))
         teacher_rows.append(teacher.time(input_ids))
         student_rows.append(student.time(input_ids))
     return teacher_rows, student_rows

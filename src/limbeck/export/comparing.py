@@ -18,10 +18,13 @@ from limbeck.export.outputs import input_names
 from limbeck.export.sample_text import Text
 from limbeck.export.source import Source, open_source
 from limbeck.models.vocabulary import load_tokenizer
+from limbeck.progress import Report, quietly
 from limbeck.worker_process import settle_worker
 
 
-def compare_folder(source: Source, chosen: Format, folder: Path, texts: Sequence[Text]) -> Differences:
+def compare_folder(
+    source: Source, chosen: Format, folder: Path, texts: Sequence[Text], report: Report = quietly
+) -> Differences:
     """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
 
     Args:
@@ -29,6 +32,7 @@ def compare_folder(source: Source, chosen: Format, folder: Path, texts: Sequence
         chosen: The format.
         folder: Of the export.
         texts: Sample text.
+        report: Is told how far it is.
 
     Raises:
         ExportMismatchError: if the tokenizer that was saved splits a text differently.
@@ -48,7 +52,7 @@ def compare_folder(source: Source, chosen: Format, folder: Path, texts: Sequence
         raise CorpusError("The sample text has no token; give other text with --text FILE.")
     head = source.head if sentence is None else None
     return measure_differences(
-        source_runner(source, sentence), folder_runner(chosen, folder, source, sentence), batches, head
+        source_runner(source, sentence), folder_runner(chosen, folder, source, sentence), batches, head, report
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from limbeck.errors import LimbeckError
 from limbeck.export.batches import Batch
 from limbeck.export.outputs import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
 from limbeck.export.source import ExportHead
+from limbeck.progress import Count, Report, quietly
 
 Runner: TypeAlias = Callable[[Batch], dict[str, Tensor]]
 """Runs a model on a batch: output name to float32 tensor on the CPU."""
@@ -67,7 +68,7 @@ class Differences:
 
 
 def measure_differences(
-    source: Runner, export: Runner, batches: Iterable[Batch], head: ExportHead | None
+    source: Runner, export: Runner, batches: Sequence[Batch], head: ExportHead | None, report: Report = quietly
 ) -> Differences:
     """Run both models on the same batches.
 
@@ -76,6 +77,7 @@ def measure_differences(
         export: What is measured; outputs that it does not give are not compared.
         batches: Sample text.
         head: The head of both.
+        report: Is told how far it is.
     """
     texts: set[Any] = set()
     count = longest = 0
@@ -85,6 +87,7 @@ def measure_differences(
     equal: list[Tensor] = []
     divergence: list[Tensor] = []
     for batch in batches:
+        report(count / len(batches), "Comparing with the source", Count(count, "batches"))
         wanted, given = source(batch), export(batch)
         texts.update(batch.texts)
         count, longest = count + 1, max(longest, int(batch.valid.sum(1).max()))

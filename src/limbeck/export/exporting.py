@@ -37,11 +37,14 @@ from limbeck.export.quantising import measure_int8, needs_reduced_range, quantis
 from limbeck.export.sample_text import Text, built_in_texts
 from limbeck.export.source import RUN_STUDENT, Source, locate, open_source
 from limbeck.models.families import shape_of
+from limbeck.progress import Report, part_of, quietly
 
-Tell: TypeAlias = Callable[[str], None]
 Finish: TypeAlias = Callable[[Path, Mapping[str, Any]], None]
 CHECKED_TEXTS = 32
 """Texts of the check that every export has; `verify` takes all."""
+# Shares of the progress: of the whole, then of the writing of int8.
+_LOADED, _WRITTEN, _COMPARED = 0.1, 0.7, 0.85
+_TRACED, _QUANTISED = 0.2, 0.4
 _PACKAGES = ("limbeck", "torch", "transformers", "onnx", "onnxruntime", "sentence-transformers")
 
 
@@ -87,7 +90,7 @@ class ExportRequest:
     seconds: float = 20.0
 
 
-def export_model(request: ExportRequest, *, finish: Finish | None = None, tell: Tell | None = None) -> Export:
+def export_model(request: ExportRequest, *, finish: Finish | None = None, report: Report = quietly) -> Export:
     """Write a student in another format, and compare it with the student before the folder appears.
 
     The largest difference of every output on sample text of several lengths and paddings is always measured and is
@@ -97,7 +100,7 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, tell: 
     Args:
         request: What is asked for.
         finish: Called with the folder and its record when all else is in it, to write a model card.
-        tell: Is told what is being done.
+        report: Is told what is being done.
 
     Raises:
         RecipeError: for an unknown format, a dtype or operator set that does not go with it, or a missing package.
@@ -105,7 +108,6 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, tell: 
         OutputError: if the folder must not be written.
         ExportMismatchError: if the export does not give what the student gives.
     """
-    tell = tell or _say_nothing
     chosen = choose_format(request.format)
     dtype = choose_dtype(chosen, request.dtype)
     opset = _choose_opset(chosen, request.opset)
@@ -113,20 +115,18 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, tell: 
     located = locate(request.student)
     output = request.output or default_output(located, chosen.name)
     check_output(output, located, overwrite=request.overwrite)
-    tell(f"Loading {located}")
+    report(0.0, f"Loading {located}")
     source = open_source(located)
     sentence = sentence_settings(chosen, source)
     texts = list(request.texts) if request.texts is not None else built_in_texts(pairs=sentence is None)
     few = texts if request.texts is None else texts[:CHECKED_TEXTS]
     with whole_folder(output) as folder:
-        tell(f"Writing {chosen.name}")
-        facts = _write(source, chosen, folder, dtype, opset, few, request.seconds, tell)
-        tell("Comparing with the source")
-        found = compare_folder(source, chosen, folder, few)
+        facts = _write(source, chosen, folder, dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
+        found = compare_folder(source, chosen, folder, few, part_of(report, _WRITTEN, _COMPARED))
         _check(found, dtype, strict=False)
         verified = None
         if request.verify:
-            tell("Comparing again in a fresh process")
+            report(_COMPARED, "Comparing again in a fresh process")
             verified = compare_in_fresh_process(located, chosen, folder, texts)
             _check(verified, dtype, strict=True)
         record = _describe(source, chosen, dtype, folder, found, verified) | facts
@@ -144,8 +144,9 @@ def check_packages(names: Sequence[str]) -> None:
     """
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
+        are = "is" if len(missing) == 1 else "are"
         raise RecipeError(
-            f'This format needs {" and ".join(missing)}, which is not installed: pip install "limbeck[export]"'
+            f'This format needs {" and ".join(missing)}, which {are} not installed: pip install "limbeck[export]"'
         )
 
 
@@ -165,9 +166,10 @@ def _write(
     opset: int,
     texts: Sequence[Text],
     seconds: float,
-    tell: Tell,
+    report: Report,
 ) -> dict[str, Any]:
     """Write the files of a format, and return what else is known of them."""
+    report(0.0, f"Writing {chosen.name}")
     sentence = sentence_settings(chosen, source)
     if chosen.onnx_file is None:
         write_weights(source, folder, dtype, sentence)
@@ -192,10 +194,9 @@ def _write(
         exact = measure_differences(source_runner(source, sentence), session_runner(open_session(full)), batches, head)
         check_differences(exact, "float32")
         reduced = needs_reduced_range()
-        tell("Quantising")
+        report(_TRACED, "Quantising")
         quantise(full, path, reduce_range=reduced)
-        tell("Timing float32 and int8 in turns")
-        measured = measure_int8(source, full, path, seconds=seconds)
+        measured = measure_int8(source, full, path, seconds=seconds, report=part_of(report, _QUANTISED, 1.0))
     return facts | {"megabytes": onnx_bytes(path) / 1e6, "weight_bits": 7 if reduced else 8, "int8": measured}
 
 
@@ -244,7 +245,3 @@ def _versions() -> dict[str, str]:
         if importlib.util.find_spec(name.replace("-", "_")) is not None:
             found[name] = importlib.metadata.version(name)
     return found
-
-
-def _say_nothing(line: str) -> None:
-    """Be told, and keep it."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.export.batches import Batch
 from limbeck.export.differences import Runner
+from limbeck.export.file_modes import give_ordinary_mode
 from limbeck.export.onnx_file import ONNX_DTYPES
 from limbeck.export.onnx_session import open_session, session_runner
 from limbeck.export.outputs import SENTENCE, OutputModule, input_names
@@ -133,6 +134,7 @@ def write_weights(source: Source, folder: Path, dtype: str, sentence: SentencePo
     model = load_weights(source.name, head, dtype=dtype, pooler=True)
     with quiet():
         model.save_pretrained(str(folder))
+    give_ordinary_mode(folder.glob("*.safetensors"))
     write_small_files(source, folder, sentence, config=False)
 
 

@@ -14,6 +14,7 @@ from limbeck.evaluation.latency import Latency, measure_latency
 from limbeck.export.onnx_file import LARGEST_FILE, onnx_bytes
 from limbeck.export.onnx_session import SessionModule, open_session
 from limbeck.export.source import Source
+from limbeck.progress import Report, part_of, quietly
 
 _ARM = ("arm64", "aarch64")
 _PROCESSOR = Path("/proc/cpuinfo")
@@ -76,14 +77,15 @@ def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None
         return True
 
 
-def measure_int8(source: Source, full: Path, path: Path, *, seconds: float) -> dict[str, Any]:
+def measure_int8(source: Source, full: Path, path: Path, *, seconds: float, report: Report = quietly) -> dict[str, Any]:
     """Measure what int8 gains: sizes, and latency with both files in turns in this process.
 
     Args:
         source: What was exported.
         full: The model in float32.
         path: The model in int8.
-        seconds: For all timings together; each case has three rounds anyway.
+        seconds: For all timings together; each case has five rounds anyway.
+        report: Is told how far it is.
 
     Returns:
         `megabytes` of both, and `latency`, an entry a length, as `Latency` in plain values, the float32 file first.
@@ -93,8 +95,14 @@ def measure_int8(source: Source, full: Path, path: Path, *, seconds: float) -> d
     modules = [SessionModule(open_session(file), config) for file in (full, path)]
     lengths = sorted({min(length, source.longest) for length in LATENCY_LENGTHS})
     timed = [
-        measure_latency(*modules, batch_sizes=LATENCY_BATCH_SIZES, length=length, seconds=seconds / len(lengths))
-        for length in lengths
+        measure_latency(
+            *modules,
+            batch_sizes=LATENCY_BATCH_SIZES,
+            length=length,
+            seconds=seconds / len(lengths),
+            report=part_of(report, number / len(lengths), (number + 1) / len(lengths)),
+        )
+        for number, length in enumerate(lengths)
     ]
     return {"megabytes": sizes, "latency": [row for latency in timed for row in _rows(latency)]}
 

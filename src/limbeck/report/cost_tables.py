@@ -55,13 +55,21 @@ def cost_sections(costs: Mapping[str, Any]) -> Iterator[Section]:
             for row in costs["timings"]
         ],
     )
+    # Nobody asks what papers measured of the first model's shape alone: the others are compared with it.
+    compared = {model["shape"].split(",")[0].split()[-1] for model in costs["models"][1:] or costs["models"]}
     for paper, table, rows in _published(costs["published"]):
+        if not any(row["shape"] in compared for row in rows):
+            continue
         names = list(rows[0]["values"])
         heading = f"{PAPER_NAMES[paper]}, table {table} ({rows[0]['device']})"
+        tasks = [[row["task"] or NOTHING] for row in rows] if any(row["task"] for row in rows) else [[]] * len(rows)
         yield (
             heading,
-            ["", "Texts of", *names],
-            [[row["shape"], row["task"] or NOTHING, *(f"{row['values'][name]:g}" for name in names)] for row in rows],
+            ["", *(["Texts of"] if tasks[0] else []), *names],
+            [
+                [row["shape"], *task, *(f"{row['values'][name]:g}" for name in names)]
+                for row, task in zip(rows, tasks, strict=True)
+            ],
         )
 
 

@@ -11,12 +11,13 @@ from huggingface_hub import ModelCard
 from limbeck.errors import RecipeError
 from limbeck.export.source import locate
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.report.front_matter import dump_front_matter, export_tags
+from limbeck.report.front_matter import dump_front_matter, export_tags, is_in_float32
 from limbeck.report.head_usage import HEAD_USAGE
 from limbeck.report.model_card import CARD, code_block, export_part, write_model_card
 from limbeck.report.onnx_usage import onnx_usage
-from limbeck.report.run_cards import find_record
+from limbeck.report.run_cards import find_record, run_of
 from limbeck.report.task_scores import find_scores
+from limbeck.training.record_file import record_damage
 
 _TASKS = {"token_classification": "token-classification"} | {
     head: usage.pipeline_tag for head, usage in HEAD_USAGE.items()
@@ -49,6 +50,18 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
     return write
 
 
+def run_problem(name: str) -> str | None:
+    """Say in a line that the card cannot tell of the run that made a student, since its record is damaged.
+
+    Args:
+        name: The student, as the user named it.
+    """
+    student = Path(locate(name)).expanduser()
+    run = run_of(student) if student.is_dir() else None
+    damage = record_damage(run) if run is not None else None
+    return None if damage is None else f"{damage} The model card is made without it."
+
+
 def card_without_run(located: str, export: Mapping[str, Any]) -> str:
     """Return the card of a model that no run on this machine made: its own one, where it has one, and what is new.
 
@@ -60,6 +73,8 @@ def card_without_run(located: str, export: Mapping[str, Any]) -> str:
     own = _own_card(Path(resolved)) if is_local(resolved) else None
     if own is not None:
         fields, text = own
+        if not is_in_float32(export):  # Its scores are those of the source.
+            fields = {key: value for key, value in fields.items() if key not in ("model-index", "metrics")}
     else:
         fields = {
             "library_name": "sentence-transformers" if export["pooling"] else "transformers",

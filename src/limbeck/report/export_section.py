@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from limbeck.report.steadiness import FEWEST_ROUNDS, is_doubtful
+
+_UNTOLD = "–"
 _NAMES = {
     "onnx": "ONNX",
     "onnx-int8": "ONNX with int8 weights",
@@ -54,13 +57,13 @@ def export_lines(export: Mapping[str, Any]) -> list[str]:
 def latency_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the latencies of float32 and int8 as a table."""
     lines = [
-        "| Texts x tokens | float32, ms (10th–90th) | int8, ms (10th–90th) | int8 is |",
-        "|---|---:|---:|---|",
+        "| Texts x tokens | Rounds | float32, ms (10th–90th) | int8, ms (10th–90th) | int8 is |",
+        "|---|---:|---:|---:|---|",
     ]
     for row in rows:
-        cells = [f"{row['batch']} x {row['length']}"]
+        cells = [f"{row['batch']} x {row['length']}", str(row["rounds"])]
         cells += ["{} ({}–{})".format(*milliseconds(row, kind)) for kind in ("float32", "int8")]
-        lines.append("| " + " | ".join([*cells, speed_words(row["speedup"])]) + " |")
+        lines.append("| " + " | ".join([*cells, speed_of(row)]) + " |")
     return "\n".join(lines)
 
 
@@ -69,6 +72,26 @@ def milliseconds(row: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
     values = (float(row[f"{kind}{part}_ms"]) for part in ("", "_p10", "_p90"))
     median, low, high = (f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in values)
     return median, low, high
+
+
+def speed_of(row: Mapping[str, Any]) -> str:
+    """Say how fast int8 is in a row of the latencies; nothing where that cannot be told, see `busy_line`."""
+    return _UNTOLD if _is_doubtful(row) else speed_words(row["speedup"])
+
+
+def busy_line(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say which rows have no speed, and why; empty where all have."""
+    untold = [f"{row['batch']} x {row['length']}" for row in rows if _is_doubtful(row)]
+    if not untold:
+        return ""
+    return (
+        f"The machine was busy: at {', '.join(untold)} tokens rounds were fewer than {FEWEST_ROUNDS}, or their ratios "
+        f"are not those of the medians, so no speed is told ({_UNTOLD}); export again with more --seconds."
+    )
+
+
+def _is_doubtful(row: Mapping[str, Any]) -> bool:
+    return is_doubtful(row["float32_ms"], row["int8_ms"], row["speedup"], row["rounds"])
 
 
 def speed_words(speedup: float) -> str:
@@ -95,10 +118,11 @@ def _quality(found: Mapping[str, Any]) -> list[str]:
 def _int8_lines(export: Mapping[str, Any]) -> list[str]:
     sizes, rows = export["int8"]["megabytes"], export["int8"]["latency"]
     lines = [f"Size: {sizes['int8']:.1f} MB, float32 {sizes['float32']:.1f} MB."]
-    slower = [row for row in rows if row["speedup"] < 0.97]
+    slower = [row for row in rows if row["speedup"] < 0.97 and not _is_doubtful(row)]
     if slower:
         where = ", ".join(f"{row['batch']} x {row['length']} ({1 / row['speedup']:.2f} times)" for row in slower)
         lines.append(f"int8 is slower than float32 here at {where} tokens: use --format onnx for that.")
+    lines += [busy] if (busy := busy_line(rows)) else []
     if export.get("weight_bits") == 7:
         lines.append("Weights have 7 bits: the processor that exported it has no VNNI, where 8 could overflow.")
     else:

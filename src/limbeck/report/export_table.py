@@ -9,7 +9,7 @@ from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 
-from limbeck.report.export_section import milliseconds, speed_words
+from limbeck.report.export_section import milliseconds, speed_of
 
 
 def latency_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
@@ -19,12 +19,12 @@ def latency_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
         rows: As an export's record has them.
     """
     table = Table(box=box.SIMPLE_HEAVY, pad_edge=False)
-    for heading in ("texts x tokens", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is"):
+    for heading in ("texts x tokens", "rounds", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is"):
         table.add_column(heading, justify="left" if heading == "texts x tokens" else "right")
     for row in rows:
-        cells = [f"{row['batch']} x {row['length']}"]
+        cells = [f"{row['batch']} x {row['length']}", str(row["rounds"])]
         for kind in ("float32", "int8"):
             median, low, high = milliseconds(row, kind)
             cells += [median, f"{low}–{high}"]
-        table.add_row(*cells, speed_words(row["speedup"]))
+        table.add_row(*cells, speed_of(row))
     return table

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from limbeck.report.steadiness import is_doubtful
+
 MISSING = "–"
 _FEW_ROWS = 100
 _UNSTEADY = 1.5  # 90th over 10th percentile; about 1.1 on an idle machine
@@ -144,7 +146,7 @@ def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
     if isinstance(latency, Mapping):
         notes.append(
             f"Latency: {latency.get('length')} tokens, {latency.get('dtype')}, {latency.get('device')}, "
-            f"{latency.get('threads')} threads, models in turns."
+            f"{latency.get('threads')} thread{'' if latency.get('threads') == 1 else 's'}, models in turns."
         )
         if _is_unsteady(latency):
             notes.append("The machine was busy: trust the speedups (of neighbouring passes) more than the times.")
@@ -171,12 +173,17 @@ def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
 
 
 def _is_unsteady(latency: Mapping[str, Any]) -> bool:
-    """Return whether the passes of any one model took very different times."""
+    """Return whether passes of one model differ widely, were few, or have other ratios than their medians."""
     batches = latency.get("batches")
     for batch in batches if isinstance(batches, Sequence) else ():
         for role in ("teacher", "student"):
             low, high = _number(batch, role, "p10_ms"), _number(batch, role, "p90_ms")
             if low is not None and high is not None and high > _UNSTEADY * low:
+                return True
+        rounds = _number(batch, "rounds")
+        for part, ratio in (("", "speedup"), ("_transformer", "transformer_speedup")):
+            medians = [_number(batch, f"{role}{part}", "median_ms") for role in ("teacher", "student")]
+            if is_doubtful(medians[0], medians[1], _number(batch, ratio), rounds):
                 return True
     return False
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from limbeck.report.head_usage import HeadUsage
 from limbeck.report.task_scores import TaskScores
-from limbeck.report.teacher_card import inherited_fields
+from limbeck.report.teacher_card import inherited_fields, recorded_hub_name
 
-_HUB_NAME = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
 _HUB_TASKS = {
     "classification": "text-classification",
     "regression": "text-classification",
@@ -52,7 +50,7 @@ def front_matter(
     fields["library_name"] = "sentence-transformers" if pooled and head is None else "transformers"
     plain = "sentence-similarity" if pooled else "feature-extraction"
     fields["pipeline_tag"] = plain if head is None else head.pipeline_tag
-    if base := hub_name(record):
+    if base := recorded_hub_name(record):
         # The Hub has no word for a distilled model; of those it has, this is the one for weights that were trained on.
         fields |= {"base_model": base, "base_model_relation": "finetune"}
     if datasets := hub_datasets(record):
@@ -61,7 +59,9 @@ def front_matter(
     fields["tags"] = list(
         dict.fromkeys(["distillation", "limbeck", *(name for name in methods if name), *export_tags(export)])
     )
-    index = _model_index(record, fields["pipeline_tag"], scores)
+    # What was measured is the float32 student: of other weights it would be a claim that nobody checked.
+    measured = is_in_float32(export)
+    index = _model_index(record, fields["pipeline_tag"], scores) if measured else []
     if index:
         types = [metric["type"] for result in index[0]["results"] for metric in result["metrics"]]
         fields |= {"metrics": list(dict.fromkeys(types)), "model-index": index}
@@ -75,23 +75,16 @@ def export_tags(export: Mapping[str, Any] | None) -> list[str]:
     return ["onnx", "int8"] if export["dtype"] == "int8" else ["onnx"]
 
 
+def is_in_float32(export: Mapping[str, Any] | None) -> bool:
+    """Return whether an export's weights are those that were measured; a student itself has them."""
+    return export is None or export.get("dtype") == "float32"
+
+
 def dump_front_matter(fields: Mapping[str, Any]) -> str:
     """Return fields as the YAML block at the head of a card."""
     # A width without end keeps every value on one line, so that none can look like the closing `---`.
     dumped = yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True, width=float("inf"))
     return f"---\n{dumped}---\n"
-
-
-def hub_name(record: Mapping[str, Any]) -> str | None:
-    """Return the teacher's name on the Hub: its `hub_id`, else `name_or_path` where that can be a name."""
-    teacher = record.get("teacher")
-    if not isinstance(teacher, Mapping):
-        return None
-    for key in ("hub_id", "name_or_path"):
-        name = one_line(teacher.get(key))
-        if name and _HUB_NAME.fullmatch(name) and not Path(name).exists():
-            return name
-    return None
 
 
 def hub_datasets(record: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from limbeck.errors import OutputError, RecipeError, suggestion
 from limbeck.report.drawing import PICTURE_SUFFIXES, Picture, save_picture
+from limbeck.training.writable import check_writable
 
 _DATA_SUFFIX = ".json"
 
@@ -18,18 +19,19 @@ def check_output(path: Path | None) -> None:
 
     Raises:
         RecipeError: for a file of another kind than data or a picture.
-        OutputError: for a file where a folder is meant.
+        OutputError: for a file where a folder is meant, or where nothing can be written.
     """
-    if path is None or path.is_dir():
+    if path is None:
         return
-    if not path.suffix:
+    if not path.suffix and not path.is_dir():
         if path.exists():
             raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
-    elif path.suffix not in (_DATA_SUFFIX, *PICTURE_SUFFIXES):
+    elif not path.is_dir() and path.suffix not in (_DATA_SUFFIX, *PICTURE_SUFFIXES):
         raise RecipeError(
             f"--output '{path}' ends with '{path.suffix}', neither data nor a picture; give a folder, or a file."
             f"{suggestion(path.suffix, (_DATA_SUFFIX, *PICTURE_SUFFIXES))}"
         )
+    check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
 
 
 def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Picture]) -> list[Path]:

@@ -15,11 +15,12 @@ from jinja2 import Environment, PackageLoader, Template
 from limbeck.report.card_sections import budget, layer_rows, score_rows
 from limbeck.report.export_section import export_lines, export_title, latency_markdown
 from limbeck.report.figures import format_count
-from limbeck.report.front_matter import front_matter, hub_name, one_line
+from limbeck.report.front_matter import front_matter, is_in_float32, one_line
 from limbeck.report.head_usage import HEAD_USAGE
 from limbeck.report.onnx_usage import onnx_usage
 from limbeck.report.table import comparison_markdown
 from limbeck.report.task_scores import TaskScores
+from limbeck.report.teacher_card import recorded_hub_name
 
 CARD = "README.md"
 _TEMPLATE = "model_card.md.j2"
@@ -70,12 +71,12 @@ def model_card(
     teacher, student = _mapping(record, "teacher"), _mapping(record, "student")
     start = student.get("initialisation")
     evaluation = _mapping(record, "evaluation")
-    stages = _stages(record)
+    stages, on_hub = _stages(record), recorded_hub_name(record)
     body = _template().render(
         name=one_line(record.get("name")) or "Student",
         teacher=teacher,
-        teacher_name=hub_name(record) or short_name(teacher.get("name_or_path")) or "",
-        teacher_on_hub=hub_name(record) is not None,
+        teacher_name=on_hub or _teacher_name(teacher),
+        teacher_on_hub=on_hub is not None,
         student=student,
         initialisation=start.get("summary") if isinstance(start, Mapping) else start,
         corpus=_mapping(record, "corpus"),
@@ -92,6 +93,7 @@ def model_card(
         scores=scores,
         score_rows=score_rows(scores) if scores is not None else [],
         export=export_part(export) if export is not None else "",
+        measured_on=_measured_on(export),
         graph=export is not None and bool(export.get("file")),
         graph_usage=onnx_usage(export) if export is not None and export.get("file") else "",
         hardware=_hardware(record),
@@ -117,6 +119,13 @@ def export_part(export: Mapping[str, Any]) -> str:
     if export.get("int8"):
         lines += ["", latency_markdown(export["int8"]["latency"])]
     return "\n".join(lines)
+
+
+def _measured_on(export: Mapping[str, Any] | None) -> str:
+    """Say what the tables are of where that is not what the folder holds."""
+    if export is None or (is_in_float32(export) and not export.get("file")):
+        return ""
+    return "Measured on the float32 student in PyTorch, not on this export, whose own figures are under *This export*."
 
 
 def escape_markdown(value: Any) -> str:
@@ -150,7 +159,17 @@ def short_name(value: Any) -> str:
     is_path = line.startswith(("/", ".", "~")) or "\\" in line or line.count("/") > 1 or Path(line).exists()
     if not is_path or re.match(r"(package|hub):", line):
         return line
-    return re.split(r"[/\\]", line.rstrip("/\\"))[-1] or line
+    return _last_part(line)
+
+
+def _teacher_name(teacher: Mapping[str, Any]) -> str:
+    line = one_line(teacher.get("name_or_path"))
+    # Of a folder that was given relative to another one than this, nothing else tells that it is a path.
+    return _last_part(line) if teacher.get("kind") == "folder" else short_name(line)
+
+
+def _last_part(path: str) -> str:
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path
 
 
 @cache

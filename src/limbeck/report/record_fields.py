@@ -9,10 +9,13 @@ from typing import Any, TypedDict
 
 
 class TeacherFields(TypedDict, total=False):
-    """The teacher: name or path, shape in words, and its name on the Hub where `name_or_path` is not it."""
+    """The teacher: name or path, whether that is a `folder`, a `package` or on the `hub`, its name on the Hub if it has
+    one, shape in words, and what its own card says of licence and language."""
 
     name_or_path: str
-    hub_id: str
+    kind: str
+    hub_id: str | None
+    card: dict[str, str]
     shape: str
 
 
@@ -68,6 +71,7 @@ class StageFields(TypedDict, total=False):
     final_terms: dict[str, float]
     untrained: list[str]
     teacher: str
+    teacher_facts: TeacherFields
     student: dict[str, Any]
 
 

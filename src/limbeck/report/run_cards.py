@@ -11,6 +11,7 @@ from limbeck.export.source import RUN_STUDENT, head_of
 from limbeck.models.loading import load_config
 from limbeck.report.model_card import write_model_card
 from limbeck.report.task_scores import find_scores
+from limbeck.report.titles import title_of
 from limbeck.training.record_file import RECORD, read_record
 from limbeck.training.run import STAGES
 
@@ -42,13 +43,22 @@ def find_record(student: Path) -> dict[str, Any]:
     Args:
         student: The student's folder, in the run's folder or in that of a stage.
     """
+    run = run_of(student)
+    record = read_record(run) if run is not None else {}
+    return record_of(student.resolve(), record) if record else {}
+
+
+def run_of(student: Path) -> Path | None:
+    """Return the folder of the run that made a student; None where no run did.
+
+    Args:
+        student: The student's folder, in the run's folder or in that of a stage.
+    """
     student = student.resolve()
-    if student.name != RUN_STUDENT:
-        return {}
-    of_stage = student.parents[1].name == STAGES
-    run = student.parents[2] if of_stage else student.parent
-    record = read_record(run) if (run / RECORD).is_file() else {}
-    return record_of(student, record) if record else {}
+    if student.name != RUN_STUDENT or len(student.parents) < 3:
+        return None
+    run = student.parents[2] if student.parents[1].name == STAGES else student.parent
+    return run if (run / RECORD).is_file() else None
 
 
 def record_of(student: Path, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,19 +72,23 @@ def record_of(student: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     """
     folder = student.resolve().parent
     if folder.parent.name != STAGES:
-        return dict(record)
+        return {**record, "name": title_of(record.get("name"), folder)}
+    name = title_of(record.get("name"), folder.parents[1])
     stages = [stage for stage in record.get("stages") or [] if isinstance(stage, Mapping)]
     number, _, title = folder.name.partition("-")
     index = int(number) - 1 if number.isdigit() else -1
     if not 0 <= index < len(stages):
-        return dict(record)
+        return {**record, "name": name}
     stage = stages[index]
-    own = {key: value for key, value in stage.items() if key not in ("student", "teacher")}
+    own = {key: value for key, value in stage.items() if key not in ("student", "teacher", "teacher_facts")}
     made: Mapping[str, Any] = stage.get("student") or {}
-    teacher = {"name_or_path": stage["teacher"]} if stage.get("teacher") else record.get("teacher")
+    facts = stage.get("teacher_facts")
+    # The recipe's teacher, whose name on the Hub an old record leaves to be found, is not that of such a stage.
+    own_teacher = {"hub_id": None, **(facts if isinstance(facts, Mapping) else {})}
+    teacher = {"name_or_path": stage["teacher"], **own_teacher} if stage.get("teacher") else record.get("teacher")
     return {
         **record,
-        "name": f"{record.get('name')}, {title}",
+        "name": f"{name}, {title}",
         "teacher": teacher,
         "student": {**made, "head": _head(student)},
         "stages": [own],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from limbeck.report.evaluation_grid import figure, metric_name
 from limbeck.report.evaluation_tables import STEM
 
 TABLE = f"{STEM}.json"
+_OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|made of \d+ of its \d+ parts")
 _HUB_METRICS = {
     "matthews": "matthews_correlation",
     "pearson": "pearsonr",
@@ -57,11 +59,13 @@ class TaskScores:
         preset: The protocol.
         teacher: Name of the first model of the evaluation; empty where that is the student.
         rows: A row a task.
+        notes: Where the rows that were scored are not all that are published.
     """
 
     preset: str
     teacher: str
     rows: tuple[TaskScore, ...]
+    notes: tuple[str, ...] = ()
 
 
 def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | None:
@@ -105,12 +109,32 @@ def scores_of(student: Path, summary: Mapping[str, Any]) -> TaskScores | None:
     if own is None:
         return None
     reference = None if own is models[0] else models[0]
-    rows = tuple(_rows(own, reference, summary["columns"]))
-    return TaskScores(str(summary["preset"]), "" if reference is None else str(reference["name"]), rows)
+    partly = _partly_read(summary)
+    rows = tuple(_rows(own, reference, summary["columns"], set(partly)))
+    notes = tuple(dict.fromkeys(partly.values()))
+    return TaskScores(str(summary["preset"]), "" if reference is None else str(reference["name"]), rows, notes)
+
+
+def _partly_read(summary: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Task and split of what was scored in part or on other rows than the published ones, with the note on it."""
+    said = summary.get("notes")
+    notes = [note for note in said if isinstance(note, str)] if isinstance(said, list) else []
+    found: dict[tuple[str, str], str] = {}
+    for column in summary["columns"]:
+        if column["task"] in DEFINITIONS:
+            for split in column["splits"]:
+                name = f"{DEFINITIONS[column['task']].task.title} {split}: "
+                own = [note for note in notes if note.startswith(name) and _OTHER_ROWS.search(note)]
+                if own:
+                    found[column["task"], split] = own[0]
+    return found
 
 
 def _rows(
-    own: Mapping[str, Any], reference: Mapping[str, Any] | None, columns: list[dict[str, Any]]
+    own: Mapping[str, Any],
+    reference: Mapping[str, Any] | None,
+    columns: list[dict[str, Any]],
+    partly: Collection[tuple[str, str]],
 ) -> Iterator[TaskScore]:
     for column in columns:
         cell = own["columns"].get(column["key"])
@@ -126,14 +150,15 @@ def _rows(
             teacher=None if other is None else figure(other),
             kept=own["retention"].get(column["key"]),
             hub_metric=_HUB_METRICS.get(column["metric"], column["metric"]),
-            dataset=_dataset(column),
+            dataset=_dataset(column, partly),
         )
 
 
-def _dataset(column: Mapping[str, Any]) -> dict[str, str]:
-    """Where the rows are on the Hub, else the task's own name."""
+def _dataset(column: Mapping[str, Any], partly: Collection[tuple[str, str]]) -> dict[str, str]:
+    """Where the rows are on the Hub if all of them were scored, else the task's own name."""
     hub = None
-    if column["task"] in DEFINITIONS:
+    whole = not any((column["task"], split) in partly for split in column["splits"])
+    if whole and column["task"] in DEFINITIONS:
         hub = DEFINITIONS[column["task"]].sources[column["splits"][0]].hub
     if hub is None:
         return {"type": column["task"], "name": column["title"]}

@@ -20,6 +20,15 @@ def log_lines(entries: Iterable[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in entries)
 
 
+class LastStepLog(TrainerCallback):
+    """Has the last step of a stage logged too, so that one of fewer steps than `logging_steps` has a loss."""
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Ask for a log; where this step is logged anyway, it is once."""
+        if state.global_step >= state.max_steps:
+            control.should_log = True
+
+
 class LiveLog(TrainerCallback):
     """Adds every entry to `log.jsonl` as it is logged; the end of the stage writes the file whole.
 

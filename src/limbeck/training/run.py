@@ -37,6 +37,7 @@ from limbeck.training.stage_results import load_finished
 from limbeck.training.stage_setup import teacher_dtype
 from limbeck.training.student_folder import describe_layers, save_student
 from limbeck.training.students import dropouts, finish_student, make_student
+from limbeck.training.teacher_facts import teacher_facts
 
 STUDENT = "student"
 STAGES = "stages"
@@ -89,7 +90,11 @@ class Run:
             )
         self.record.set(
             "running",
-            teacher={"name_or_path": plan.teacher_choice.title, "shape": str(plan.teacher)},
+            teacher={
+                "name_or_path": plan.teacher_choice.title,
+                "shape": str(plan.teacher),
+                **teacher_facts(plan.recipe.teacher.model, plan.recipe.teacher.name),
+            },
             student={
                 "shape": str(plan.student),
                 "head": plan.head,
@@ -204,6 +209,8 @@ class Run:
                 self._save(choice.student, student, [finished], [choice], folder / STUDENT)
         if choice.spec.teacher is not None:
             finished["teacher"] = choice.teacher.title
+            if choice.teacher.stage is None:
+                finished["teacher_facts"] = teacher_facts(choice.teacher.spec.model, choice.teacher.spec.name)
         citation = METHODS[finished["method"]].citation
         if citation is not None:
             finished["citation"] = {

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from limbeck.errors import OutputError
 from limbeck.training.folder_lock import holder, holder_lives, is_locked
-from limbeck.training.record_file import HEARTBEAT, RECORD, read_json, read_record
+from limbeck.training.record_file import HEARTBEAT, RECORD, read_json, read_record, record_damage
 
 Status = Literal["running", "dead", "finished", "interrupted", "failed"]
 
@@ -44,7 +44,7 @@ class RunStatus:
         seconds_left: For the rest of the stage at its mean pace; None unless it runs.
         host: Where its process runs or ran last.
         pid: Number of that process.
-        problem: Why it failed or stopped.
+        problem: Why it failed or stopped, or that its record is damaged.
     """
 
     folder: Path
@@ -131,7 +131,7 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         seconds_left=_number(beat, "seconds_left", float) if running and in_training else None,
         host=_text(owner, "host"),
         pid=_number(owner, "pid", int),
-        problem=_text(record, "problem"),
+        problem=_text(record, "problem") or record_damage(folder),
     )
 
 

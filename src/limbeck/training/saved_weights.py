@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.fsdp import FSDPModule
 
+from limbeck.export.file_modes import give_ordinary_mode
+
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether a module is sharded; between a forward pass and a step its parameters may be whole all the same."""
@@ -48,6 +50,7 @@ def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | No
         second = _second_names(module)
         whole = {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name not in second}
     save_file(dict(whole), str(path), metadata={"format": "pt"})
+    give_ordinary_mode([path])
 
 
 def put_whole_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:

@@ -21,7 +21,7 @@ from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.checkpoint_facts import precision, training_facts, warn_of_differences
 from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_leftovers
 from limbeck.training.interrupt import InterruptSaver
-from limbeck.training.live_log import LiveLog
+from limbeck.training.live_log import LastStepLog, LiveLog
 from limbeck.training.module import DistillationModule
 from limbeck.training.processes import from_main, same_everywhere
 from limbeck.training.progress import ProgressReporter
@@ -128,7 +128,7 @@ def run_stage(
         eval_dataset=rows.held_out if measures else None,
         data_collator=rows.collator,
         interrupt=interrupt,
-        callbacks=[progress, LiveLog(plan.folder), *callbacks],
+        callbacks=[LastStepLog(), progress, LiveLog(plan.folder), *callbacks],
     )
     trainer.remove_callback(PrinterCallback)  # Progress is reported above.
     _check_engine(trainer)
@@ -188,6 +188,7 @@ def run_stage(
         "device": str(arguments.device),
         "skipped_steps": trainer.guard.skipped,
         "rows_of_a_piece": trainer.splitter.rows,
+        "final_loss": last.get("loss"),
         "final_terms": {k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
         "held_out": {
             name: held_out_metrics[f"eval_{name}"]

@@ -12,6 +12,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.export import write_sentence_transformers_files
+from limbeck.export.file_modes import give_ordinary_mode
 from limbeck.methods.composition import Term
 from limbeck.models.families import base_model, family_of
 from limbeck.models.loading import pooler_option, quiet
@@ -155,6 +156,7 @@ def save_student(
     try:
         with quiet():
             student.save_pretrained(str(partial))
+        give_ordinary_mode(partial.glob("*.safetensors"))
         tokenizer.save_pretrained(str(partial))
     finally:
         for name, value in trained.items():

@@ -20,6 +20,7 @@ from limbeck.report.page.kinds import describe_kind, subtitle
 from limbeck.report.page.run_sections import run_sections
 from limbeck.report.page.search_sections import search_sections
 from limbeck.report.page.side_by_side import side_by_side
+from limbeck.report.titles import title_of
 
 
 def build_page(found: Sequence[Found]) -> Page:
@@ -60,9 +61,9 @@ def _sections(found: Found) -> list[Section]:
 
 def _titles(found: Sequence[Found]) -> list[str]:
     """Name what was collected; where names come twice, with their folders."""
-    names = [one.title for one in found]
-    with_folder = [f"{one.title} ({one.folder.name})" for one in found]
-    with_path = [f"{one.title} ({one.folder})" for one in found]
+    names = [title_of(one.title, one.folder) for one in found]
+    with_folder = [f"{name} ({one.folder.name})" for name, one in zip(names, found, strict=True)]
+    with_path = [f"{name} ({one.folder})" for name, one in zip(names, found, strict=True)]
     choices = zip(names, with_folder, with_path, strict=True)
     return [
         name if names.count(name) == 1 else short if with_folder.count(short) == 1 else long

@@ -9,6 +9,7 @@ from pathlib import Path
 from limbeck.report.page.findings import Found, Record, RunFound, StageFound
 from limbeck.report.page.plain_values import entries, mapping, text
 from limbeck.report.page.stage_log import StageLog, read_stage_log
+from limbeck.report.titles import title_of
 from limbeck.training.output_folder import RECIPE
 from limbeck.training.record_file import RECORD, read_json, read_record
 from limbeck.training.run import STAGES
@@ -33,7 +34,7 @@ def collect_run(folder: Path, inside: tuple[Found, ...]) -> RunFound:
     except OSError:
         recipe = ""
         problems.append(f"'{RECIPE}' cannot be read.")
-    title = text(record, "name") or folder.resolve().name
+    title = title_of(record.get("name"), folder)
     return RunFound(folder, title, record, status_of(folder), _stages(folder, record), recipe, tuple(problems), inside)
 
 

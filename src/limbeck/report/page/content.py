@@ -147,9 +147,16 @@ class Page:
                 yield from (block for block in section.blocks if isinstance(block, Figure))
 
     def warnings(self) -> list[str]:
-        """Return all warnings, in order."""
-        blocks = (block for part in self.parts for section in part.sections for block in section.blocks)
-        return [line for block in blocks if isinstance(block, Notes) and block.warning for line in block.lines]
+        """Return all warnings, in order; of several folders each with the name of its own."""
+        found = [
+            (part.title, line)
+            for part in self.parts
+            for section in part.sections
+            for block in section.blocks
+            if isinstance(block, Notes) and block.warning
+            for line in block.lines
+        ]
+        return [f"{title}: {line}" if len(self.parts) > 1 else line for title, line in found]
 
 
 def slug(*words: object) -> str:

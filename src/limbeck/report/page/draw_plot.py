@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 from limbeck.report.page.draw_legend import Entry, draw_legend
+from limbeck.report.page.draw_names import Box, NamedPoint, name_points
 from limbeck.report.page.marks import (
     DASHES,
     SMALL_TEXT,
@@ -41,6 +42,7 @@ class Series:
         mark: A line through the points, the points alone, or steps from point to point.
         band: The least and the greatest value at each point, drawn as a band; empty for none.
         names: What each point is; written beside it where there is room.
+        numbers: What is written beside each point instead of its name, and always is.
         large: Points that are to be seen first.
     """
 
@@ -50,6 +52,7 @@ class Series:
     mark: Literal["line", "points", "steps"] = "line"
     band: Sequence[tuple[float, float]] = ()
     names: Sequence[str] = ()
+    numbers: Sequence[str] = ()
     large: bool = False
 
 
@@ -74,7 +77,8 @@ def draw_plot(plot: Plot) -> Drawing:
     marks: list[Mark] = [*legend, *_frame(plot, x_scale, y_scale, left)]
     for series in plot.series:
         marks += _draw_series(series, x_scale, y_scale)
-    marks += _name_points(plot.series, x_scale, y_scale, (left, upper))
+    place = (left, upper - 4, WIDTH, y_scale.start)
+    marks += name_points(_points_to_name(plot.series, x_scale, y_scale), _taken(plot.series, x_scale, y_scale), place)
     return Drawing(lower + _BELOW, tuple(marks))
 
 
@@ -148,28 +152,28 @@ def _stepped(places: Sequence[Point]) -> Iterator[Point]:
         yield (x, next_y)
 
 
-def _name_points(all_series: Sequence[Series], x_scale: Scale, y_scale: Scale, corner: Point) -> Iterator[Label]:
-    """Write names beside their points, each at the first place where it hides nothing; else not at all."""
-    left, upper = corner
-    taken = [
-        (x_scale.place(x) - 5, y_scale.place(y) - 5, x_scale.place(x) + 5, y_scale.place(y) + 5)
-        for series in all_series
-        if series.mark == "points" or series.names
-        for x, y in series.points
-    ]
+def names_fit(plot: Plot) -> bool:
+    """Return whether the names of all points find room beside them."""
+    wanted = sum(bool(name) for series in plot.series for name in series.names)
+    return wanted == sum(isinstance(mark, Label) and mark.halo for mark in draw_plot(plot).marks)
+
+
+def _points_to_name(all_series: Sequence[Series], x_scale: Scale, y_scale: Scale) -> Iterator[NamedPoint]:
     for series in all_series:
-        for (value_x, value_y), name in zip(series.points, series.names, strict=False):
-            x, y, width = x_scale.place(value_x), y_scale.place(value_y), text_width(name, SMALL_TEXT)
-            beside = [(x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 17)]
-            # Steps go on to the right: a name just above them is not crossed.
-            for at_x, at_y in [(x + 7, y - 6), *beside] if series.mark == "steps" else beside:
-                box = (at_x, at_y - 9, at_x + width, at_y + 3)
-                inside = box[0] >= left and box[2] <= WIDTH and box[1] >= upper - 4 and box[3] <= y_scale.start
-                if inside and not any(_overlap(box, other) for other in taken):
-                    taken.append(box)
-                    yield Label(at_x, at_y, name, size=SMALL_TEXT, halo=True)
-                    break
+        for index, (point, name) in enumerate(zip(series.points, series.names, strict=False)):
+            written = series.numbers[index] if series.numbers else name
+            at = (x_scale.place(point[0]), y_scale.place(point[1]))
+            if written:
+                # Steps go on to the right: a name just above them is not crossed.
+                yield NamedPoint(at, written, above=series.mark == "steps", always=bool(series.numbers))
 
 
-def _overlap(first: Sequence[float], second: Sequence[float]) -> bool:
-    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
+def _taken(all_series: Sequence[Series], x_scale: Scale, y_scale: Scale) -> Iterator[Box]:
+    """The boxes of what names are not to cover: symbols, and a front that is drawn in steps."""
+    for series in all_series:
+        places = [(x_scale.place(x), y_scale.place(y)) for x, y in series.points]
+        if series.mark == "points" or series.names:
+            yield from ((x - 5, y - 5, x + 5, y + 5) for x, y in places)
+        elif series.mark == "steps" and places:
+            for (x, y), (end_x, end_y) in pairwise(_stepped(places)):
+                yield (min(x, end_x), min(y, end_y) - 1, max(x, end_x), max(y, end_y) + 1)

@@ -50,7 +50,7 @@ def _of_run(found: RunFound) -> str:
     quality = quality_of(mapping(found.record, "evaluation"))
     if quality is None or quality.student is None:
         return NOTHING
-    kept = f" ({quality.student / quality.teacher:.1%} of the teacher)" if quality.teacher else ""
+    kept = f" ({quality.kept:.1%} of the teacher's)" if quality.kept is not None else ""
     return f"{quality.label} {quality.student:.3f}{kept}"
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from limbeck.report.page.content import Figure
-from limbeck.report.page.draw_plot import Plot, Series
+from limbeck.report.page.draw_plot import Plot, Series, names_fit
 from limbeck.report.page.make_figures import plot_figure
 from limbeck.report.page.scales import Axis
 from limbeck.search.pareto import pareto_front
+
+_ROOM = 0.25
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,30 @@ def quality_figure(models: Sequence[Measured], quality: str, latency: str, *, lo
     """
     sign = 1 if lowest else -1
     front = pareto_front([(sign * model.quality, model.latency) for model in models])
-    series = [
-        Series(label, [(m.latency, m.quality) for m in found], style, "points", names=[m.name for m in found])
-        for style, (label, found) in enumerate(
-            (("student", [m for m in models if not m.teacher]), ("teacher", [m for m in models if m.teacher]))
-        )
-        if found
-    ]
     joined = [(models[index].latency, models[index].quality) for index in front]
-    if len(joined) > 1:
-        series.insert(0, Series("Pareto front", joined, 5, "steps"))
+    steps = [Series("Pareto front", joined, 5, "steps")] if len(joined) > 1 else []
+    # With room below, or a student that keeps nearly all would lie on the edge as if it kept nothing.
+    axes = Axis(f"latency, ms ({latency})", from_zero=True), Axis(quality, room=_ROOM)
+    plot = Plot([*steps, *_points(models, numbered=False)], *axes)
+    numbers = ""
+    if not names_fit(plot):
+        plot = Plot([*steps, *_points(models, numbered=True)], *axes)
+        numbers = f" {'; '.join(f'{number}: {model.name}' for number, model in enumerate(models, start=1))}."
     names = ", ".join(models[index].name for index in front)
     better = "lower" if lowest else "upper"
-    caption = f"The {better} left corner is best. Beaten by no other model in both: {names}."
-    plot = Plot(series, Axis(f"latency, ms ({latency})", from_zero=True), Axis(quality))
+    caption = f"The {better} left corner is best. Beaten by no other model in both: {names}.{numbers}"
     return plot_figure("Quality against latency", plot, caption=caption)
+
+
+def _points(models: Sequence[Measured], *, numbered: bool) -> list[Series]:
+    """The students and the teachers, with their names beside them, or with numbers for these."""
+    kinds = (("student", False), ("teacher", True))
+    series = []
+    for style, (label, teacher) in enumerate(kinds):
+        found = [(str(number), model) for number, model in enumerate(models, start=1) if model.teacher == teacher]
+        if found:
+            points = [(model.latency, model.quality) for _, model in found]
+            names = [f"{number}: {model.name}" if numbered else model.name for number, model in found]
+            numbers = [number for number, _ in found] if numbered else []
+            series.append(Series(label, points, style, "points", names=names, numbers=numbers))
+    return series

@@ -24,12 +24,19 @@ class Quality:
         latency: What the latency is of.
         teacher: The teacher's value, where it has one.
         student: The student's.
+        agreement: Whether it is how far the student agrees with the teacher.
     """
 
     label: str
     latency: str
     teacher: float | None
     student: float | None
+    agreement: bool = False
+
+    @property
+    def kept(self) -> float | None:
+        """What share of the teacher's value the student has; an agreement with the teacher is none."""
+        return self.student / self.teacher if self.student and self.teacher and not self.agreement else None
 
 
 def quality_of(evaluation: Mapping[str, Any]) -> Quality | None:
@@ -45,7 +52,9 @@ def quality_of(evaluation: Mapping[str, Any]) -> Quality | None:
         if label and number(evaluation, *student) is not None:
             return Quality(f"{label}, held out", of, number(evaluation, *teacher), number(evaluation, *student))
     agreement = number(evaluation, "agreement", "spearman")
-    return None if agreement is None else Quality("agreement with the teacher (Spearman)", of, 1.0, agreement)
+    if agreement is None:
+        return None
+    return Quality("agreement with the teacher (Spearman)", of, 1.0, agreement, agreement=True)
 
 
 def measured_models(run: RunFound) -> list[Measured]:
@@ -92,7 +101,7 @@ def run_steps(run: RunFound) -> Iterator[tuple[str, str]]:
         _line(text(record, "student", "shape"), size) if run.status.status == "finished" else "not finished",
     )
     if quality := quality_of(mapping(record, "evaluation")):
-        kept = f"{quality.student / quality.teacher:.1%} kept" if quality.student and quality.teacher else ""
+        kept = f"{quality.kept:.1%} kept" if quality.kept is not None else ""
         yield "Evaluation", _line(f"{quality.label} {quality.student:.3f}", kept, _speedup(record))
 
 

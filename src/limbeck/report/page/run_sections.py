@@ -136,10 +136,19 @@ def _terms(run: RunFound) -> Table | None:
         last, held_out = mapping(stage.record, "final_terms"), mapping(stage.record, "held_out")
         names = dict.fromkeys([*last, *(name for name in held_out if name != "loss")])
         rows += [(stage.title, str(name), _loss(number(last, name)), _loss(number(held_out, name))) for name in names]
-        if number(held_out, "loss") is not None:
-            rows.append((stage.title, "loss (weighted sum)", NOTHING, _loss(number(held_out, "loss"))))
+        last_loss, measured = _last_loss(stage), number(held_out, "loss")
+        if last_loss is not None or measured is not None:
+            rows.append((stage.title, "loss (weighted sum)", _loss(last_loss), _loss(measured)))
     headings = ("Stage", "Term", "Training, at the end", "Held-out text")
     return Table("Terms of the loss", headings, tuple(rows), words=(1,)) if rows else None
+
+
+def _last_loss(stage: StageFound) -> float | None:
+    """The last logged loss; earlier versions left it in the log alone, where a thinned curve ends in a mean."""
+    curve = stage.log.curve("loss") if stage.record else None
+    logged = curve.points[-1][1] if curve is not None and curve.points and not curve.ranges else None
+    found = number(stage.record, "final_loss")
+    return logged if found is None else found
 
 
 def _loss(value: float | None) -> str:

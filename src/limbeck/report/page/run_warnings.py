@@ -43,16 +43,19 @@ def _untrained(run: RunFound) -> Iterator[str]:
     names = texts(untrained, "names")
     if not names:
         return
-    taken = set(texts(untrained, "from_teacher"))
-    held = [
-        f"{len(taken)} hold the teacher's values" if taken else "",
-        f"{len(names) - len(taken)} what they were started with" if len(taken) < len(names) else "",
-    ]
+    taken = len(set(texts(untrained, "from_teacher")) & set(names))
+    started = "the values that they were started with"
+    if taken == len(names):
+        held = "they hold the teacher's values"
+    elif taken:
+        verb = "holds" if taken == 1 else "hold"
+        held = f"{taken} {verb} the teacher's values, the others {started}"
+    else:
+        held = f"they hold {started}"
     groups = list(dict.fromkeys(".".join(name.split(".")[:-2]) or name for name in names))
     more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
     yield (
-        f"{len(names)} tensors of the student were trained by no stage ({', '.join(groups[:_SHOWN])}{more}): "
-        f"{', '.join(part for part in held if part)}."
+        f"{len(names)} tensors of the student were trained by no stage ({', '.join(groups[:_SHOWN])}{more}): {held}."
     )
 
 

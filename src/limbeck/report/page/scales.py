@@ -22,12 +22,14 @@ class Axis:
         log: Logarithmic, where all values are positive.
         whole: Only whole numbers are ticks.
         from_zero: The axis begins at 0.
+        room: What is left free at either end, as a share of the range of the values.
     """
 
     label: str
     log: bool = False
     whole: bool = False
     from_zero: bool = False
+    room: float = 0.04
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def make_scale(values: Iterable[float], axis: Axis, start: float, end: float) ->
         low, high = math.floor(low) - 0.5, math.ceil(high) + 0.5
     elif low == high:
         low, high = low - abs(low or 1.0) * 0.1, high + abs(high or 1.0) * 0.1
-    room = 0.04 * (high - low)
+    room = axis.room * (high - low)
     low, high = low if axis.from_zero and low == 0 else low - room, high + room
     locator = (
         MaxNLocator(8, steps=[1, 2, 5, 10], integer=True) if axis.whole else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])

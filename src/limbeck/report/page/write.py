@@ -62,7 +62,7 @@ def write_report(
         figures: A folder for the figures as SVG and PNG; with Markdown by default beside it.
 
     Raises:
-        RecipeError: for no folder, or an output that is no HTML file.
+        RecipeError: for no folder, an output that is no HTML file, or a file where the figures' folder would be.
         OutputError: for a folder that holds nothing of ours, and for files that cannot be written, or are not a report
             and would be replaced.
     """
@@ -70,6 +70,8 @@ def write_report(
         raise RecipeError("A report is of one folder or more: limbeck report runs/mine.")
     paths = [Path(folder) for folder in folders]
     html = _output(paths, output)
+    if figures is not None:
+        _check_folder(Path(figures).expanduser())
     page = build_page(collect(paths))
     beside = html.with_suffix(".md") if markdown else None
     place = Path(figures).expanduser() if figures is not None else html.with_name(f"{html.stem}-figures")
@@ -97,6 +99,13 @@ def _output(folders: Sequence[Path], output: Path | str | None) -> Path:
     if path.exists() and MADE_BY_US not in _head(path):
         raise OutputError(f"'{path}' is there already and is not a report of limbeck; give another --output.")
     return path
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse what cannot become a folder of figures, before anything is read."""
+    file = next((place for place in (path, *path.parents) if place.exists() and not place.is_dir()), None)
+    if file is not None:
+        raise RecipeError(f"--figures '{path}' is to be a folder, and '{file}' is a file; give another folder.")
 
 
 def _head(path: Path) -> str:
