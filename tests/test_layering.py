@@ -17,6 +17,7 @@ FLOORS = {
     "host_memory": 1,
     "plain_yaml": 1,
     "plugins": 1,
+    "progress": 1,
     "registry": 1,
     "strict": 1,
     "worker_process": 1,

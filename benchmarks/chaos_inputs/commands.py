@@ -16,9 +16,6 @@ from benchmarks.chaos_inputs.trial import COUNTED, REFUSED, SILENT, UNCLEAR, Tri
 
 from limbeck.cli.main import run
 
-USAGE = "Usage: "
-"""What typer writes of options that are none, in lines of its own; the exit code is 2 too."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -90,8 +87,6 @@ def _judged(arguments: list[str], folder: Path, codes: tuple[int, ...]) -> str:
         return (
             COUNTED if not lines and outcome.out and all(c.isprintable() or c == "\n" for c in outcome.out) else UNCLEAR
         )
-    if outcome.errors.startswith(USAGE):
-        return REFUSED if len(lines) < 10 else UNCLEAR
     if len(lines) != 1 or not lines[0].startswith("error: ") or not lines[0].isprintable() or outcome.out:
         raise AssertionError(f"not one line: {outcome.errors[:400]!r} {outcome.out[:100]!r}")
     return REFUSED

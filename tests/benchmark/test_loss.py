@@ -77,7 +77,11 @@ def test_rows_have_every_column():
     cases = [LossCase(**SMALL), LossCase(**{**SMALL, "length": 9})]
     heard = []
     rows = measure_losses(
-        cases, ["blocked", "reference"], seconds=0.05, memory=False, report=lambda share, what: heard.append(share)
+        cases,
+        ["blocked", "reference"],
+        seconds=0.05,
+        memory=False,
+        report=lambda share, what, count=None: heard.append(share),
     )
     assert [(row["backend"], row["length"]) for row in rows] == [
         ("blocked", 6), ("reference", 6), ("blocked", 9), ("reference", 9)

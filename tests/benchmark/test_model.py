@@ -20,7 +20,7 @@ def test_rows_of_a_saved_model_and_a_shape(bert_folder):
     heard = []
     rows = measure_models(
         [str(bert_folder), "1x24"], device=CPU, batch_sizes=[1, 3], lengths=[4, 16], seconds=0.1,
-        report=lambda share, what: heard.append(share),
+        report=lambda share, what, count=None: heard.append(share),
     )  # fmt: skip
     cases = [(1, 4), (3, 4), (1, 16), (3, 16)]
     assert [(row["batch"], row["length"]) for row in rows] == [case for case in cases for _ in range(2)]

@@ -72,7 +72,7 @@ def test_micro_batches_make_one_step(tiny_recipe, tmp_path):
 def test_rows_fit_together():
     heard = []
     rows = measure_step(
-        TINY, seconds=0.1, memory=False, ceiling_size=32, report=lambda share, what: heard.append(share)
+        TINY, seconds=0.1, memory=False, ceiling_size=32, report=lambda share, what, count=None: heard.append(share)
     )
     assert [row["part"] for row in rows] == [WHOLE, *PARTS]
     whole, parts = rows[0], rows[1:]

@@ -12,6 +12,7 @@ from limbeck.benchmark.loss_cases import LossCase
 from limbeck.benchmark.memory import peak_in_child, watch_peak
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
+from limbeck.evaluation.latency import FEWEST_ROUNDS
 
 
 def test_variants_take_turns_in_changing_order_after_the_warm_up():
@@ -24,15 +25,16 @@ def test_variants_take_turns_in_changing_order_after_the_warm_up():
 
 def test_rounds_end_with_the_time_or_the_most():
     assert len(take_turns({"a": lambda: 0}, seconds=60, most=7)["a"]) == 7
-    assert len(take_turns({"a": lambda: 0}, seconds=0, warmup=0)["a"]) == 3
+    assert len(take_turns({"a": lambda: 0}, seconds=0, warmup=0)["a"]) == FEWEST_ROUNDS
 
 
 def test_progress_only_grows_and_ends_with_all():
-    shares = []
-    take_turns({"a": lambda: 0}, seconds=1e-3, most=50, tell=shares.append)
-    assert shares == sorted(shares)
-    assert shares[0] == 0
-    assert shares[-1] == 1
+    told = []
+    found = take_turns({"a": lambda: 0}, seconds=1e-3, most=50, tell=lambda *now: told.append(now))
+    assert told == sorted(told)
+    assert told[0] == (0, 0)
+    assert [rounds for _, rounds in told] == list(range(len(found["a"]) + 1))
+    assert told[-1][0] == 1
 
 
 def test_spread_and_speedup_by_hand():

@@ -78,3 +78,9 @@ def test_nothing_heavy_is_imported_for_it(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip().splitlines()[-1] == "heavy: []"
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
+def test_paragraphs_are_broken_where_the_terminal_ends_only(name, command):
+    # Of what follows the first paragraph, every line of the source would be one of the help.
+    assert all("\n" not in paragraph.strip() for paragraph in command.help.split("\n\n")[1:])

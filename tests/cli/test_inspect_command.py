@@ -106,6 +106,7 @@ def test_the_draw_and_the_runs_follow_the_seed(limbeck, bert_folder, chunks):
         (["attention", "MODEL", "--layers", "9", "--json"], ["no layer 9", "layers 1 to 4"]),
         (["attention", "MODEL", "--teacher", "MODEL", "--layers", "1:9", "--json"], ["no layer 9", "the teacher"]),
         (["attention", "MODEL", "--layers", "last", "--json"], ["--layers 'last'", "3:6,6:12"]),
+        (["attention", "MODEL", "--layers", "1:1", "--json"], ["--layers '1:1'", "give --teacher too"]),
         (["attention", "MODEL", "--heads", "0", "--json"], ["--heads '0'"]),
         (["attention", "MODEL", "--heads", "7", "--json"], ["no head 7", "heads 1 to 4"]),
         (["attention", "MODEL", "--sentence", "text " * 130, "--json"], ["132 tokens", "takes 128"]),

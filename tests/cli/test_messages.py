@@ -10,6 +10,7 @@ import pytest
 import yaml
 from rich.table import Table
 
+from limbeck.cli import main
 from limbeck.cli.messages import PIPED_WIDTH, print_json, print_line, progress_console, result_console
 from tests.cli import test_commands
 from tests.cli.walking import leaves
@@ -29,6 +30,33 @@ def _logger_as_it_was():
 
 def options_of(command):
     return {option for parameter in command.params for option in parameter.opts}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "terminal", "shown"),
+    [
+        (["evaluate", "owner/model"], True, True),
+        (["evaluate", "owner/model"], False, False),
+        (["evaluate", "owner/model", "--quiet"], True, False),
+        (["evaluate", "-q", "owner/model"], True, False),
+        (["evaluate", "-vq"], True, False),
+        (["evaluate", "--json"], True, False),
+        (["evaluate", "-v", "quiet", "-quality"], True, True),
+    ],
+)
+def test_downloads_show_bars_where_somebody_looks_on(monkeypatch, arguments, terminal, shown):
+    for name in main._DOWNLOAD_BARS_OFF:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    main._settle_download_bars(arguments)
+    assert [os.environ.get(name) for name in main._DOWNLOAD_BARS_OFF] == [None if shown else "1"] * 2
+
+
+def test_whoever_switched_the_bars_of_downloads_is_left_alone(monkeypatch):
+    for name in main._DOWNLOAD_BARS_OFF:
+        monkeypatch.setenv(name, "0")
+    main._settle_download_bars(["--json"])
+    assert [os.environ[name] for name in main._DOWNLOAD_BARS_OFF] == ["0", "0"]
 
 
 @pytest.mark.parametrize(("name", "command"), leaves(), ids=[name for name, _ in leaves()])

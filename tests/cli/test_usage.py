@@ -27,6 +27,15 @@ limbeck = test_commands.limbeck
         (["benchmark", "loss", "--lengths", "9" * 5000], ["--lengths '999", "…'"]),
         (["benchmark", "loss", "--device", "cpu:7"], ["no device 'cpu:7'"]),
         (["--plugin", "none.py", "methods"], ["The plugin 'none.py' does not exist"]),
+        (["--plugin", "/", "methods"], ["The plugin '/' is a folder"]),
+        (
+            ["evaluate", "x", "--output", "e", "--tasks", "mrpc", "--seeds", "1001"],
+            ["--seeds is 1001; give 1 to 1,000"],
+        ),
+        (["evaluate", "x", "--output", "e", "--tasks", "mrpc", "--workers", "1025"], ["--workers is 1025"]),
+        (["inspect", "similarity", "x", "--output", "/dev/null/look"], ["'/dev/null/look' cannot be written"]),
+        (["inspect", "attention", "x", "--sentence", " ", "--output", "look"], ["--sentence is empty"]),
+        (["inspect", "phrases", "x", "--data", "y", "--seeds", "99999999999"], ["'--seeds'", "1000"]),
     ],
 )
 def test_one_line(limbeck, arguments, parts):

@@ -129,7 +129,7 @@ def test_many_shards_in_many_processes_give_the_same(
     whole = build(articles, bert_tokenizer, tmp_path / "one")
     monkeypatch.setattr(document_store, "SHARD_CHARACTERS", 500)
     monkeypatch.setattr(document_reading, "_BATCH_DOCUMENTS", 3)
-    steps: list[tuple[str, int, int | None]] = []
+    steps: list[tuple[str, int, int | None, str]] = []
     settings = CorpusSettings((str(articles),), length=LENGTH, minimum_tokens=1, held_out=0.2)
     parts = build_corpus(
         settings,
@@ -141,9 +141,10 @@ def test_many_shards_in_many_processes_give_the_same(
     assert len(list(parts.path.glob("train-*.arrow"))) > 4
     assert parts.train["input_ids"][:] == whole.train["input_ids"][:]
     assert parts.held_out["input_ids"][:] == whole.held_out["input_ids"][:]
-    assert steps[0] == (f"reading {articles}", 1, 1)
-    assert steps[-1][0] == "tokenising"
-    assert steps[-1][1] == steps[-1][2]
+    size = sum(path.stat().st_size for path in articles.iterdir())
+    assert steps[:2] == [(f"reading {articles}", done, size, "bytes") for done in (0, size)]
+    characters = whole.manifest["characters"]
+    assert steps[-1] == ("tokenising", characters, characters, "characters")
 
 
 def test_a_second_build_reuses_the_first(

@@ -58,9 +58,9 @@ def packages(tmp_path: Path) -> Path:
 def test_docstrings_without_import(packages: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHUNK", 1)  # One file a piece of work, so that there is work for two.
     report = SourceReport()
-    steps: list[tuple[int, int | None]] = []
+    steps: list[tuple[int, int | None, str]] = []
     source = InstalledDocs([packages], workers)
-    documents = list(source.documents(report, lambda done, total: steps.append((done, total))))
+    documents = list(source.documents(report, lambda *now: steps.append(now)))
     summary = "A module that must not be imported by anyone."
     assert documents == [
         Document(f"{summary}\nIt would do harm at once, as the next lines show.", summary),
@@ -79,7 +79,7 @@ def test_docstrings_without_import(packages: Path, workers: int, monkeypatch: py
         "Python file that does not parse": 2,
         "Python file over 2 MB, passed over": 1,
     }
-    assert steps[-1] == (8, 8)
+    assert (steps[0], steps[-1]) == ((0, 8, "files"), (8, 8, "files"))
 
 
 def test_a_summary_that_repeats_another_is_no_title(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_many_shards_in_many_processes_give_the_same(
     whole = build(questions, tmp_path / "one", task="question_answering", stride=8)
     monkeypatch.setattr(labelled_store, "SHARD_CHARACTERS", 2000)
     monkeypatch.setattr(labelled_store, "_BATCH_ROWS", 3)
-    steps: list[tuple[str, int, int | None]] = []
+    steps: list[tuple[str, int, int | None, str]] = []
     settings = LabelledSettings("question_answering", str(questions), length=40, stride=8, held_out=0.2)
     parts = build_labelled_corpus(
         settings,
@@ -233,9 +233,9 @@ def test_many_shards_in_many_processes_give_the_same(
         assert parts.train[name][:] == whole.train[name][:]
         assert parts.held_out[name][:] == whole.held_out[name][:]
     assert parts.held_out_documents() == whole.held_out_documents()
-    assert steps[0] == (f"reading {questions}", 1, 1)
-    assert steps[-1][0] == "tokenising"
-    assert steps[-1][1] == steps[-1][2]
+    assert steps[:2] == [(f"reading {questions}", done, 1, "files") for done in (0, 1)]
+    rows = whole.manifest["documents"]
+    assert steps[-1] == ("tokenising", rows, rows, "rows")
 
 
 def test_a_slow_tokenizer_is_enough_for_classes(pairs: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:

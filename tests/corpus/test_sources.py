@@ -90,6 +90,20 @@ def test_a_long_file_without_blank_lines_is_one_document_a_line(tmp_path: Path) 
     assert list(report.counts) == ["file without blank lines, read as one document a line"]
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_progress_is_told_in_stored_bytes_also_within_a_file(tmp_path: Path, packed: bool) -> None:
+    content = b"".join(b'{"text": "%d"}\n' % number for number in range(1000, 3500))
+    first, second = (tmp_path / (name + (".gz" if packed else "")) for name in ("a.jsonl", "b.jsonl"))
+    for path in (first, second):
+        path.write_bytes(gzip.compress(content) if packed else content)
+    told: list[tuple[int, int | None, str]] = []
+    assert len(list(open_source(str(tmp_path)).documents(SourceReport(), lambda *now: told.append(now)))) == 5000
+    size = first.stat().st_size
+    within = [0, 0] if packed else [1000 * 17, 2000 * 17]
+    places = [0, *within, size, *(size + place for place in within), 2 * size]
+    assert told == [(place, 2 * size, "bytes") for place in places]
+
+
 def test_bad_lines_are_counted_with_their_places_and_do_not_stop_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     lines = [

@@ -49,3 +49,18 @@ def test_titles_may_be_known():
     same = {**SMALL, "latency_seconds": 0}
     titled = compare_models(tiny_bert(2), tiny_bert(1), tiny_tokenizer(), held_out, **same)
     assert titled.agreement is not None and titled.student.retrieval is not None
+
+
+def test_progress_grows_from_part_to_part_and_is_counted():
+    told = []
+    compare_models(
+        tiny_bert(2), tiny_bert(1), tiny_tokenizer(), documents(), **SMALL, report=lambda *now: told.append(now)
+    )
+    shares = [share for share, _, _ in told]
+    assert shares == sorted(shares)
+    assert shares[0] > 0 and 0.6 < shares[-1] <= 1
+    units = [count.unit for _, _, count in told]
+    assert list(dict.fromkeys(units)) == ["tokens", "rounds"]
+    # Student and teacher, vectors of pairs and of the retrieval: each to its end.
+    assert all(any(abs(share - end) < 1e-9 for share in shares) for end in (0.1, 0.3, 0.4, 0.6))
+    assert told[-1][1].startswith("latency, ")

@@ -87,7 +87,7 @@ def test_reading_in_parts_changes_nothing(monkeypatch):
     shares = []
     whole = measure_similarity(student, teacher, TEXTS)
     monkeypatch.setattr("limbeck.inspection.layer_similarity._MEMORY", 1)
-    parts = measure_similarity(student, teacher, TEXTS, report=lambda share, what: shares.append(share))
+    parts = measure_similarity(student, teacher, TEXTS, report=lambda share, what, count=None: shares.append(share))
     torch.testing.assert_close(torch.tensor(parts.values), torch.tensor(whole.values))
     assert shares == sorted(shares)
     assert shares[-1] == 1

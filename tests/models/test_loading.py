@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import constants as hub_constants
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers import BertForMaskedLM
 from transformers.utils import logging as transformers_logging
 
@@ -66,6 +67,21 @@ def test_loading_prints_and_logs_nothing_and_puts_the_settings_back(
     assert (captured.out, captured.err) == ("", "")
     assert transformers_logging.get_verbosity() == level
     assert transformers_logging.is_progress_bar_enabled()
+
+
+def test_quiet_leaves_the_bars_of_downloads_as_they_are() -> None:
+    enable_progress_bars()
+    try:
+        with quiet(), quiet():
+            assert not transformers_logging.is_progress_bar_enabled()
+            assert not are_progress_bars_disabled()
+        assert not are_progress_bars_disabled()
+        disable_progress_bars()
+        with quiet():
+            assert are_progress_bars_disabled()
+        assert are_progress_bars_disabled()
+    finally:
+        enable_progress_bars()
 
 
 def test_quiet_leaves_bars_off_where_they_were_off() -> None:

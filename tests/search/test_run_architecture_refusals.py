@@ -48,6 +48,8 @@ def sizes(**changes):
         ({"sampler": "cmaes"}, r"Unknown sampler 'cmaes'\. Known: gp, nsga2, random, tpe"),
         ({"limits": ShapeLimits(parameters=100)}, "No shape has at most 100 parameters: the smallest, 1x8"),
         ({"limits": ShapeLimits(latency_share=0.0)}, "--max-latency-share 0 is no share"),
+        ({"limits": ShapeLimits(latency_share=float("nan"))}, "--max-latency-share nan is no share"),
+        ({"workers": 1025}, "--workers 1025 is more than any search takes; give at most 1,024"),
         ({"limits": ShapeLimits(latency_share=0.01)}, "No shape is within --max-latency-share 0.01: the smallest"),
         ({"measuring": MeasuringRequest("gpu")}, "There is no device 'gpu' here"),
         ({"measuring": MeasuringRequest("cpu", length=129)}, "--measure-length 129 is longer than the 128 tokens"),

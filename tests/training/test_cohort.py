@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+import tempfile
 
 import pytest
 import torch
@@ -55,6 +56,21 @@ def assert_same(student, weights):
     assert len(compared) > 20
     for name in compared:
         assert torch.equal(found[name], weights[name]), name
+
+
+def test_candidates_that_are_killed_leave_nothing_among_temporary_files(tiny_recipe, tmp_path, monkeypatch):
+    recipe, scratch, seen = recipe_for(tiny_recipe, {"name": "minilmv2"}), tmp_path / "scratch", []
+    scratch.mkdir()
+    proxy, plans = proxy_for(recipe), plans_for([recipe])
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+
+    def look(students):
+        seen.append(list(scratch.iterdir()))
+        return students
+
+    proxy.train(plans, cuts={2: look})
+    assert seen == [[]]
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", METHODS)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
-import psutil
 import torch
 from torch import Tensor
 
+from limbeck.benchmark.limits import check_length, check_memory, free_megabytes
 from limbeck.benchmark.loss_cases import (
     CONTESTS,
     Contest,
@@ -21,11 +21,11 @@ from limbeck.benchmark.loss_cases import (
     run_loss,
     smaller,
 )
-from limbeck.benchmark.memory import BYTES_PER_MEGABYTE, Peak, peak_in_child
-from limbeck.benchmark.progress import Report, part_of, quietly
+from limbeck.benchmark.memory import Peak, peak_in_child
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.models.loading import as_dtype
+from limbeck.progress import Count, Report, part_of, quietly
 
 # Errors are measured on less: float64 by the plain way takes many times the memory.
 ERROR_BATCH, ERROR_MEGABYTES = 2, 2000
@@ -51,7 +51,7 @@ def measure_losses(
     Args:
         cases: What to measure.
         backends: Names in the objective's `Contest`; empty means all that can run on the device.
-        seconds: For all timings together; at least three rounds are made of each case.
+        seconds: For all timings together; at least five rounds are made of each case.
         memory: Measure peak memory too, on a CPU in a process of its own for each backend.
         report: Is told how far it is.
 
@@ -59,7 +59,7 @@ def measure_losses(
         One row a case and backend.
 
     Raises:
-        LimbeckError: if a backend is unknown or cannot run here, or heads do not divide widths.
+        LimbeckError: if a backend is unknown or cannot run here, heads do not divide widths, or a case is too large.
     """
     # Found before anything is measured: what cannot run at all.
     chosen = [_check(case, backends) for case in cases]
@@ -100,8 +100,11 @@ def _gradient(inputs: Inputs, device: torch.device) -> Tensor:
 
 def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     """Return the backends of a case, each of which has run on a very small one."""
-    contest = CONTESTS[case.objective]
-    as_dtype(case.dtype)
+    contest, dtype = CONTESTS[case.objective], as_dtype(case.dtype)
+    check_length("--lengths", [case.length])
+    check_memory(
+        f"--batch {case.batch} and --lengths {case.length}", _bytes_of_inputs(case, dtype), torch.device(case.device)
+    )
     names = contest.choose(backends)
     if not names:
         # Triton's interpreter is for tests alone.
@@ -113,6 +116,12 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     return names
 
 
+def _bytes_of_inputs(case: LossCase, dtype: torch.dtype) -> int:
+    """What the streams take, the student's with their gradient; soft labels have output weights too."""
+    rows = case.batch * case.length + (case.classes if case.objective == "soft_label_kl" else 0)
+    return rows * (2 * case.student_width + case.teacher_width) * dtype.itemsize
+
+
 def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bool, report: Report) -> list[Row]:
     contest, device = CONTESTS[case.objective], torch.device(case.device)
     what = f"{case.objective}, {case.batch} x {case.length} tokens, {case.heads} heads"
@@ -121,7 +130,12 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
     report(0.0, what)
     inputs = make_inputs(case)
     runs = {name: stopwatch(partial(run_loss, contest, name, case, inputs), device) for name in fit}
-    times = take_turns(runs, seconds=seconds, tell=lambda share: report(_TIMED * share, what)) if fit else {}
+    timing = part_of(report, 0.0, _TIMED)
+
+    def tell(share: float, rounds: int) -> None:
+        timing(share, what, Count(rounds, "rounds"))
+
+    times = take_turns(runs, seconds=seconds, tell=tell) if fit else {}
     tokens = int(inputs.valid.sum())
     del inputs, runs
     errors = errors_of(contest, fit, error_case(contest, case)) if fit else {}
@@ -132,7 +146,7 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
         if name not in fit:
             row["note"] = notes[name]
             continue
-        report(_TIMED + (1 - _TIMED) * index / len(backends), f"{what}: memory of {name}")
+        report(_TIMED + (1 - _TIMED) * index / len(backends), f"{what}: memory of {name}", Count(index, "backends"))
         peak = _peak(case, name, device) if memory else Peak()
         spread = summarise(times[name])
         row |= {
@@ -160,14 +174,8 @@ def _obstacle(contest: Contest, backend: str, case: LossCase, device: torch.devi
     """Say why a plain backend should not be tried; empty where it fits."""
     if backend not in contest.plain:
         return ""
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    elif device.type == "cpu":
-        free = psutil.virtual_memory().available
-    else:
-        return ""
     needed = megabytes_needed(contest, case)
-    if needed <= FREE_SHARE * free / BYTES_PER_MEGABYTE:
+    if needed <= FREE_SHARE * free_megabytes(device):
         return ""
     return f"not measured: needs about {needed / 1000:.0f} GB of memory"
 

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.benchmark.models import load_or_make
-from limbeck.benchmark.progress import Report, part_of, quietly
+from limbeck.benchmark.limits import check_length, check_memory, least_forward_bytes
+from limbeck.benchmark.models import load_or_make, names_shape
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.benchmark.sizes import measure_size
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of, longest_input
+from limbeck.progress import Count, Report, part_of, quietly
 
 
 def measure_models(
@@ -40,7 +41,7 @@ def measure_models(
         batch_sizes: Texts a pass.
         lengths: Tokens a text.
         dtype: Of weights and activations.
-        seconds: For all timings together; at least three rounds are made of each batch size and length.
+        seconds: For all timings together; at least five rounds are made of each batch size and length.
         warmup: Passes of each model that are not counted, at each batch size and length.
         seed: Of the token ids, which all models share.
         report: Is told how far it is.
@@ -49,14 +50,17 @@ def measure_models(
         One row a model, batch size and length.
 
     Raises:
-        RecipeError: if a length is beyond what a model can take, or a model is named twice.
+        RecipeError: if a length is beyond what a model can take, a batch cannot fit into memory, or a model is named
+            twice.
         ModelError: if a model cannot be loaded.
     """
     if len(set(names)) < len(names):
         raise RecipeError(f"A model is named twice in {', '.join(names)}; name each once.")
     models: dict[str, PreTrainedModel] = {}
     for index, name in enumerate(names):
-        report(0.1 * index / len(names), f"loading {name}")
+        if names_shape(name):
+            check_length("--lengths", lengths)
+        report(0.1 * index / len(names), f"loading {name}", Count(index, "models"))
         models[name] = load_or_make(name, length=max(lengths), dtype=dtype, device=device)
         limit = longest_input(encoder_of(models[name]))
         if limit is not None and max(lengths) > limit:
@@ -65,6 +69,9 @@ def measure_models(
     vocabulary = min(size.shape.vocabulary for size in sizes.values())
     generator = torch.Generator().manual_seed(seed)
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
+    for batch, length in cases:
+        needed = max(least_forward_bytes(size.shape, batch * length, dtype.itemsize) for size in sizes.values())
+        check_memory(f"--batch-sizes {batch} and --lengths {length}", needed, device)
     rows: list[Row] = []
     for index, (batch, length) in enumerate(cases):
         input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
@@ -102,8 +109,12 @@ def _time(
         for name, model in models.items()
     }
     what = f"{input_ids.shape[0]} x {input_ids.shape[1]} tokens"
+
+    def tell(share: float, rounds: int) -> None:
+        report(share, what, Count(rounds, "rounds"))
+
     with torch.inference_mode():
-        return take_turns(runs, seconds=seconds, warmup=warmup, tell=lambda share: report(share, what))
+        return take_turns(runs, seconds=seconds, warmup=warmup, tell=tell)
 
 
 def _forward(encoder: nn.Module, input_ids: Tensor, valid: Tensor) -> None:

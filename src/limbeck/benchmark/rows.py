@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from limbeck.errors import OutputError, RecipeError
 from limbeck.training.provenance import git_commit, hardware, versions
+from limbeck.training.writable import check_writable
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = dict[str, Value]
@@ -80,7 +81,7 @@ def check_output(path: Path | None) -> None:
 
     Raises:
         RecipeError: for a suffix that is none of `SUFFIXES`.
-        OutputError: for a folder.
+        OutputError: for a folder, or where nothing can be written.
     """
     if path is None:
         return
@@ -88,6 +89,7 @@ def check_output(path: Path | None) -> None:
         raise RecipeError(f"--output '{path}' ends with '{path.suffix}'; give a file that ends with .csv or .json.")
     if path.is_dir():
         raise OutputError(f"--output '{path}' is a folder; give a file in it.")
+    check_writable(path, path.parent)
 
 
 def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], machine: Machine) -> None:

@@ -10,11 +10,11 @@ import torch
 from limbeck.benchmark.device import choose_device
 from limbeck.benchmark.floor import Ceiling, measure_bandwidth, measure_ceiling
 from limbeck.benchmark.memory import Peak, peak_in_child
-from limbeck.benchmark.progress import Report, quietly
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.benchmark.step_run import PARTS, Step, peak_of
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, set_up_step
 from limbeck.benchmark.timing import stopwatch, summarise, take_turns
+from limbeck.progress import Count, Report, part_of, quietly
 
 WHOLE = "step"
 # Shares of the progress: the peak memory is done, the ceilings are done; the rest is the timing.
@@ -38,7 +38,7 @@ def measure_step(
 
     Args:
         request: What to measure.
-        seconds: For the timing; at least three rounds are made.
+        seconds: For the timing; at least five rounds are made.
         memory: Measure peak memory too, on a CPU in a process of its own.
         ceiling_size: As in `measure_ceiling`; its square is how many numbers are copied.
         report: Is told how far it is.
@@ -66,11 +66,12 @@ def measure_step(
 
     report(_MEMORY_DONE, "a large matrix product")
     before, bandwidth = ceilings_now(), bandwidth_now()
+    timing = part_of(report, _CEILING_DONE, 1.0)
     variants: dict[str, Callable[[], dict[str, float]]] = {"whole": _timed(step), "parts": step.run_parts}
     found = take_turns(
         variants,
         seconds=seconds,
-        tell=lambda share: report(_CEILING_DONE + (1 - _CEILING_DONE) * share, f"steps of {step.tokens:,} tokens"),
+        tell=lambda share, rounds: timing(share, f"steps of {step.tokens:,} tokens", Count(rounds, "rounds")),
     )
     # Before and after, so that a busy moment does not lower the ceiling.
     after = ceilings_now()

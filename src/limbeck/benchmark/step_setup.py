@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from limbeck.benchmark.device import choose_device
-from limbeck.benchmark.models import read_config
+from limbeck.benchmark.limits import check_length, check_memory, least_training_bytes
+from limbeck.benchmark.models import names_shape, read_config
 from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
@@ -124,7 +125,7 @@ def set_up_step(request: StepRequest) -> StepSetup:
 
     Raises:
         LimbeckError: for everything that a recipe's check refuses; an unknown stage, dtype or device; a length beyond
-            the models' positions.
+            the models' positions; a batch that cannot fit into memory.
     """
     if choose_device(request.device).index:
         raise RecipeError(
@@ -138,6 +139,9 @@ def set_up_step(request: StepRequest) -> StepSetup:
                 f"--length {setup.length} is longer than the {owner}'s {shape.positions} positions; use "
                 f"{shape.positions} or less."
             )
+    tokens = setup.batch * setup.length // (2 if setup.ragged else 1)
+    needed = least_training_bytes(setup.shapes[0], tokens, torch.bfloat16.itemsize)
+    check_memory(f"--batch {setup.batch} and --length {setup.length}", needed, choose_device(request.device))
     return setup
 
 
@@ -176,6 +180,8 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     stage = stages[_index(request.stage, len(stages), f"The method {request.method}")]
     part = METHODS[stage["name"]]
     length = request.length or 128
+    if names_shape(request.teacher):
+        check_length("--length", [length])
     teacher = read_config(request.teacher, length)
     student = student_config(parse_blueprint(request.student), teacher)
     task = part.tasks[0]

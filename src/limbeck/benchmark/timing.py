@@ -13,11 +13,11 @@ from limbeck.benchmark.device import synchronise
 from limbeck.evaluation.latency import FEWEST_ROUNDS, MOST_ROUNDS, Times
 
 T = TypeVar("T")
-Tell: TypeAlias = Callable[[float], None]
-"""Is told which share of a measurement is done, 0 to 1."""
+Tell: TypeAlias = Callable[[float, int], None]
+"""Is told which share of a measurement is done, 0 to 1, and how many rounds are."""
 
 
-def say_nothing(share: float) -> None:
+def say_nothing(share: float, rounds: int) -> None:
     """Be told, and keep it."""
 
 
@@ -51,7 +51,7 @@ def take_turns(
         warmup: Rounds that are not counted.
         fewest: Least number of counted rounds.
         most: Greatest number of counted rounds.
-        tell: Is told the share that is done.
+        tell: Is told the share that is done, and the rounds, without those of the warm-up.
 
     Returns:
         What each variant returned, round by round: the entries at one place are of neighbouring runs.
@@ -65,10 +65,10 @@ def take_turns(
         elapsed = time.perf_counter() - start
         if turn >= fewest and elapsed >= seconds:
             break
-        tell(min(1.0, elapsed / max(seconds, 1e-9), turn / fewest if turn < fewest else 1.0))
+        tell(min(1.0, elapsed / max(seconds, 1e-9), turn / fewest if turn < fewest else 1.0), turn)
         for name in list(variants) if turn % 2 == 0 else reversed(list(variants)):
             found[name].append(variants[name]())
-    tell(1.0)
+    tell(1.0, len(next(iter(found.values()), [])))
     return found
 
 

@@ -36,6 +36,8 @@ def read_layers(text: str | None, subjects: Sequence[Subject]) -> list[tuple[int
         student, colon, teacher = (piece.strip() for piece in part.partition(":"))
         if not _is_number(student) or (colon and not _is_number(teacher)):
             raise RecipeError(f"--layers '{str(text)[:80]}' has to be all, or layers by commas such as 6 or 3:6,6:12.")
+        if colon and len(subjects) == 1:
+            raise RecipeError(f"--layers '{str(text)[:80]}' names a layer of a teacher; give --teacher too.")
         check_layers(subjects[0], "student" if len(subjects) > 1 else "model", [int(student)])
         pairs.append((int(student), int(teacher) if colon else beside[int(student)][0]))
     return pairs

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from limbeck.cli.completion import DTYPES, METHODS, OBJECTIVES, complete
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
 from limbeck.cli.shared_options import (
+    LONGEST_SECONDS,
     MEASURING_PANEL,
     MOST,
     RESULT_PANEL,
@@ -36,7 +37,10 @@ Output = Annotated[
 Seconds = Annotated[
     float,
     typer.Option(
-        min=0.01, help="Time for the timings; each case gets three rounds anyway.", rich_help_panel=MEASURING_PANEL
+        min=0.01,
+        max=LONGEST_SECONDS,
+        help="Time for the timings; each case gets five rounds anyway.",
+        rich_help_panel=MEASURING_PANEL,
     ),
 ]
 Memory = Annotated[
@@ -206,7 +210,8 @@ def model(
     device: Device = "auto",
     seconds: Seconds = 30.0,
     warmup: Annotated[
-        int, typer.Option(min=0, help="Passes of each that are not counted.", rich_help_panel=MEASURING_PANEL)
+        int,
+        typer.Option(min=0, max=1000, help="Passes of each that are not counted.", rich_help_panel=MEASURING_PANEL),
     ] = 2,
     output: Output = None,
     quiet: Quiet = False,

@@ -9,7 +9,16 @@ import typer
 
 from limbeck.cli.completion import PROTOCOLS, TASK_GROUPS, TASKS, complete, complete_list
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import MEASURING_PANEL, Device, Json, Quiet, Verbose, examples, parse_numbers
+from limbeck.cli.shared_options import (
+    LONGEST_SECONDS,
+    MEASURING_PANEL,
+    Device,
+    Json,
+    Quiet,
+    Verbose,
+    examples,
+    parse_numbers,
+)
 
 _EPILOG = examples(
     "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 --data data/ "
@@ -61,7 +70,10 @@ def evaluate(
     ] = "128",
     device: Device = "auto",
     seconds: Annotated[
-        float, typer.Option(min=0.01, help="For --speed: for all timings.", rich_help_panel=MEASURING_PANEL)
+        float,
+        typer.Option(
+            min=0.01, max=LONGEST_SECONDS, help="For --speed: for all timings.", rich_help_panel=MEASURING_PANEL
+        ),
     ] = 60.0,
     quiet: Quiet = False,
     verbose: Verbose = False,

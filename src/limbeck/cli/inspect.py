@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import RESULT_PANEL, Device, Json, Quiet, Verbose, examples
+from limbeck.cli.shared_options import LAST_SEED, MOST, RESULT_PANEL, Device, Json, Quiet, Verbose, examples
 
 if TYPE_CHECKING:
     from limbeck.inspection import Subject
@@ -28,10 +28,12 @@ Texts = Annotated[
     ),
 ]
 Count = Annotated[
-    int, typer.Option("--count", min=1, help="Texts to read, spread over the file.", rich_help_panel=_TEXT_PANEL)
+    int,
+    typer.Option("--count", min=1, max=MOST, help="Texts to read, spread over the file.", rich_help_panel=_TEXT_PANEL),
 ]
 Length = Annotated[
-    int, typer.Option(min=2, help="Longest text in tokens; what is longer is cut.", rich_help_panel=_TEXT_PANEL)
+    int,
+    typer.Option(min=2, max=MOST, help="Longest text in tokens; what is longer is cut.", rich_help_panel=_TEXT_PANEL),
 ]
 Output = Annotated[
     Path | None,
@@ -61,15 +63,18 @@ def phrases(
     model: Model,
     data: Annotated[Path, typer.Option(help="Chunked text in the CoNLL-2000 format: word, part of speech, tag.")],
     teacher: Teacher = None,
-    spans: Annotated[int, typer.Option(min=1, help="Chunks to draw.", rich_help_panel=_CLUSTER_PANEL)] = 3000,
+    spans: Annotated[int, typer.Option(min=1, max=MOST, help="Chunks to draw.", rich_help_panel=_CLUSTER_PANEL)] = 3000,
     unlabelled: Annotated[
         int,
-        typer.Option(min=0, help="Spans between chunks to draw, as one more label.", rich_help_panel=_CLUSTER_PANEL),
+        typer.Option(
+            min=0, max=MOST, help="Spans between chunks to draw, as one more label.", rich_help_panel=_CLUSTER_PANEL
+        ),
     ] = 500,
     clusters: Annotated[
         int | None,
         typer.Option(
             min=2,
+            max=MOST,
             help="Clusters of k-means; default: as many as labels.",
             show_default=False,
             rich_help_panel=_CLUSTER_PANEL,
@@ -79,13 +84,17 @@ def phrases(
         int,
         typer.Option(
             min=0,
-            help="Score these many spans that are not clustered; 0: those that are.",
+            max=MOST,
+            help="Score this many spans that are not clustered; 0: those that are.",
             rich_help_panel=_CLUSTER_PANEL,
         ),
     ] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of k-means.", rich_help_panel=_CLUSTER_PANEL)] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of k-means.", rich_help_panel=_CLUSTER_PANEL)] = 3,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the draw, and the first of k-means.", rich_help_panel=_CLUSTER_PANEL)
+        int,
+        typer.Option(
+            min=0, max=LAST_SEED - 1000, help="Of the draw, and the first of k-means.", rich_help_panel=_CLUSTER_PANEL
+        ),
     ] = 0,
     device: Device = "auto",
     output: Output = None,
@@ -149,6 +158,8 @@ def attention(
     from limbeck.report.inspection_tables import divergence_table, maps_note
 
     console = progress_console(quiet, verbose)
+    if sentence is not None and not sentence.strip():
+        raise RecipeError("--sentence is empty; give it a word, or leave it out for the first of the texts.")
     check_output(output)
     if output is None and teacher is None and not as_json:
         raise RecipeError(
@@ -225,6 +236,7 @@ def contribution(
     """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
     from limbeck.benchmark.progress import ProgressBar
     from limbeck.inspection import measure_contribution, read_texts
+    from limbeck.progress import part_of
     from limbeck.report.inspection_figures import contribution_picture
     from limbeck.report.inspection_files import check_output
     from limbeck.report.inspection_tables import contribution_table
@@ -233,8 +245,12 @@ def contribution(
     check_output(output)
     read = read_texts(texts, count)
     with ProgressBar(console) as bar:
+        subjects = _load(model, teacher, device)
         found = [
-            measure_contribution(subject, read, length=length, report=bar) for subject in _load(model, teacher, device)
+            measure_contribution(
+                subject, read, length=length, report=part_of(bar, i / len(subjects), (i + 1) / len(subjects))
+            )
+            for i, subject in enumerate(subjects)
         ]
     _hand_over(
         "contribution", found, {"": contribution_picture(found)}, output, None if as_json else contribution_table(found)

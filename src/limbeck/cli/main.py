@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -49,6 +50,7 @@ SHARED_BY_PROCESSES = ("distill", "search")
 """Commands that several processes of a launcher carry out together."""
 
 _STOPPED = 130
+_DOWNLOAD_BARS_OFF = ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS")
 _EPILOG = "\n\n".join(
     (
         "Exit codes: 0 done; 1 failed, or stopped and to be continued; 2 a mistake in what was asked; 75 stopped by "
@@ -72,7 +74,9 @@ def options(
     ] = False,
     plugins: Annotated[
         list[Path] | None,
-        typer.Option("--plugin", metavar="FILE", help="Python file with methods of your own; may be repeated."),
+        typer.Option(
+            "--plugin", metavar="FILE", help="Python file with methods and objectives of your own; may be repeated."
+        ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -113,7 +117,7 @@ def run() -> None:
         # Threads that spin at barriers for long lose their core to any other process: a busy machine then trains three
         # times slower than its share. A short spin costs next to nothing on an idle one. Read when torch is imported.
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    _settle_download_bars(sys.argv[1:])
     with suppress(ValueError):  # Only the main thread may listen.
         signal.signal(signal.SIGTERM, _end)
     debug = "--debug" in sys.argv
@@ -142,6 +146,17 @@ def run() -> None:
     if code == _STOPPED:
         errors.print("Stopped.", highlight=False)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _settle_download_bars(arguments: list[str]) -> None:
+    """Let downloads show how far they are where somebody looks on, and nowhere else.
+
+    The libraries read their switches as they are imported, which is before the arguments are parsed.
+    """
+    is_quiet = any(re.fullmatch(r"--quiet|--json|-v*q[vq]*", argument) for argument in arguments)
+    if is_quiet or not sys.stderr.isatty():
+        for name in _DOWNLOAD_BARS_OFF:
+            os.environ.setdefault(name, "1")
 
 
 def _refuse_several_processes(context: typer.Context) -> None:

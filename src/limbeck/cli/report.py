@@ -45,8 +45,9 @@ def report(
 ) -> None:
     """Write one HTML page of what was done and found: it needs no network and no file beside it.
 
-    Runs that are unfinished, failed or damaged are reported as far as they go, with warnings; the exit code is 0 where
-    the page was written, and 2 for a folder that holds nothing of limbeck.
+    Runs that are unfinished, failed or damaged are reported as far as they go, with warnings.
+
+    The exit code is 0 where the page was written, and 2 for a folder that holds nothing of limbeck.
     """
     from limbeck.report.page.write import write_report
 

@@ -25,6 +25,7 @@ from limbeck.cli.search_options import (
     base_recipe,
 )
 from limbeck.cli.shared_options import (
+    LONGEST_SECONDS,
     MEASURING_PANEL,
     STUDY_PANEL,
     Device,
@@ -97,7 +98,10 @@ def command(
         int, typer.Option(help="Texts a pass for the latency.", rich_help_panel=MEASURING_PANEL)
     ] = 1,
     measure_seconds: Annotated[
-        float, typer.Option(min=0.0, help="Time for the latency of each shape.", rich_help_panel=MEASURING_PANEL)
+        float,
+        typer.Option(
+            min=0.0, max=LONGEST_SECONDS, help="Time for the latency of each shape.", rich_help_panel=MEASURING_PANEL
+        ),
     ] = 4.0,
     trials: Annotated[
         int,

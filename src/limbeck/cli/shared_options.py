@@ -18,6 +18,11 @@ RESULT_PANEL = "Result and messages"
 MOST = 1_000_000
 """The largest number in a list of sizes: above it there is no text so long and no model so wide."""
 
+LONGEST_SECONDS = 86_400
+"""The most time for a measurement: a day."""
+LAST_SEED = 2**32 - 1
+"""The largest seed of NumPy."""
+
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set stages.0.training.learning_rate=1e-4"),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.benchmark.device import choose_device
-from limbeck.benchmark.progress import Report
 from limbeck.comparison.measures import MeasuresSpec, SpeedSpec
 from limbeck.corpus.cache import default_cache_dir
 from limbeck.errors import CorpusError
@@ -20,6 +19,7 @@ from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.run import EvaluationOutcome, run_evaluation
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config
+from limbeck.progress import Report
 from limbeck.training.record import write_atomically
 
 EVALUATION = "evaluation"

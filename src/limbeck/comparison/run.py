@@ -28,6 +28,7 @@ from limbeck.errors import Interrupted
 from limbeck.evaluation.fine_tuning.fingerprints import model_fingerprint
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.vocabulary import load_tokenizer
+from limbeck.progress import Count
 from limbeck.training.run_corpora import build_corpora
 
 TEACHER = "teacher"
@@ -185,12 +186,13 @@ class _Comparison:
                 pooling=self._checked.with_text.pooling,
                 students=list(self._shapes.values()),
             )
-            bar(0.0, "held-out text: teacher")
+            bar(0.0, "held-out text: teacher", Count(0, "models"))
             (self._folder / TEACHER).mkdir(exist_ok=True)
             own = text.measure_once(self._folder / TEACHER, load_teacher)
             self._record.fields[TEACHER]["held_out"] = own["figures"]
             for number, entry in enumerate(finished):
-                bar((number + 1) / (len(finished) + 1), f"held-out text: {entry['title']}")
+                done = number + 1
+                bar(done / (len(finished) + 1), f"held-out text: {entry['title']}", Count(done, "models"))
                 found = text.measure_once(self._folder / entry["folder"])
                 entry |= {"held_out": found["figures"], "unavailable": found["unavailable"]}
         self._record.set("running")

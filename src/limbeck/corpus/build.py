@@ -50,7 +50,7 @@ def build_corpus(
         tokenizer: A `transformers` tokenizer; it is not changed.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
-        progress: Called with the name of the step, what is done, and the total or `None`.
+        progress: Called with the name of the step, what is done, the total or `None`, and what is counted.
 
     Raises:
         CorpusError: if a source is missing, unreadable or empty, or nothing is left after packing.
@@ -79,11 +79,14 @@ def build_corpus(
         ]
         counts = {name: PackingCounts() for name in SPLITS}
         rows: list[int] = []
+        characters = source_manifest["characters"]
+        if progress is not None:
+            progress("tokenising", 0, characters, "characters")
         for done, shard_counts in enumerate(map_parallel(tokenise_shard, shards, workers), start=1):
             counts = {name: counts[name] + shard_counts[name] for name in SPLITS}
             rows.append(shard_counts["train"].blocks)
             if progress is not None:
-                progress("tokenising", done, len(shards))
+                progress("tokenising", characters * done // len(shards), characters, "characters")
         if counts["train"].blocks == 0:
             raise NothingToBuildError(
                 f"The corpus has {source_manifest['documents']} documents, but no block of text to train on: "
@@ -105,7 +108,7 @@ def build_corpus(
             "splits": {name: asdict(counts[name]) for name in SPLITS},
         }
 
-    waiting = None if progress is None else partial(progress, "waiting for another process that tokenises", 0, None)
+    waiting = None if progress is None else partial(progress, "waiting for another process that tokenises", 0, None, "")
     build_once(folder, build, goes_on=True, waiting=waiting)
     return Corpus(folder, settings.mix)
 

@@ -76,7 +76,8 @@ def build_once(
     except (OSError, NotImplementedError) as error:
         # A full disk, for example: a build that goes on keeps what it has.
         reason = getattr(error, "strerror", None) or str(error)
-        raise CorpusError(f"Cannot write the corpus cache '{folder.parent}': {reason}.") from error
+        way_out = "set LIMBECK_CACHE to a folder with room that can be written"
+        raise CorpusError(f"Cannot write the corpus cache '{folder.parent}': {reason}; {way_out}.") from error
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:

@@ -13,8 +13,8 @@ from limbeck.corpus.seen_keys import SeenKeys
 from limbeck.corpus.source_report import SourceReport, one_line
 from limbeck.corpus.sources import Source
 
-Progress: TypeAlias = Callable[[str, int, int | None], None]
-"""Called with the name of the step, what is done, and the total or `None` if it is not known."""
+Progress: TypeAlias = Callable[[str, int, int | None, str], None]
+"""Called with the name of the step, what is done, the total or `None` if it is not known, and what is counted."""
 
 _BATCH_DOCUMENTS = 1000
 _BATCH_CHARACTERS = 4_000_000

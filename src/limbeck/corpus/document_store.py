@@ -158,4 +158,6 @@ def _piece(shard: int) -> str:
 
 
 def _waiting(progress: Progress | None) -> Callable[[], None] | None:
-    return None if progress is None else lambda: progress("waiting for another process that reads this text", 0, None)
+    return (
+        None if progress is None else lambda: progress("waiting for another process that reads this text", 0, None, "")
+    )

@@ -92,14 +92,14 @@ class HubDataset:
     def documents(
         self,
         report: SourceReport,
-        progress: Callable[[int, int | None], None] | None = None,
+        progress: Callable[[int, int | None, str], None] | None = None,
         cursor: Cursor | None = None,
     ) -> Iterator[Document]:
         """Iterate over the documents of all shards, streaming: nothing is kept on disk.
 
         Args:
             report: Receives the rows without text.
-            progress: Called with the number of documents read and `None`.
+            progress: Called with the number of documents read, `None` and what they are.
             cursor: Where to begin.
 
         Raises:
@@ -107,29 +107,33 @@ class HubDataset:
         """
         cursor = cursor or Cursor()
         read = 0
+        if progress is not None:
+            progress(0, None, "documents")
         shards = self.shards()
         while cursor.shard < shards:
             for document in self.read(cursor.shard, cursor.place, report):
                 read += 1
                 if progress is not None and read % 1000 == 0:
-                    progress(read, None)
+                    progress(read, None, "documents")
                 yield document
             cursor.next_shard()
 
-    def rows(self, progress: Callable[[int, int | None], None] | None = None) -> Iterator[PlacedRow]:
+    def rows(self, progress: Callable[[int, int | None, str], None] | None = None) -> Iterator[PlacedRow]:
         """Iterate over the rows, streaming: nothing is kept on disk.
 
         Args:
-            progress: Called with the number of rows read and `None`.
+            progress: Called with the number of rows read, `None` and what they are.
 
         Raises:
             CorpusError: if the data set cannot be reached.
         """
+        if progress is not None:
+            progress(0, None, "rows")
         rows = self._open()
         names = class_names(rows.features)
         for number, row in enumerate(self._reached(rows), start=1):
             if progress is not None and number % 1000 == 0:
-                progress(number, None)
+                progress(number, None, "rows")
             yield PlacedRow(f"{self.name}:{number}", row, names)
 
     def _open(self) -> datasets.IterableDataset:

@@ -63,14 +63,14 @@ class InstalledDocs:
     def documents(
         self,
         report: SourceReport,
-        progress: Callable[[int, int | None], None] | None = None,
+        progress: Callable[[int, int | None, str], None] | None = None,
         cursor: Cursor | None = None,
     ) -> Iterator[Document]:
         """Iterate over one document per docstring, in the order of the file names.
 
         Args:
             report: Receives the files that could not be read and the number of repeated paragraphs.
-            progress: Called with the number of files read and the number of all files.
+            progress: Called with the number of files read, the number of all files and what they are.
             cursor: Where to begin. What repeats another is only known from the beginning, so all is read again.
         """
         cursor = cursor or Cursor()
@@ -85,11 +85,15 @@ class InstalledDocs:
             report.muted = number < before
         cursor.next_shard()
 
-    def _read(self, report: SourceReport, progress: Callable[[int, int | None], None] | None) -> Iterator[Document]:
+    def _read(
+        self, report: SourceReport, progress: Callable[[int, int | None, str], None] | None
+    ) -> Iterator[Document]:
         paths = list(python_files(self.roots))
         chunks = [list(chunk) for chunk in _chunked(paths, _CHUNK)]
         seen: set[str] = set()
         read = 0
+        if progress is not None:
+            progress(0, len(paths), "files")
         for chunk, results in zip(chunks, map_parallel(_read_chunk, chunks, self._workers), strict=True):
             for path, result in zip(chunk, results, strict=True):
                 if result.problem is not None:
@@ -97,7 +101,7 @@ class InstalledDocs:
                 yield from _new_documents(result, path, seen, report)
             read += len(chunk)
             if progress is not None:
-                progress(read, len(paths))
+                progress(read, len(paths), "files")
 
 
 def installed_roots() -> list[Path]:

@@ -50,7 +50,7 @@ def build_labelled_corpus(
         tokenizer: A `transformers` tokenizer, a fast one for question answering; it is not changed.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
         workers: Processes; the default is one per CPU core.
-        progress: Called with the name of the step, what is done, and the total or `None`.
+        progress: Called with the name of the step, what is done, the total or `None`, and what is counted.
 
     Raises:
         CorpusError: if a source is missing, unreadable or empty, a row lacks a column or a label, class names are
@@ -73,11 +73,14 @@ def build_labelled_corpus(
         ]
         report = SourceReport.from_dict(source_manifest["report"])
         counts = {name: PackingCounts() for name in SPLITS}
+        if progress is not None:
+            progress("tokenising", 0, source_manifest["rows"], "rows")
         for done, (shard_counts, own) in enumerate(map_parallel(encode_shard, shards, workers), start=1):
             counts = {name: counts[name] + shard_counts[name] for name in SPLITS}
             report.merge(own)
             if progress is not None:
-                progress("tokenising", done, len(shards))
+                rows_done = source_manifest["rows"] * done // len(shards)
+                progress("tokenising", rows_done, source_manifest["rows"], "rows")
         if counts["train"].blocks == 0:
             raise NothingToBuildError(
                 f"The corpus has {source_manifest['rows']} rows, but none to train on: give more rows, or a smaller "
@@ -100,7 +103,7 @@ def build_labelled_corpus(
             "splits": {name: asdict(counts[name]) for name in SPLITS},
         }
 
-    waiting = None if progress is None else partial(progress, "waiting for another process that tokenises", 0, None)
+    waiting = None if progress is None else partial(progress, "waiting for another process that tokenises", 0, None, "")
     build_once(folder, build, goes_on=True, waiting=waiting)
     return LabelledCorpus(folder)
 

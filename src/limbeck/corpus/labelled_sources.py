@@ -13,7 +13,7 @@ from limbeck.corpus.rows import PlacedRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 
-Step = Callable[[int, int | None], None]
+Step = Callable[[int, int | None, str], None]
 
 
 class RowSource(Protocol):
@@ -23,7 +23,7 @@ class RowSource(Protocol):
         """Return plain values that change when the rows may have changed."""
 
     def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
-        """Iterate over the rows; `progress` is told what is done, and the total if it is known."""
+        """Iterate over the rows; `progress` is told what is done, the total if it is known, and what is counted."""
 
 
 class RowFiles:
@@ -45,14 +45,16 @@ class RowFiles:
 
         Args:
             report: Receives bad lines and ignored files.
-            progress: Called with the number of files read and the number of all files.
+            progress: Called with the number of files read, the number of all files and what they are.
         """
         for path in self._found.ignored:
             report.note("file of another kind, passed over", str(path))
-        for done, path in enumerate(self._found.files, start=1):
-            yield from read_rows(path, report)
+        for done, path in enumerate(self._found.files):
             if progress is not None:
-                progress(done, len(self._found.files))
+                progress(done, len(self._found.files), "files")
+            yield from read_rows(path, report)
+        if progress is not None:
+            progress(len(self._found.files), len(self._found.files), "files")
 
 
 class RowsOfHub:
@@ -73,7 +75,7 @@ class RowsOfHub:
         return self._data.fingerprint()
 
     def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
-        """Iterate over the rows, streaming; `progress` is called with the number of rows read and `None`."""
+        """Iterate over the rows, streaming; `progress` is called with the number of rows read."""
         return self._data.rows(progress)
 
 

@@ -27,7 +27,8 @@ DAMAGED = "damaged file, read up to the damage"
 _COMPRESSED = (".gz", ".zst")
 _COLUMNS = ".parquet"
 _SKIPPED_AT_ONCE = 2**20
-_UNKNOWN_SIZE = 2**62
+UNKNOWN_SIZE = 2**62
+"""What is taken for the bytes of a remote file that does not tell."""
 
 
 def is_remote(path: FilePath) -> bool:
@@ -151,7 +152,7 @@ def file_size(path: FilePath) -> int:
         if isinstance(path, Path) or not is_remote(path):
             return Path(path).stat().st_size
         system, name = fsspec.core.url_to_fs(path)
-        return int(system.size(name) or _UNKNOWN_SIZE)
+        return int(system.size(name) or UNKNOWN_SIZE)
     except Exception as error:  # Each remote file system raises of its own kinds.
         reason = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), type(error).__name__)
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error

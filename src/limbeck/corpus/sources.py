@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -11,15 +12,17 @@ from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.document import Document
 from limbeck.corpus.finding import INSTALLED_DOCS, file_states, find_files
 from limbeck.corpus.installed_docs import InstalledDocs
-from limbeck.corpus.opening import FilePath, file_size
+from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, is_compressed
 from limbeck.corpus.place import Place
-from limbeck.corpus.readers import READERS, read_file
+from limbeck.corpus.readers import READERS, kind_of, read_file
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.text_size import text_size
 
 _FILES_LOOKED_AT = 16
+_TOLD_EVERY = 1000
 
-Step: TypeAlias = Callable[[int, int | None], None]
+Step: TypeAlias = Callable[[int, int | None, str], None]
+"""Called with what is done, the total or `None` if it is not known, and what is counted."""
 
 
 class Source(Protocol):
@@ -87,18 +90,44 @@ class FileSource:
 
         Args:
             report: Receives bad lines and ignored files.
-            progress: Called with the number of files read and the number of all files.
+            progress: Called with the bytes that were read, as they are stored, and those of all files.
             cursor: Where to begin.
         """
         cursor = cursor or Cursor()
         if cursor.at_start:
             for path in self._ignored:
                 report.note("file of another kind, passed over", str(path))
+        tell = _say_nothing if progress is None else self._position(progress)
+        tell(cursor)
         while cursor.shard < len(self.files):
-            yield from self.read(cursor.shard, cursor.place, report)
+            for number, document in enumerate(self.read(cursor.shard, cursor.place, report), start=1):
+                if number % _TOLD_EVERY == 0:
+                    tell(cursor)
+                yield document
             cursor.next_shard()
-            if progress is not None:
-                progress(cursor.shard, len(self.files))
+            tell(cursor)
+
+    def _position(self, progress: Step) -> Callable[[Cursor], None]:
+        """Return what tells how many of the stored bytes lie before a cursor."""
+        ends = [0, *accumulate(map(file_size, self.files))]
+        total = ends[-1] if ends[-1] < UNKNOWN_SIZE else None
+
+        def tell(cursor: Cursor) -> None:
+            inside = 0
+            if cursor.shard < len(self.files) and not _is_packed(self.files[cursor.shard]):
+                inside = min(int(cursor.place.offset), ends[cursor.shard + 1] - ends[cursor.shard])
+            progress(ends[cursor.shard] + inside, total, "bytes")
+
+        return tell
+
+
+def _is_packed(path: FilePath) -> bool:
+    """Whether a place in a file is not counted in its stored bytes."""
+    return is_compressed(path) or kind_of(path) == ".parquet"
+
+
+def _say_nothing(cursor: Cursor) -> None:
+    """Be told, and keep it."""
 
 
 def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:

@@ -76,7 +76,7 @@ def open_stream(
         settings: What to read and how to cut it.
         tokenizer: A `transformers` tokenizer; it is not changed.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
-        progress: Called with the name of the step, what is done, and the total or `None`.
+        progress: Called with the name of the step, what is done, the total or `None`, and what is counted.
 
     Raises:
         CorpusError: if a source is missing, unreadable, empty, or of a kind that cannot be streamed, or the shares of

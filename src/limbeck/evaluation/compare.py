@@ -28,11 +28,14 @@ from limbeck.evaluation.model_size import (
 )
 from limbeck.evaluation.retrieval import Retrieval, build_retrieval_pairs, measure_retrieval
 from limbeck.evaluation.sentence_vectors import pair_similarities
+from limbeck.progress import Report, part_of, quietly
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 T = TypeVar("T")
+# Shares of the progress, of the student and of the teacher, which is larger; the rest is the latency.
+_AGREEMENT, _RETRIEVAL = ((0.0, 0.1), (0.1, 0.3)), ((0.3, 0.4), (0.4, 0.6))
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def compare_models(
     seed: int = 0,
     teacher_folder: Path | str | None = None,
     student_folder: Path | str | None = None,
+    report: Report = quietly,
 ) -> Comparison:
     """Measure a teacher and its student side by side.
 
@@ -123,6 +127,7 @@ def compare_models(
         seed: Of the choice of pairs, the resampling and the token ids.
         teacher_folder: The folder of the teacher's weights, for its megabytes on disk.
         student_folder: The same for the student.
+        report: Is told how far it is.
 
     Returns:
         All figures, those that could not be had as None with a reason.
@@ -139,14 +144,16 @@ def compare_models(
         chosen = build_pairs(texts_only, pairs, seed=seed)
         texts = [(pair.first, pair.second) for pair in chosen]
         of_student, of_teacher = (
-            pair_similarities(model, tokenizer, texts, **encoding) for model in (student, teacher)
+            pair_similarities(model, tokenizer, texts, **encoding, report=part_of(report, *where))
+            for model, where in zip((student, teacher), _AGREEMENT, strict=True)
         )
         return measure_agreement(chosen, of_student.numpy(), of_teacher.numpy(), seed=seed)
 
     def retrieval() -> tuple[Retrieval, Retrieval]:
         chosen = build_retrieval_pairs(held_out, retrieval_pairs, seed=seed)
         of_student, of_teacher = (
-            measure_retrieval(model, tokenizer, chosen, **encoding) for model in (student, teacher)
+            measure_retrieval(model, tokenizer, chosen, **encoding, report=part_of(report, *where))
+            for model, where in zip((student, teacher), _RETRIEVAL, strict=True)
         )
         return of_student, of_teacher
 
@@ -159,6 +166,7 @@ def compare_models(
             seconds=latency_seconds,
             dtype=dtype or torch.float32,
             seed=seed,
+            report=part_of(report, _RETRIEVAL[-1][-1], 1.0),
         )
 
     def attempt(name: str, asked: bool, measure: Callable[[], T]) -> T | None:

@@ -21,6 +21,7 @@ from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.normalising import normalised
 from limbeck.evaluation.sentence_vectors import encode
+from limbeck.progress import Report, quietly
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -99,6 +100,7 @@ def measure_retrieval(
     max_length: int = 256,
     batch_size: int = 32,
     dtype: torch.dtype | None = None,
+    report: Report = quietly,
 ) -> Retrieval:
     """Return how well a model's summaries find their bodies among all bodies of `pairs`.
 
@@ -110,11 +112,13 @@ def measure_retrieval(
         max_length: As in `encode`; the rest of a longer body is not read.
         batch_size: As in `encode`.
         dtype: As in `encode`.
+        report: Is told how far it is.
     """
     texts = [summary for summary, _ in pairs] + [body for _, body in pairs]
     vectors = encode(
-        model, tokenizer, texts, pooling=pooling, max_length=max_length, batch_size=batch_size, dtype=dtype
-    )
+        model, tokenizer, texts, pooling=pooling, max_length=max_length, batch_size=batch_size, dtype=dtype,
+        report=report,
+    )  # fmt: skip
     return retrieval_scores(ranks_of_matches(vectors[: len(pairs)] @ vectors[len(pairs) :].T))
 
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 from limbeck.models.pooling import check_pooling, pool
+from limbeck.progress import Count, Report, quietly
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,6 +34,7 @@ def encode(
     max_length: int = 256,
     batch_size: int = 32,
     dtype: torch.dtype | None = None,
+    report: Report = quietly,
 ) -> Tensor:
     """Turn texts into sentence vectors.
 
@@ -48,6 +50,7 @@ def encode(
         max_length: Longest input in tokens, special tokens included; lowered to what the model can take.
         batch_size: Texts per forward pass.
         dtype: What to compute in; None keeps the model's own dtype. Pooling is always done in float32.
+        report: Is told how far it is.
 
     Returns:
         `[len(texts), H]`, float32, on the CPU, in the order of `texts`, each row of L2 norm 1. A text without
@@ -62,6 +65,7 @@ def encode(
     order = sorted((i for i, ids in enumerate(token_ids) if ids), key=lambda i: -len(token_ids[i]))
     padding_id = _padding_id(encoder, tokenizer)
     vectors: list[Tensor] = []
+    tokens, total = 0, sum(map(len, token_ids))
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
         device = device_of(ready)
         for start in range(0, len(order), batch_size):
@@ -73,6 +77,8 @@ def encode(
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
             vectors.append(F.normalize(pool(hidden.float(), valid, pooling), dim=-1).cpu())
+            tokens += int(sum(map(len, rows)))
+            report(tokens / total, "sentence vectors", Count(tokens, "tokens"))
     if not vectors:
         width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
         return torch.zeros(len(texts), width)
@@ -91,6 +97,7 @@ def pair_similarities(
     max_length: int = 256,
     batch_size: int = 32,
     dtype: torch.dtype | None = None,
+    report: Report = quietly,
 ) -> Tensor:
     """Return each pair's cosine similarity, `[len(pairs)]`; a text in several pairs is encoded once.
 
@@ -99,8 +106,9 @@ def pair_similarities(
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     row_of = {text: row for row, text in enumerate(texts)}
     vectors = encode(
-        model, tokenizer, texts, pooling=pooling, max_length=max_length, batch_size=batch_size, dtype=dtype
-    )
+        model, tokenizer, texts, pooling=pooling, max_length=max_length, batch_size=batch_size, dtype=dtype,
+        report=report,
+    )  # fmt: skip
     left = torch.tensor([row_of[a] for a, _ in pairs], dtype=torch.long)
     right = torch.tensor([row_of[b] for _, b in pairs], dtype=torch.long)
     return (vectors[left] * vectors[right]).sum(-1)

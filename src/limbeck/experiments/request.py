@@ -7,8 +7,10 @@ from pathlib import Path
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks import TASKS, is_own_task, parse_tasks
+from limbeck.evaluation.tasks import TASKS, Task, is_own_task, parse_tasks
 from limbeck.evaluation.tasks.own_task import read_own_task
+
+MOST_WORKERS, MOST_SEEDS = 1024, 1000
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,20 @@ class EvaluationRequest:
             CorpusError: for a task file that is not there.
         """
         PROTOCOLS[self.preset]
-        if self.workers < 1:
-            raise RecipeError(f"--workers is {self.workers}; give 1 or more.")
-        if self.seeds is not None and self.seeds < 1:
-            raise RecipeError(f"--seeds is {self.seeds}; give 1 or more.")
+        for option, number, most in (("--workers", self.workers, MOST_WORKERS), ("--seeds", self.seeds, MOST_SEEDS)):
+            if number is not None and not 1 <= number <= most:
+                raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
         if not self.tasks.strip(" ,"):
             raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
         return parse_tasks(self.tasks)
 
-    def short_names(self) -> list[str]:
-        """Return the names that settings and columns of the tasks go by: those in the file, for own tasks."""
+    def tasks_asked(self) -> list[Task]:
+        """Return the tasks as they are known before a row of them is read."""
         return [
-            read_own_task(Path(name).expanduser()).definition.task.name if is_own_task(name) else TASKS[name].name
+            read_own_task(Path(name).expanduser()).definition.task if is_own_task(name) else TASKS[name]
             for name in self.task_names()
         ]
+
+    def short_names(self) -> list[str]:
+        """Return the names that settings and columns of the tasks go by: those in the file, for own tasks."""
+        return [task.name for task in self.tasks_asked()]

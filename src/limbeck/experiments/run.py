@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from limbeck.benchmark.progress import Report, part_of, quietly
 from limbeck.corpus.cache import default_cache_dir
 from limbeck.errors import Interrupted, OutputError
 from limbeck.evaluation.fine_tuning.prepared import PreparedCell
@@ -27,6 +26,7 @@ from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.results import FAILED, FINISHED, ResultsFile, Row
 from limbeck.experiments.summary import Summary, summarise
 from limbeck.experiments.workers import run_jobs
+from limbeck.progress import Count, Report, part_of, quietly
 from limbeck.recipe.training_arguments import bf16_is_fast
 from limbeck.training.provenance import git_commit, hardware, versions
 
@@ -68,6 +68,8 @@ def run_evaluation(request: EvaluationRequest, report: Report = quietly) -> Eval
     names = request.task_names()
     overrides = parse_overrides(request.overrides, request.short_names())
     protocol = PROTOCOLS[request.preset]
+    for task in request.tasks_asked():
+        protocol.settings(task, overrides)  # Refused before anything is downloaded.
     models = plan_models(request.all_models())
     folder = prepare_folder(request.output, preset=protocol.name, overrides=sorted(request.overrides))
     results = ResultsFile(folder)
@@ -83,7 +85,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = quietly) -> Eval
     )
     tasks = []
     for index, name in enumerate(names):
-        report(_PLANNING * index / len(names), f"reading {name}")
+        report(_PLANNING * index / len(names), f"reading {name}", Count(index, "tasks"))
         tasks.append(planner.plan(name))
     run = _Run(request, folder, results, models, tasks, part_of(report, _PLANNING, 1.0))
     run.carry_out()
@@ -161,7 +163,8 @@ class _Run:
     def _advance(self, shares: dict[str, float], job: Job) -> None:
         running = sum(self._work[identity] * share for identity, share in shares.items())
         what = f"cell {self._ended + 1} of {self._cells}: {job.describe()}"
-        self._report(min((self._ended_work + running) / self._total, 1.0), what)
+        cells = self._ended + sum(self._open[identity] * share for identity, share in shares.items())
+        self._report(min((self._ended_work + running) / self._total, 1.0), what, Count(cells, "cells"))
 
     def _finished(self, job: Job, identity: str, outcome: Outcome) -> None:
         self._results.append(self._row(job, identity, outcome))
@@ -169,7 +172,8 @@ class _Run:
         self._open[job.id] -= 1
         if not self._open[job.id]:
             self._ended_work += job.work
-            self._report(self._ended_work / self._total, f"{self._ended} of {self._cells} cells done")
+            what, cells = f"{self._ended} of {self._cells} cells done", Count(self._ended, "cells")
+            self._report(self._ended_work / self._total, what, cells)
 
     def _row(self, job: Job, identity: str, outcome: Outcome) -> Row:
         cell, prepared = job.cells[identity]

@@ -15,7 +15,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from limbeck.corpus import PadCollator
 from limbeck.errors import CorpusError
-from limbeck.inspection.progress import Report, quietly
+from limbeck.progress import Count, Report, quietly
 
 BATCH_SIZE = 16
 
@@ -96,12 +96,12 @@ def batches(
     total, done = sum(map(len, rows)), 0
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
-        report(done / total, what)
+        report(done / total, what, Count(done, "tokens"))
         inputs = collate([{"input_ids": rows[index]} for index in chosen])
         valid = inputs["attention_mask"].bool()
         yield Batch(chosen, {name: tensor.to(device) for name, tensor in inputs.items()}, valid)
         done += int(valid.sum())
-    report(1.0, what)
+    report(1.0, what, Count(total, "tokens"))
 
 
 def shortest_limit(length: int, *limits: int | None) -> int:

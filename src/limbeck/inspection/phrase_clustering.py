@@ -14,9 +14,9 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from limbeck.errors import CorpusError
 from limbeck.inspection.conll import OUTSIDE, ChunkedText, Span
-from limbeck.inspection.progress import Report, part_of, quietly
 from limbeck.inspection.span_vectors import place_spans, read_ends, span_vectors
 from limbeck.inspection.subject import Subject
+from limbeck.progress import Count, Report, part_of, quietly
 
 _STARTS = 10  # what scikit-learn did by default when the figures of Jawahar et al. were made
 _READING = 0.4  # of the time, roughly; the rest is clustering
@@ -121,7 +121,8 @@ def cluster_phrases(
         ends = read_ends(subject, text, {span: placed[span] for span in drawn}, report=part_of(own, 0, _READING))
         scores = []
         for layer, (first, last) in enumerate(ends):
-            part_of(own, _READING, 1)(layer / len(ends), f"Clustering layer {layer} of {subject.name}")
+            what, done = f"Clustering layer {layer} of {subject.name}", Count(layer, "layers")
+            part_of(own, _READING, 1)(layer / len(ends), what, done)
             vectors = span_vectors(first, last).numpy()
             scores.append(tuple(score_clusters(vectors, labels, clusters, seed, held_out) for seed in sample.seeds))
         models.append(LayerScores(subject.name, tuple(scores)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.utils.tqdm import are_progress_bars_disabled
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
@@ -31,16 +32,20 @@ _DTYPES = {
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the progress bars and log lines of `transformers` and `huggingface_hub` inside the block.
+    """Silence the log lines of `transformers` and `huggingface_hub`, and the former's progress bars, inside the block.
 
-    The previous settings are put back at the end. Errors still raise.
+    The bars of downloads stay as they are: whoever has them on waits for gigabytes. The previous settings are put back
+    at the end. Errors still raise.
     """
     hub_logger = logging.getLogger("huggingface_hub")
     level, hub_level = transformers_logging.get_verbosity(), hub_logger.level
     bars, hub_bars = transformers_logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
     transformers_logging.set_verbosity(logging.CRITICAL)
     hub_logger.setLevel(logging.CRITICAL)
-    transformers_logging.disable_progress_bar()
+    with warnings.catch_warnings(action="ignore"):  # That HF_HUB_DISABLE_PROGRESS_BARS has priority.
+        transformers_logging.disable_progress_bar()
+        if hub_bars:  # Switched off too by that.
+            enable_progress_bars()
     try:
         yield
     finally:
@@ -139,7 +144,7 @@ def as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
     """
     if isinstance(dtype, torch.dtype):
         return dtype
-    name = dtype or "float32"
+    name = "float32" if dtype is None else dtype
     if name not in _DTYPES:
         raise ModelError(f"Unknown dtype '{name}'.{suggestion(name, _DTYPES)}")
     return _DTYPES[name]

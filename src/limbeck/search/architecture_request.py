@@ -9,7 +9,13 @@ from limbeck.benchmark.device import choose_device
 from limbeck.errors import RecipeError
 from limbeck.recipe.plan import RunPlan
 from limbeck.search.last_layer_loss import BLOCKS, LossKind, loss_kind
-from limbeck.search.proxy_request import ProxyRequest, check_positive, check_text_only, steps_of_only_stage
+from limbeck.search.proxy_request import (
+    MOST_WORKERS,
+    ProxyRequest,
+    check_positive,
+    check_text_only,
+    steps_of_only_stage,
+)
 from limbeck.search.shape_latency import LatencySetting, check_length, usual_length
 from limbeck.search.shape_limits import ShapeLimits, check_some_small_enough
 from limbeck.search.shape_samplers import make_sampler
@@ -60,12 +66,13 @@ class ArchitectureRequest:
             LimbeckError: one line for the first thing that is wrong.
         """
         self.proxy.check()
-        for name in ("trials", "batch", "workers"):
+        for name in ("trials", "batch"):
             check_positive(f"--{name}", getattr(self, name))
+        check_positive("--workers", self.workers, MOST_WORKERS)
         check_positive("--measure-batch", self.measuring.batch)
         check_positive("--measure-length", self.measuring.length)
         share = self.limits.latency_share
-        if share is not None and share <= 0:
+        if share is not None and not share > 0:  # NaN too.
             raise RecipeError(f"--max-latency-share {share:g} is no share of the teacher's latency; give more than 0.")
         make_sampler(self.sampler, seed=0)
         space = shape_space(self.proxy.proxy_recipe, self.sizes)

@@ -15,7 +15,7 @@ from limbeck.search.genetic_sampler import GeneticSampler
 from limbeck.search.genetic_settings import GeneticSettings, default_population
 from limbeck.search.mapping_candidates import check_searchable
 from limbeck.search.mapping_space import MappingSpace, elm_space
-from limbeck.search.proxy_request import ProxyRequest, check_positive
+from limbeck.search.proxy_request import MOST_WORKERS, ProxyRequest, check_positive
 
 PAPER_TASKS = ("sst2", "mnli", "squad")
 """ELM's proxy tasks (arXiv 2012.06153, section 5.2)."""
@@ -78,8 +78,9 @@ class MappingRequest:
             LimbeckError: one line for the first thing that is wrong.
         """
         self.proxy.check()
-        for name in ("generations", "batch", "workers"):
+        for name in ("generations", "batch"):
             check_positive(f"--{name}", getattr(self, name))
+        check_positive("--workers", self.workers, MOST_WORKERS)
         plan = plan_run(self.proxy.proxy_recipe)
         space = elm_space(plan.student.layers, plan.teacher.layers, self.teacher_layers)
         check_searchable(plan, space)

@@ -13,7 +13,8 @@ from limbeck.recipe.schema import Recipe
 JOURNAL = "search.journal"
 MOST_STEPS = 10**9
 MOST_TRIALS = 10**6
-"""Of trials, generations, workers, and what else is counted beside steps."""
+"""Of trials, generations, and what else is counted beside steps."""
+MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True)

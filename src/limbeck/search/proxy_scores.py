@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.benchmark.progress import quietly
+from limbeck.benchmark.progress import ProgressBar
 from limbeck.comparison.evaluating import check_tasks, evaluate_students
 from limbeck.comparison.measures import MeasuresSpec
 from limbeck.errors import CorpusError, TrainingError
@@ -88,18 +89,25 @@ class TaskScores:
         names: Of the tasks, as it returned them.
         tokenizer: Of all students.
         folder: For the student that is fine-tuned, one at a time; it is removed afterwards.
+        console: Where progress goes; nowhere by default.
 
     Source:
         ELM (arXiv 2012.06153) sections 4.3 and 5.2.
     """
 
     def __init__(
-        self, spec: MeasuresSpec, names: Sequence[str], tokenizer: PreTrainedTokenizerBase, folder: Path
+        self,
+        spec: MeasuresSpec,
+        names: Sequence[str],
+        tokenizer: PreTrainedTokenizerBase,
+        folder: Path,
+        console: Console | None = None,
     ) -> None:
         # Students are compared with each other, so no teacher is evaluated beside them.
         self._spec = spec.model_copy(update={"teacher": False})
         self._tokenizer = tokenizer
         self._folder = folder
+        self._console = console if console is not None else Console(quiet=True)
         self.names = tuple(names)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
@@ -111,7 +119,8 @@ class TaskScores:
         try:
             path = place / "student"
             save_student(path, student, self._tokenizer, dropouts=dropouts(plan.student_choice), sentence=plan.sentence)
-            outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=quietly)
+            with ProgressBar(self._console) as bar:
+                outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=bar)
         finally:
             shutil.rmtree(place, ignore_errors=True)
             with suppress(OSError):  # Another worker fine-tunes in it.

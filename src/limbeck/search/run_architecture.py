@@ -14,6 +14,7 @@ from limbeck.benchmark.progress import ProgressBar
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.models.loading import quiet
+from limbeck.progress import Count
 from limbeck.search.architecture_record import KIND, UNTRAINED_LOSS, architecture_record
 from limbeck.search.architecture_request import ArchitectureRequest, ArchitectureSearch
 from limbeck.search.last_layer_loss import LastLayerLoss, held_out_batches
@@ -148,7 +149,7 @@ def _supervise(search: ArchitectureSearch, study: Study, console: Console) -> No
 
         def watch() -> None:
             done = len(read_shapes(study.get_trials(deepcopy=False)).trained)
-            bar(min(1.0, done / request.trials), f"{done} of {request.trials} shapes")
+            bar(min(1.0, done / request.trials), f"{done} of {request.trials} shapes", Count(done, "shapes"))
 
         problems = run_workers(work, request, request.workers, watch)
     if not _is_finished(search, study):

@@ -13,6 +13,7 @@ from rich.console import Console
 from limbeck.benchmark.progress import ProgressBar
 from limbeck.errors import Interrupted, TrainingError
 from limbeck.models.loading import quiet
+from limbeck.progress import Count
 from limbeck.search.generations import generation_rows
 from limbeck.search.held_out_scores import HeldOutScores, describe_held_out, held_out_pairs
 from limbeck.search.loop import run_search
@@ -119,7 +120,7 @@ def _work_on(search: MappingSearch, proxy: Proxy, study: Study, fitness: Mapping
     scores: ProxyScores
     if request.measures.tasks:
         folder = request.proxy.output.expanduser() / CANDIDATES
-        scores = TaskScores(request.measures, _names(fitness), proxy.tokenizer, folder)
+        scores = TaskScores(request.measures, _names(fitness), proxy.tokenizer, folder, console)
     else:
         scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, proxy.corpora[0], search.plan)
     evaluate = MappingFitness(proxy, scores, search.plan.recipe, console)
@@ -162,14 +163,13 @@ def work(request: MappingRequest) -> None:
         _work_on(search, proxy, _open_study(search, proxy, fitness), fitness, console)
 
 
-def _standing(study: Study, search: MappingSearch) -> tuple[float, str]:
-    """How far a search is: the share of its generations that is evaluated, in words too."""
+def _standing(study: Study, search: MappingSearch) -> tuple[float, str, Count]:
+    """How far a search is: the share of its generations that is evaluated, in words and in candidates too."""
     rows = generation_rows(study, search.space)
     if not rows:
-        return 0.0, "generation 1"
+        return 0.0, "generation 1", Count(0, "candidates")
     last, asked = rows[-1], search.request.generations
     share = (len(rows) - 1 + len(last.fitnesses) / last.size) / asked
     best = max(row.maximum for row in rows)
-    return min(
-        share, 1.0
-    ), f"generation {last.number} of {asked}: {len(last.fitnesses)} of {last.size}, best {best:.2f}"
+    what = f"generation {last.number} of {asked}: {len(last.fitnesses)} of {last.size}, best {best:.2f}"
+    return min(share, 1.0), what, Count(sum(len(row.fitnesses) for row in rows), "candidates")

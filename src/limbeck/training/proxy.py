@@ -157,21 +157,22 @@ class Proxy:
         """Train, and return the trainer for what it can tell."""
         training = choice.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
         progress = ProgressReporter(f"{len(cohort.members)} students", self.console)
-        with tempfile.TemporaryDirectory() as folder:  # The loop wants one; nothing is written.
-            trainer = CohortTrainer(
-                cohort,
-                cuts=cuts,
-                args=build_arguments(training, output=folder, seed=seed, evaluates=False),
-                train_dataset=rows.train,
-                eval_dataset=rows.held_out if len(rows.held_out) else None,
-                data_collator=rows.collator,
-                callbacks=[progress],
-            )
-            trainer.remove_callback(PrinterCallback)
-            try:
-                trainer.train()
-            finally:
-                progress.close()
+        # The loop wants a folder that is there; nothing is written, so that a search that is killed leaves none.
+        nowhere = tempfile.gettempdir()
+        trainer = CohortTrainer(
+            cohort,
+            cuts=cuts,
+            args=build_arguments(training, output=nowhere, seed=seed, evaluates=False),
+            train_dataset=rows.train,
+            eval_dataset=rows.held_out if len(rows.held_out) else None,
+            data_collator=rows.collator,
+            callbacks=[progress],
+        )
+        trainer.remove_callback(PrinterCallback)
+        try:
+            trainer.train()
+        finally:
+            progress.close()
         return trainer
 
 

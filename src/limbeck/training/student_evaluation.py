@@ -12,12 +12,18 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation import compare_models, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
+from limbeck.progress import Report, quietly
 from limbeck.training.run import Run
 from limbeck.training.run_corpora import label_kind
 
 
-def evaluate_student(run: Run) -> dict[str, Any]:
-    """Measure the saved student, as anyone would load it, beside the teacher, both in float32."""
+def evaluate_student(run: Run, report: Report = quietly) -> dict[str, Any]:
+    """Measure the saved student, as anyone would load it, beside the teacher, both in float32.
+
+    Args:
+        run: With its student saved.
+        report: Is told how far it is.
+    """
     spec = run.plan.recipe.evaluation
     teacher: PreTrainedModel = run.load_teacher()
     student = load_model(str(run.student_folder))
@@ -39,6 +45,7 @@ def evaluate_student(run: Run) -> dict[str, Any]:
         seed=run.plan.recipe.seed,
         teacher_folder=located if is_local(located) else None,
         student_folder=run.student_folder,
+        report=report,
     )
     return comparison.to_dict() | _score_task(run)
 

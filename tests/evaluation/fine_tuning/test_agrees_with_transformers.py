@@ -86,7 +86,7 @@ def ours(folder, data, point, tmp_path):
     prepared = prepare(data, point, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
     with quiet():
         model = load_task_model(str(folder), data.task, seed=SEED)
-        tuner = FineTuner(model, tokenizer, prepared, training_arguments(point, SEED, str(tmp_path / "ours")))
+        tuner = FineTuner(model, tokenizer, prepared, training_arguments(point, SEED))
         tuner.train(lambda share: None)
         return model, {split: tuner.predict(prepared, split) for split in ("validation", "test")}, prepared
 

@@ -1,7 +1,9 @@
 """Cells: what makes them the same, what they score, and what they refuse."""
 
 import json
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,6 +154,17 @@ def test_progress_rises_to_the_end_of_training(tmp_path):
     assert shares == sorted(shares)
     assert len(shares) == 2 * 5
     assert shares[-1] == pytest.approx(0.95)
+
+
+def test_a_cell_that_is_killed_leaves_nothing_among_temporary_files(tmp_path, monkeypatch):
+    folder, data, scratch = tiny_folder(tmp_path), make_data("classification"), tmp_path / "scratch"
+    scratch.mkdir()
+    prepared = ready(folder, data, POINT, tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    seen: list[list[Path]] = []
+    run_cell(Cell(str(folder), "t", POINT, 1), prepared, lambda share: seen.append(list(scratch.iterdir())))
+    assert len(seen) == 2 * 5
+    assert not any(seen)
 
 
 def test_left_padded_questions_keep_their_places(tmp_path):

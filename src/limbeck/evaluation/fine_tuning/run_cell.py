@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,9 +113,9 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
     (cell, prepared), point = cells[0], cells[0].cell.point
     if isinstance(point, SimilarityPoint):
         return Trained(None, {}, 0.0)
-    with _plainly(), tempfile.TemporaryDirectory(prefix="limbeck-cell-") as scratch:
+    with _plainly():
         tokenizer = load_tokenizer(cell.model)
-        arguments = training_arguments(point, cell.seed, scratch)
+        arguments = training_arguments(point, cell.seed)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         _check_inputs(cell.model, model, tokenizer, point.length)
         take_padding(model, tokenizer)

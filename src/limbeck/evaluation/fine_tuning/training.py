@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,17 +29,16 @@ from limbeck.evaluation.tasks.predictions import Predictions
 EVALUATION_BATCH = 64
 
 
-def training_arguments(point: TrainingPoint, seed: int, output: str) -> TrainingArguments:
+def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
     """Return the arguments of one fine-tuning; what a grid point does not say is left to `transformers`.
 
     Args:
         point: The settings.
         seed: Of the order of rows and of dropout.
-        output: A folder; nothing is saved there.
     """
     accelerated = torch.accelerator.is_available()
     return TrainingArguments(
-        output_dir=output,
+        output_dir=tempfile.gettempdir(),  # The loop wants one that is there; nothing is written.
         seed=seed,
         learning_rate=point.learning_rate,
         num_train_epochs=point.epochs,

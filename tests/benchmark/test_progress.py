@@ -1,0 +1,162 @@
+"""The bar: a rate in the reporter's unit, lines where there is no terminal, and room for what others write."""
+
+import io
+import re
+import sys
+
+import pytest
+from rich.console import Console
+
+from limbeck.benchmark import progress
+from limbeck.benchmark.progress import ProgressBar, line_by_line
+from limbeck.progress import Count, describe_rate, part_of, quietly
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
+
+
+class Terminal(io.StringIO):
+    """What a terminal is sent."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def open_terminal():
+        # In the test itself: pytest puts its own standard error there between the fixtures and the test.
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        return sys.stderr
+
+    return open_terminal
+
+
+def shown(terminal):
+    """The last state of the bar, without colours and cursor movements."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).rsplit("\r", 1)[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("per_second", "said"),
+    [
+        (12_345.6, "12,346 cells/s"), (10, "10 cells/s"), (1, "1.0 cells/s"), (1.26, "1.3 cells/s"),
+        (0.99, "59 cells/min"), (0.05, "3.0 cells/min"), (1 / 60, "1.0 cells/min"), (0.01, "36 cells/h"),
+        (1 / 7200, "0.5 cells/h"),
+    ],
+)  # fmt: skip
+def test_rates_by_the_second_minute_or_hour(per_second, said):
+    assert describe_rate(per_second, "cells") == said
+
+
+def test_a_part_reports_its_share_of_the_whole_and_its_count():
+    told = []
+    inner = part_of(part_of(lambda *now: told.append(now), 0.5, 1.0), 0.0, 0.5)
+    inner(0.5, "half", Count(3, "cells"))
+    inner(1.0, "done")
+    assert told == [(0.625, "half", (3, "cells")), (0.75, "done", None)]
+    assert quietly(0.5, "x", Count(1, "cells")) is None
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(clock):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream, width=40)) as bar:
+        for done in range(5):
+            bar(done / 10, "mrpc [x]", Count(done, "cells"))
+            clock.now += 6
+    assert stream.getvalue().splitlines() == ["30%: mrpc [x], 10 cells/min, about 42 s left"]
+
+
+def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
+    stream = io.StringIO()
+    report = line_by_line(quietly, Console(file=stream))
+    for what in ("loading [x]", "loading [x]", "writing"):
+        report(0.5, what)
+    assert stream.getvalue() == "loading [x] …\nwriting …\n"
+    screen, told = terminal(), []
+    line_by_line(lambda *now: told.append(now), Console(stderr=True))(0.5, "loading", Count(1, "models"))
+    assert screen.getvalue() == ""
+    assert told == [(0.5, "loading", (1, "models"))]
+
+
+def test_a_line_without_a_count_or_a_share_says_what_is_known(clock):
+    stream = io.StringIO()
+    with ProgressBar(Console(file=stream)) as bar:
+        for share in (0.0, 0.5):
+            clock.now += 20
+            bar(share, "loading")
+    assert stream.getvalue().splitlines() == ["0%: loading", "50%: loading, about 40 s left"]
+
+
+def test_nothing_is_said_on_a_quiet_console(clock, capfd):
+    with ProgressBar(Console(stderr=True, quiet=True)) as bar:
+        clock.now += 60
+        bar(0.5, "loading", Count(1, "cells"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_bar_shows_share_rate_and_time_left(clock, terminal):
+    screen = terminal()
+    with ProgressBar(Console(stderr=True)) as bar:
+        for done in range(3):
+            bar(done / 10, "cell 3 of 10", Count(done, "cells"))
+            clock.now += 3600  # Far longer than rich remembers by itself.
+        bar._progress.refresh()
+        line = shown(screen)
+    assert re.fullmatch(r"cell 3 of 10 \S+ +20% 1.0 cells/h 8:00:00", re.sub("[━╸╺]+", "–", line)), line
+
+
+def test_the_rate_begins_anew_with_another_unit_or_count(clock, terminal):
+    terminal()
+    with ProgressBar(Console(stderr=True)) as bar:
+        for count, rate in (
+            (Count(100, "tokens"), ""), (Count(300, "tokens"), "20 tokens/s"), (Count(0, "tokens"), ""),
+            (Count(50, "tokens"), "5.0 tokens/s"), (Count(51, "rounds"), ""), (Count(71, "rounds"), "2.0 rounds/s"),
+            (None, ""),
+        ):  # fmt: skip
+            bar(0.5, "work", count)
+            assert bar._progress.tasks[0].fields["rate"] == rate
+            clock.now += 10
+
+
+def test_the_bar_gives_way_to_what_others_write_and_comes_back(terminal):
+    screen = terminal()
+    with ProgressBar(Console(stderr=True)) as bar:
+        bar(0.25, "loading")
+        assert bar._progress.live.is_started
+        sys.stderr.write("\rmodel.safetensors:  10%")
+        sys.stderr.flush()
+        assert not bar._progress.live.is_started
+        sys.stderr.write("\rmodel.safetensors: 100%\n")
+        assert shown(screen) == "model.safetensors: 100%"
+        assert "10%\rmodel" in screen.getvalue()
+        bar(0.5, "measuring")
+        assert bar._progress.live.is_started
+        bar._progress.refresh()
+        assert "measuring" in shown(screen)
+    assert sys.stderr is screen
+    assert "measuring" not in shown(screen)
+
+
+def test_standard_error_is_given_back_after_an_error(terminal):
+    screen = terminal()
+    with pytest.raises(ZeroDivisionError), ProgressBar(Console(stderr=True)):
+        assert sys.stderr is not screen
+        assert sys.stderr.isatty()
+        _ = 1 / 0
+    assert sys.stderr is screen
