@@ -144,6 +144,20 @@ def test_a_folder_without_config_is_refused(folder: Path) -> None:
         load_model(folder)
 
 
+def test_the_folder_of_a_run_names_its_student(folder: Path) -> None:
+    run = folder.parent / "run"
+    shutil.copytree(folder, run / "student")
+    with _refused(f"'{run}' is the folder of a run and no model; its student is '{run / 'student'}'"):
+        load_model(run)
+
+
+def test_a_misspelt_shape_is_told_how_shapes_are_written(offline: None) -> None:
+    for name, told in (("12y768", True), ("6-384h6", True), ("nobody/6x384", False), ("bert", False)):
+        with _refused("Cannot get") as caught:
+            load_config(name)
+        assert ("LAYERSxHIDDEN" in str(caught.value)) is told
+
+
 @pytest.mark.parametrize("text", ["{", "", '{"model_type": "bert", "vocab_size": "many"}'])
 def test_an_unreadable_config_is_refused(folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)

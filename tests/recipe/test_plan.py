@@ -11,6 +11,21 @@ def plan(recipe, *overrides):
     return plan_run(load_recipe(recipe, overrides))
 
 
+def test_sources_that_may_be_there_pass(tiny_recipe, tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    for source in ("hub:someone/texts", "someone/texts", "installed-docs", f"{tmp_path}/*.txt", "https://host/a.jsonl"):
+        assert plan(tiny_recipe | {"corpus": {"sources": [source], "length": 32}}).stages
+
+
+@pytest.mark.parametrize(
+    "source", ["x" * 3000, "x" * 3000 + "*", "~nobody-of-that-name/x", "a/" * 2040], ids=lambda name: name[:9]
+)
+def test_names_that_no_file_can_have_are_not_there(tiny_recipe, source):
+    with pytest.raises(LimbeckError, match="does not exist; give a file") as caught:
+        plan(tiny_recipe | {"corpus": {"sources": [source], "length": 32}})
+    assert "\n" not in str(caught.value) and "\0" not in str(caught.value)
+
+
 def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
     folder = tmp_path / "config-only"
     folder.mkdir()
@@ -50,7 +65,11 @@ def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
         (["stages.0.training.gradient_checkpointing=true"], "managed by limbeck"),
         (["stages.0.training.report_to=nowhere"], "not installed"),
         (["stages.0.name=../../x"], "name"),
-        (["corpus.sources=[./not-there.txt]"], "does not exist"),
+        (["corpus.sources=[./not-there.txt]"], "'./not-there.txt' does not exist; give a file"),
+        (["corpus.sources=[not-there/]"], "'not-there/' does not exist"),
+        (["corpus.sources=[not-there]"], "'not-there' does not exist"),
+        (["corpus.sources=['not-there/*.txt']"], "does not exist"),
+        (["corpus.sources=[installed-docs:/not/there]"], "does not exist"),
         (["teacher.model=./not-there"], "not-there"),
     ],
 )

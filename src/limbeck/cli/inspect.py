@@ -24,7 +24,10 @@ Teacher = Annotated[str | None, typer.Option(help="A second model, to be put bes
 Texts = Annotated[
     Path | None,
     typer.Option(
-        "--texts", help="A file with a text a line; default: sentences that come along.", rich_help_panel=_TEXT_PANEL
+        "--texts",
+        "--text",
+        help="A file with a text a line; default: sentences that come along.",
+        rich_help_panel=_TEXT_PANEL,
     ),
 ]
 Count = Annotated[

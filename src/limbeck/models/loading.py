@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float64": torch.float64,
 }
+_LIKE_A_SHAPE = re.compile(r"\d+[^/\d]+\d+\w*")
 
 
 @contextmanager
@@ -169,10 +171,11 @@ def _offline(resolved: str) -> bool:
 
 def unreachable(name: str | Path) -> ModelError:
     """Return the error for a name that neither the disk nor the Hub gave."""
+    shape = " A shape is written LAYERSxHIDDEN, such as 6x384." if _LIKE_A_SHAPE.fullmatch(str(name)) else ""
     return ModelError(
         f"Cannot get '{name}': it is no folder here, not in the Hub's cache and not given by the Hub; "
         "check the spelling and the connection (HF_HUB_OFFLINE, a token for gated models), or give a local "
-        "folder."
+        f"folder.{shape}"
     )
 
 

@@ -80,6 +80,9 @@ def _config_folder(path: Path) -> Path:
         inside = folder_inside(path, module, "modules.json")
         if (inside / "config.json").is_file():
             return inside
+    student = path / "student"
+    if (student / "config.json").is_file():
+        raise ModelError(f"'{path}' is the folder of a run and no model; its student is '{student}'.")
     raise ModelError(
         f"The folder '{path}' has no config.json, so it is not a transformers model; "
         "give a folder written by save_pretrained."

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from glob import has_magic
+from glob import has_magic, iglob
 from pathlib import Path
 from typing import Any
 
 from limbeck.corpus import CorpusSettings, LabelledSettings, Mix
+from limbeck.corpus.finding import INSTALLED_DOCS
+from limbeck.corpus.hub import PREFIX, is_hub_name
+from limbeck.corpus.source_report import one_line
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.recipe.corpus_specs import CorpusSpec
 from limbeck.recipe.model_plan import TeacherChoice
 from limbeck.recipe.schema import StageSpec
 
 _LENGTH = 128
+_SUFFIXES = (".txt", ".md", ".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst")
 _TEXT_DEFAULTS = {"unit": "document", "length": _LENGTH, "join": False, "minimum_tokens": 4}
 
 
@@ -84,10 +88,21 @@ def class_names(teacher: TeacherChoice) -> tuple[str, ...]:
 
 def check_source(source: str) -> None:
     """Refuse a path that is not there before models are loaded; other kinds are checked when they are read."""
-    if "://" in source:
+    if "://" in source or source.startswith(PREFIX) or source == INSTALLED_DOCS:
         return
-    looks_like_path = source.startswith(("/", "./", "../", "~")) or Path(source).suffix in (
-        ".txt", ".md", ".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst",
-    )  # fmt: skip
-    if looks_like_path and not has_magic(source) and not Path(source).expanduser().exists():
-        raise CorpusError(f"Corpus source '{source}' does not exist; give a file, a folder, a glob or installed-docs.")
+    try:
+        found = _may_be_there(source)
+    except (OSError, RuntimeError, ValueError):  # A name too long, of a user without a home, or with a NUL.
+        found = False
+    if not found:
+        way_out = "give a file, a folder, a glob, hub:owner/name or installed-docs"
+        raise CorpusError(f"Corpus source '{one_line(source)}' does not exist; {way_out}.")
+
+
+def _may_be_there(source: str) -> bool:
+    path = Path(source.removeprefix(f"{INSTALLED_DOCS}:")).expanduser()
+    # Path.glob would raise for patterns that are refused in one line when they are read.
+    if path.exists() or (has_magic(source) and any(iglob(str(path), recursive=True))):  # noqa: PTH207
+        return True
+    names_a_file = path.suffix in _SUFFIXES or source.startswith(("/", "./", "../", "~"))
+    return is_hub_name(source) and not names_a_file and not path.parent.is_dir()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from limbeck.report.steadiness import FEWEST_ROUNDS, is_doubtful
+from limbeck.evaluation.latency import FEWEST_ROUNDS
+from limbeck.report.steadiness import is_doubtful
 
 _UNTOLD = "–"
 _NAMES = {
