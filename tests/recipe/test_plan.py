@@ -17,9 +17,7 @@ def test_sources_that_may_be_there_pass(tiny_recipe, tmp_path):
         assert plan(tiny_recipe | {"corpus": {"sources": [source], "length": 32}}).stages
 
 
-@pytest.mark.parametrize(
-    "source", ["x" * 3000, "x" * 3000 + "*", "~nobody-of-that-name/x", "a/" * 2040], ids=lambda name: name[:9]
-)
+@pytest.mark.parametrize("source", ["x" * 3000, "x" * 3000 + "*", "a/" * 2040], ids=lambda name: name[:9])
 def test_names_that_no_file_can_have_are_not_there(tiny_recipe, source):
     with pytest.raises(LimbeckError, match="does not exist; give a file") as caught:
         plan(tiny_recipe | {"corpus": {"sources": [source], "length": 32}})
