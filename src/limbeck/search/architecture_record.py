@@ -57,7 +57,7 @@ def architecture_record(search: ArchitectureSearch, study: Study) -> dict[str, A
     request, plan = search.request, search.plan
     trials = study.get_trials(deepcopy=False)
     settled = read_shapes(trials).settled
-    shapes = [_shape(point, trial) for point, trial in settled.items()]
+    shapes = [shape_fields(point, trial) for point, trial in settled.items()]
     trained = [shape for shape in shapes if shape["state"] == "trained"]
     if not trained:
         raise TrainingError(_nothing_trained(shapes, shown(request.proxy.place)))
@@ -95,7 +95,8 @@ def architecture_record(search: ArchitectureSearch, study: Study) -> dict[str, A
     }
 
 
-def _shape(point: ShapePoint, trial: FrozenTrial) -> dict[str, Any]:
+def shape_fields(point: ShapePoint, trial: FrozenTrial) -> dict[str, Any]:
+    """Return what a record tells of a shape whose trial is settled."""
     attributes, latency = trial.user_attrs, latency_of(trial)
     state, reason = _state(trial)
     return {

@@ -10,15 +10,15 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.report.page.plain_values import mapping, number, texts
+from limbeck.search.architecture_record import shape_fields
 from limbeck.search.genetic_sampler import generation_key
 from limbeck.search.layer_candidates import OPTION
 from limbeck.search.layer_scores import SCORES
 from limbeck.search.mapping_fitness import SCORE
 from limbeck.search.pareto import pareto_front
-from limbeck.search.shape_space import ShapePoint
-from limbeck.search.shape_trials import CUT, LOSS, PARAMETERS, REFUSED, latency_of, read_shapes
+from limbeck.search.shape_trials import read_shapes
 from limbeck.search.study import IDENTITY
-from limbeck.search.trials import DIVERGED, parameter
+from limbeck.search.trials import parameter
 
 _LAYER_STATES = {
     TrialState.RUNNING: "begun",
@@ -26,7 +26,6 @@ _LAYER_STATES = {
     TrialState.PRUNED: "dropped",
     TrialState.FAIL: "stopped",
 }
-_NOT_FINITE = "its loss is no finite number"
 
 
 def so_far(kind: str, study: Study) -> dict[str, Any]:
@@ -110,7 +109,7 @@ def _generations(attributes: Mapping[str, Any], by_gene: Mapping[str, Mapping[st
 
 
 def _shapes(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    shapes = [_shape(point, trial) for point, trial in read_shapes(trials).settled.items()]
+    shapes = [shape_fields(point, trial) for point, trial in read_shapes(trials).settled.items()]
     trained = [shape for shape in shapes if shape["state"] == "trained"]
     front = pareto_front([(shape["loss"], shape["latency_share"]) for shape in trained])
     return {
@@ -118,26 +117,6 @@ def _shapes(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> dic
         "front": [trained[index]["trial"] for index in front],
         "best": max(trained, key=lambda shape: shape["reward"], default=None),
         "limits": {"latency_share": number(attributes.get(IDENTITY), "limit.latency_share")},
-    }
-
-
-def _shape(point: ShapePoint, trial: FrozenTrial) -> dict[str, Any]:
-    attributes, latency = trial.user_attrs, latency_of(trial)
-    known = {REFUSED: "refused", CUT: "cut", DIVERGED: "diverged"}
-    ended = next((key for key in known if attributes.get(key)), None)
-    return {
-        "trial": trial.number,
-        "layers": point.layers,
-        "hidden": point.hidden,
-        "heads": point.heads,
-        "ffn": point.ffn_width,
-        "parameters": attributes.get(PARAMETERS),
-        "latency_share": None if latency is None else latency.share,
-        "latency_ms": None if latency is None else latency.student_ms,
-        "loss": attributes.get(LOSS),
-        "reward": trial.value if ended is None else None,
-        "state": "trained" if ended is None else known[ended],
-        "reason": None if ended is None else _NOT_FINITE if ended == DIVERGED else attributes[ended],
     }
 
 
