@@ -6,6 +6,7 @@ import sys
 
 import optuna
 import pytest
+from sqlalchemy.pool import NullPool
 
 from limbeck.errors import OutputError, RecipeError
 from limbeck.search import GeneticSettings, elm_space, generation_rows, open_study, run_search
@@ -136,3 +137,9 @@ def test_a_database_of_something_else_is_refused(tmp_path, monkeypatch):
     (tmp_path / "text.db").write_text("no database at all, " * 100)
     with pytest.raises(OutputError, match="file is not a database"):
         open_known(f"sqlite:///{tmp_path}/text.db")
+
+
+def test_no_connection_to_a_file_is_left_open(tmp_path):
+    storage = open_storage(f"sqlite:///{tmp_path / 'search.db'}")
+    assert storage.get_all_studies() == []
+    assert isinstance(storage.engine.pool, NullPool), "from Python 3.13 on a connection that is left warns"

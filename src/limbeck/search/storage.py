@@ -6,11 +6,13 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
 from limbeck.errors import OutputError, RecipeError, suggestion
 
@@ -89,13 +91,15 @@ def _check_journal(path: Path) -> None:
 
 def _open_database(url: str) -> BaseStorage:
     try:
-        kind = make_url(url).get_backend_name()
+        kind, database = make_url(url).get_backend_name(), make_url(url).database
     except (ArgumentError, ValueError):  # the latter for a port that is no number
         raise RecipeError(f"The storage URL {_MALFORMED}") from None
     if kind not in DATABASES:
         raise RecipeError(f"Unknown storage '{kind}'.{suggestion(kind, DATABASES)} Or give the path of a journal file.")
     # Writers wait for each other; SQLite by itself gives up after five seconds.
-    options = {"connect_args": {"timeout": _SQLITE_SECONDS}} if kind == "sqlite" else {}
+    options: dict[str, Any] = {"connect_args": {"timeout": _SQLITE_SECONDS}} if kind == "sqlite" else {}
+    if kind == "sqlite" and database not in (None, "", ":memory:"):
+        options["poolclass"] = NullPool  # A pool would leave its connections open; opening a file costs nothing.
     for attempt in range(1, _DATABASE_TRIES + 1):
         try:
             return RDBStorage(url, engine_kwargs=options)
