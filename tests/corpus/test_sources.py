@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -181,7 +182,10 @@ def test_parquet_without_the_column_or_with_another_type(tmp_path: Path) -> None
     [
         ("{folder}/artcles.txt", "There is no file.*Did you mean '.*articles.txt'"),
         ("{folder}/nothing-*.txt", "No file matches"),
-        ("{folder}/**.txt", "Cannot read the pattern"),
+        pytest.param(
+            *("{folder}/**.txt", "Cannot read the pattern"),
+            marks=pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python reads it as *.txt"),
+        ),
         ("{folder}/empty", "holds no file of a kind that is read: .jsonl"),
         ("{folder}/a.docx", "is not of a kind that is read"),
         ("installed-doc", "Did you mean 'installed-docs'"),
