@@ -10,13 +10,13 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
-from transformers import TrainerCallback
 
 import limbeck
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.training import checkpoint_files, stage
 from limbeck.training.checkpoint_files import MANIFEST, STAGING, discard, find_damage, prepare_staging, publish, seal
 from limbeck.training.checkpoints import keep_newest, newest_checkpoint, remove_leftovers
+from tests.training.at_step import AtStep
 
 
 def write_checkpoint(folder, step, content="weights"):
@@ -120,15 +120,6 @@ def test_a_kill_while_one_is_removed_leaves_no_part_under_its_name(tmp_path, mon
     assert names(tmp_path) == [STAGING]
     remove_leftovers(tmp_path)
     assert names(tmp_path) == []
-
-
-class AtStep(TrainerCallback):
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            self.action()
 
 
 @pytest.fixture

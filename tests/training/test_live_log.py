@@ -11,7 +11,6 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
-from transformers import TrainerCallback
 
 import limbeck
 from limbeck.training import stage
@@ -21,6 +20,7 @@ from limbeck.training.live_log import LOG, LiveLog
 from limbeck.training.run_status import status_of
 from limbeck.training.stage_clock import StageClock
 from limbeck.training.trainer import PROGRESS
+from tests.training.at_step import AtStep
 
 CLOCKS = ("seconds", "runtime", "per_second")
 
@@ -90,15 +90,6 @@ def test_the_clock_goes_on_from_a_checkpoint_and_waits_for_the_first_batch(monke
     clock.start()
     now[0] = 201.0
     assert clock.seconds == 8.25
-
-
-class AtStep(TrainerCallback):
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            self.action()
 
 
 @pytest.fixture

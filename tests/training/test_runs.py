@@ -9,12 +9,13 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer, TrainerCallback
+from transformers import AutoModel, AutoTokenizer
 
 import limbeck
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
 from limbeck.training import stage as stage_module
 from tests.models.tiny import make_teacher
+from tests.training.at_step import AtStep
 
 
 def student_weights(recipe):
@@ -25,17 +26,6 @@ def assert_same_weights(first, second):
     assert first.keys() == second.keys()
     for name, tensor in first.items():
         assert torch.equal(tensor, second[name]), name
-
-
-class AtStep(TrainerCallback):
-    """Does something at the end of a step, once."""
-
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            self.action()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import torch
 from accelerate.state import AcceleratorState, DistributedType, PartialState
 from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
-from transformers import TrainerCallback
 
 import limbeck.api
 from limbeck.errors import RecipeError
@@ -27,6 +26,7 @@ from limbeck.training.leading import leading
 from limbeck.training.processes import connect, process_count, process_index
 from limbeck.training.proxy import Proxy, follow_proxy
 from limbeck.training.trainer import DistillationTrainer
+from tests.training.at_step import AtStep
 
 
 def distil(*, index, console, recipe, resume=False):
@@ -79,15 +79,6 @@ def distil_sharded(*, index, console, recipe, resume=False, stop=None, blocks=No
     if stop is not None and index == 0:
         with_action(stop, lambda: os.kill(os.getpid(), signal.SIGTERM))
     distil(index=index, console=console, recipe=recipe, resume=resume)
-
-
-class AtStep(TrainerCallback):
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            self.action()
 
 
 def with_action(step, action):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import ModelCard, try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # In its reference, not in __all__.
 
 from limbeck.errors import LimbeckError
 from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
 
 LICENSE_KEYS = ("license", "license_name", "license_link")
-_HUB_NAME = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
 
 
 def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
@@ -36,7 +36,11 @@ def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
 
 def is_hub_name(text: str) -> bool:
     """Return whether the Hub could have a model of this name."""
-    return _HUB_NAME.fullmatch(text) is not None
+    try:
+        validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return True
 
 
 def card_fields(model: str) -> dict[str, str]:
