@@ -13,7 +13,19 @@ import torch
 # Triton reads it once, when it is first imported: without a GPU its kernels run in its interpreter.
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 
+from tests.golden.snapshot import UPDATE
 from tests.models.tiny import make_teacher
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that rewrites the committed snapshots of tests/golden."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite the snapshots of tests/golden")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hand ``--update-golden`` to the snapshots, also in the processes of pytest-xdist."""
+    if config.getoption("--update-golden"):
+        os.environ[UPDATE] = "1"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
