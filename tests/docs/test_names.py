@@ -4,11 +4,10 @@ import dataclasses
 import importlib
 import re
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import typer
-from pydantic import BaseModel
 from transformers import TrainingArguments
 
 from limbeck.cli.main import build_app
@@ -19,6 +18,7 @@ from limbeck.recipe.corpus_specs import CorpusSpec
 from limbeck.recipe.model_specs import StudentSpec
 from limbeck.recipe.schema import StageSpec
 from tests.docs.pages import PAGES, ROOT
+from tests.support.recipes import models_in
 
 #: Options of other programs, which pages name too.
 OTHER_OPTIONS = {
@@ -33,7 +33,6 @@ ROOTS = (Recipe, StageSpec, StudentSpec, CorpusSpec, ComparisonPlan)
 TRAINING_FIELDS = {field.name for field in dataclasses.fields(TrainingArguments)}
 FOLDERS = {"src", "tests", "docs", "benchmarks", "recipes", "examples"}
 ROOMS = {path.name for path in (ROOT / "src/limbeck").iterdir() if path.is_dir()} - {"__pycache__"}
-CODES = [(page.path, code) for page in PAGES for code in page.codes]
 
 
 @cache
@@ -58,28 +57,30 @@ def script_options():
     return {name for path in scripts for name in re.findall(r'"(--[a-z-]+)"', path.read_text(encoding="utf-8"))}
 
 
-def chosen(wanted):
-    found = sorted({(page, code) for page, code in CODES if wanted(code)})
-    assert found
-    return pytest.mark.parametrize(("page", "code"), found, ids=lambda value: value)
+def is_command(code):
+    return code.startswith("limbeck ") and not code.startswith("limbeck --")
 
 
-@chosen(lambda code: code.startswith("limbeck ") and not code.startswith("limbeck --"))
-def test_commands(page, code):
+def command_problem(code):
     words = code.split()[1:]
     command = commands()
     while hasattr(command, "commands") and words and words[0] not in ("…", "..."):
-        assert words[0] in command.commands, f"{page}: no command '{code}'"
+        if words[0] not in command.commands:
+            return "no such command"
         command, words = command.commands[words[0]], words[1:]
     options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     known = all_options() if hasattr(command, "commands") else {*options, "--help", "-h"}
-    assert {word.split("=")[0] for word in words if word.startswith("-")} <= known, f"{page}: `{code}`"
+    unknown = {word.split("=")[0] for word in words if word.startswith("-")} - known
+    return f"the command has no {', '.join(sorted(unknown))}" if unknown else None
 
 
-@chosen(lambda code: code.startswith("--"))
-def test_options(page, code):
-    name = re.split(r"[ =]", code)[0]
-    assert name in all_options() | script_options() | OTHER_OPTIONS, f"{page}: no command or script has `{name}`"
+def is_option(code):
+    return code.startswith("--")
+
+
+def option_problem(code):
+    known = all_options() | script_options() | OTHER_OPTIONS
+    return None if re.split(r"[ =]", code)[0] in known else "no command or script has it"
 
 
 def is_recipe_path(code):
@@ -90,10 +91,9 @@ def is_recipe_path(code):
     return bool(path) and first in fields and rest[-1] not in files and code not in RECORD_KEYS
 
 
-@chosen(is_recipe_path)
-def test_recipe_keys(page, code):
+def recipe_path_problem(code):
     path = code.split("=")[0].split(".")
-    assert any(resolves(root, path) for root in ROOTS), f"{page}: no recipe or plan has `{code}`"
+    return None if any(resolves(root, path) for root in ROOTS) else "no recipe or plan has it"
 
 
 def resolves(model: Any, path: list[str]) -> bool:
@@ -107,26 +107,23 @@ def resolves(model: Any, path: list[str]) -> bool:
         return len(rest) == 1 and rest[0] in TRAINING_FIELDS
     if first == "method" and rest:
         return rest[0] == "name" or any(rest[0] in method.options.model_fields for _, method in METHODS.items())
-    inner = [kind for kind in flattened(model.model_fields[first].annotation) if is_model(kind)]
-    return not rest or any(resolves(kind, rest) for kind in inner)
+    return not rest or any(resolves(inner, rest) for inner in models_in(model.model_fields[first].annotation))
 
 
-def flattened(annotation):
-    return [annotation, *(kind for part in get_args(annotation) for kind in flattened(part))]
+def is_method(code):
+    return re.match(r"method: [{]?(name: )?[a-z]", code)
 
 
-def is_model(kind):
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-@chosen(lambda code: re.match(r"method: [{]?(name: )?[a-z]", code))
-def test_methods(page, code):
+def method_problem(code):
     name = re.match(r"method: [{]?(?:name: )?([a-z_0-9]+)", code)[1]
-    assert name in METHODS, f"{page}: no method '{name}'"
+    return None if name in METHODS else "no such method"
 
 
-@chosen(lambda code: re.fullmatch(r"limbeck(\.\w+)+", code) and not code.endswith((".py", ".yaml")))
-def test_python_names(page, code):
+def is_python_name(code):
+    return re.fullmatch(r"limbeck(\.\w+)+", code) and not code.endswith((".py", ".yaml"))
+
+
+def python_name_problem(code):
     parts = code.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -134,18 +131,61 @@ def test_python_names(page, code):
         except ModuleNotFoundError:
             continue
         for name in parts[count:]:
-            assert hasattr(found, name), f"{page}: `{code}` does not exist"
+            if not hasattr(found, name):
+                return "does not exist"
             found = getattr(found, name)
-        return
-    pytest.fail(f"{page}: `{code}` does not exist")
+        return None
+    return "does not exist"
 
 
-@chosen(
-    lambda code: re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", code) and code.split("/")[0] in FOLDERS | ROOMS and "/" in code
-)
-def test_files(page, code):
+def is_file(code):
+    path = re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", code)
+    return path and code.split("/")[0] in FOLDERS | ROOMS and "/" in code
+
+
+def file_problem(code):
     folder = ROOT if code.split("/")[0] in FOLDERS else ROOT / "src/limbeck"
-    assert (folder / code).exists(), f"{page}: `{code}` does not exist"
+    return None if (folder / code).exists() else "does not exist"
+
+
+KINDS = {
+    "command": (is_command, command_problem),
+    "option": (is_option, option_problem),
+    "recipe key": (is_recipe_path, recipe_path_problem),
+    "method": (is_method, method_problem),
+    "Python name": (is_python_name, python_name_problem),
+    "file": (is_file, file_problem),
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+def test_names_between_backticks_exist(page):
+    problems = [
+        f"{page.path}: `{code}`: {problem}"
+        for code in sorted(set(page.codes))
+        for is_kind, problem_of in KINDS.values()
+        if is_kind(code) and (problem := problem_of(code)) is not None
+    ]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("command", "limbeck distill --resume", "limbeck destill --resume"),
+        ("command", "limbeck distill --resume", "limbeck distill --resum"),
+        ("option", "--teacher PATH", "--taecher PATH"),
+        ("recipe key", "stages.0.training.max_steps", "stages.0.training.max_step"),
+        ("method", "method: {name: minilmv2}", "method: {name: minilmv3}"),
+        ("Python name", "limbeck.distill", "limbeck.destill"),
+        ("file", "docs/start.md", "docs/stop.md"),
+    ],
+)
+def test_wrong_names_of_each_kind_are_seen(kind, good, bad):
+    is_kind, problem_of = KINDS[kind]
+    assert is_kind(good) and is_kind(bad)
+    assert problem_of(good) is None and problem_of(bad) is not None
+    assert any(is_kind(code) for page in PAGES for code in page.codes)
 
 
 def test_paths_that_do_not_exist_are_seen():

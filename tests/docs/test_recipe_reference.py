@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
 from tests.docs.pages import ROOT
-from tests.docs.test_names import flattened, is_model
+from tests.support.recipes import models_in
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,8 @@ def hook():
 
 def sections(model: type[BaseModel], found=()):
     for field in model.model_fields.values():
-        for kind in flattened(field.annotation):
-            if is_model(kind) and kind not in found:
+        for kind in models_in(field.annotation):
+            if kind not in found:
                 found = sections(kind, (*found, kind))
     return found
 
