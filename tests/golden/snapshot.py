@@ -16,11 +16,12 @@ LONGEST_DIFF = 80
 def check(name: str, value: Any, relative: float = 0.0) -> None:
     """Compare a value with the committed file ``snapshots/NAME``, or rewrite it with ``pytest --update-golden``.
 
-    A string is kept as it is (give the name a suffix: ``run.md``); anything else is kept as JSON with sorted keys.
+    A string is kept as it is, its name with a suffix: ``run.md``. Anything else is kept as JSON with sorted keys, its
+    name without one.
     A missing snapshot fails. With ``relative`` above 0, numbers may differ by that fraction of the larger one;
     everything else must still be equal.
     """
-    path = SNAPSHOTS / (name if Path(name).suffix else f"{name}.json")
+    path = SNAPSHOTS / (name if isinstance(value, str) or name.endswith(".json") else f"{name}.json")
     text = value if isinstance(value, str) else json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     if os.environ.get(UPDATE):
         path.parent.mkdir(parents=True, exist_ok=True)

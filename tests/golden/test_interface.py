@@ -1,0 +1,101 @@
+"""What users and plugins write: commands, recipes, public names, and the names in registries."""
+
+import importlib
+import json
+import re
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from limbeck.cli.main import build_app
+from tests.docs.pages import ROOT
+from tests.golden import internals
+from tests.golden.describe import command_tree, public_names
+from tests.golden.snapshot import check
+
+PUBLIC = ("limbeck", "limbeck.objectives", "limbeck.methods", "limbeck.recipe")
+NAMED_IN = (
+    "README.md",
+    "docs/**/*.md",
+    "examples/**/*.py",
+    "examples/**/*.ipynb",
+    "recipes/**/*",
+    "benchmarks/**/*.py",
+)
+NAME = re.compile(r"\blimbeck(?:\.\w+)+")
+IMPORTED = re.compile(r"^\s*from (limbeck[\w.]*) import (?:\(([^)]*)\)|([\w, ]+))", re.MULTILINE)
+FILES = ("yaml", "json", "py", "md", "git", "svg", "journal", "schema", "toml")
+
+
+def test_commands():
+    """Every command with its options: their names, types, defaults and helps."""
+    check("commands", command_tree(typer.main.get_command(build_app())))
+
+
+def test_recipe_schema():
+    result = CliRunner().invoke(build_app(), ["schema"])
+    assert result.exit_code == 0, result.output
+    check("recipe_schema", json.loads(result.stdout))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names(name):
+    check(f"public_names/{name}", public_names(importlib.import_module(name)))
+
+
+def test_registries():
+    check("registries", internals.registered_names())
+
+
+def test_options_of_methods():
+    """Every method's options, tasks and stages, as recipes give them."""
+    methods = importlib.import_module("limbeck.methods").METHODS
+    check(
+        "methods",
+        {
+            name: {
+                "options": method.options.model_json_schema(),
+                "tasks": sorted(method.tasks),
+                "stages": [dict(stage) for stage in method.stages],
+            }
+            for name, method in methods.items()
+        },
+    )
+
+
+def written_names() -> dict[str, str]:
+    """Dotted names of limbeck's that pages and scripts contain, each with a file that has it."""
+    found: dict[str, str] = {}
+    for path in sorted({path for pattern in NAMED_IN for path in ROOT.glob(pattern) if path.is_file()}):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for match in NAME.findall(text):
+            if match.rsplit(".", 1)[1] not in FILES:
+                found.setdefault(match, path.name)
+        for module, several, one in IMPORTED.findall(text):
+            for name in (several or one).split(","):
+                if word := name.split("#")[0].split(" as ")[0].strip():
+                    found.setdefault(f"{module}.{word}", path.name)
+    return found
+
+
+def test_names_in_pages_and_scripts_exist():
+    names = written_names()
+    assert len(names) > 50
+    missing = [f"{file}: {name}" for name, file in names.items() if not resolves(name)]
+    assert not missing, missing
+
+
+def resolves(name: str) -> bool:
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
