@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import inspect
 import re
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -139,6 +141,20 @@ def _text(value: Any) -> str:
     if inspect.isfunction(value):
         return f"{value.__name__}()"
     return re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", _ADDRESS.sub("", repr(value)))
+
+
+def plain(value: Any) -> Any:
+    """Return nested dataclasses and containers as JSON holds them; functions and classes by their names."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        found = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        small = not any(isinstance(item, dict | list) and item for item in found.values())
+        # On one line, for there are thousands.
+        return ", ".join(f"{name} = {item!r}" for name, item in found.items()) if small else found
+    if isinstance(value, Mapping):
+        return {_text(key): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(plain, value))
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else _plain(value)
 
 
 def _plain(value: Any) -> Any:

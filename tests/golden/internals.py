@@ -8,6 +8,7 @@ from limbeck.benchmark.loss_cases import CONTESTS
 from limbeck.evaluation.metrics.scoring import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
+from limbeck.evaluation.tasks.registry import DEFINITIONS
 from limbeck.export.formats import FORMATS
 from limbeck.methods import METHODS
 from limbeck.models.family_table import families
@@ -28,4 +29,15 @@ def registered_names() -> dict[str, Any]:
         "presets": list(presets),
         "protocols": list(PROTOCOLS),
         "tasks": list(TASKS),
+    }
+
+
+def registered_contents() -> dict[str, Any]:
+    """Return what is registered as data, by kind and name."""
+    return {
+        "families": dict(families.items()),
+        "groups of tasks": TASK_GROUPS,
+        "presets": dict(presets.items()),
+        "protocols": dict(PROTOCOLS.items()),
+        "tasks": dict(DEFINITIONS.items()),
     }

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from limbeck.cli.main import build_app
 from tests.docs.pages import ROOT
 from tests.golden import internals
-from tests.golden.describe import command_tree, public_names
+from tests.golden.describe import command_tree, plain, public_names
 from tests.golden.snapshot import check
 
 PUBLIC = ("limbeck", "limbeck.objectives", "limbeck.methods", "limbeck.recipe")
@@ -46,6 +46,12 @@ def test_public_names(name):
 
 def test_registries():
     check("registries", internals.registered_names())
+
+
+@pytest.mark.parametrize("kind", sorted(internals.registered_contents()))
+def test_registered_data(kind):
+    """Tasks, protocols, families and presets to the last number: papers' data, whatever it is written in."""
+    check(f"registered/{kind.replace(' ', '_')}", plain(internals.registered_contents()[kind]))
 
 
 def test_options_of_methods():
