@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from limbeck.benchmark.loss_cases import CONTESTS
+from limbeck.corpus.cache import fingerprint
+from limbeck.corpus.encoder import TokenEncoder
+from limbeck.evaluation.fine_tuning.fingerprints import (
+    data_fingerprint,
+    model_fingerprint,
+    tokenizer_fingerprint,
+    training_set_fingerprint,
+)
 from limbeck.evaluation.metrics.scoring import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
+from limbeck.evaluation.tasks import TASK_GROUPS, TASKS, load_task
 from limbeck.evaluation.tasks.registry import DEFINITIONS
 from limbeck.export.formats import FORMATS
 from limbeck.methods import METHODS
 from limbeck.models.family_table import families
 from limbeck.models.presets import presets
 from limbeck.objectives import OBJECTIVES
+
+__all__ = [
+    "encoder_fingerprint",
+    "fingerprint",
+    "model_fingerprint",
+    "registered_contents",
+    "registered_names",
+    "rows_fingerprints",
+    "tokenizer_fingerprint",
+]
+
+
+def encoder_fingerprint(tokenizer: Any) -> str:
+    """Return the hash of what decides a corpus's tokens."""
+    return TokenEncoder(tokenizer).fingerprint()
+
+
+def rows_fingerprints(task: str, folder: Path) -> dict[str, str]:
+    """Return the hashes of a task's rows and of those it is trained on."""
+    data = load_task(task, data=folder)
+    return {"rows": data_fingerprint(data), "training_set": training_set_fingerprint(data)}
 
 
 def registered_names() -> dict[str, Any]:

@@ -1,0 +1,241 @@
+"""Identities of corpora, runs, cells, searches and comparisons: what is hashed or compared, field by field.
+
+A field that is renamed, added or lost would make days of finished work be done again, or let work be continued that
+belongs to something else.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import limbeck
+from limbeck.cli.main import build_app
+from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
+from limbeck.errors import OutputError
+from tests.comparison.tiny import tiny_plan, write_tasks, write_teacher
+from tests.evaluation.tiny import documents
+from tests.golden import internals
+from tests.golden.identities import Names, fixed_times, recorded
+from tests.golden.snapshot import check
+from tests.methods.suite import write_rows
+from tests.models.tiny import tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with a teacher, text and tasks, all changed at the same time."""
+    folder = tmp_path_factory.mktemp("golden").resolve()
+    write_teacher(folder).rename(folder / "teacher")
+    (folder / "text").mkdir()
+    for number, part in enumerate((documents(24)[:12], documents(24)[12:])):
+        (folder / f"text/{number}.txt").write_text("\n\n".join(part), encoding="utf-8")
+    write_tasks(folder / "tasks")
+    return fixed_times(folder)
+
+
+@pytest.fixture(scope="module")
+def teacher(files) -> Path:
+    return files / "teacher"
+
+
+@pytest.fixture(scope="module")
+def names(files, teacher):
+    return lambda **more: Names(
+        teacher_weights=internals.model_fingerprint(str(teacher)),
+        tokenizer_files=internals.tokenizer_fingerprint(str(teacher)),
+        tokenizer=internals.encoder_fingerprint(tiny_tokenizer()),
+        **more,
+        files=files,
+    )
+
+
+def command(*arguments: object) -> None:
+    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+def test_hashes_of_values_and_files(tmp_path):
+    """The hash functions themselves, on content that no library writes."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "other"):
+        (folder / name).write_text(f"content of {name}", encoding="utf-8")
+    data = tmp_path / "data"
+    write_tasks(data)
+    check(
+        "identities/hashes",
+        {
+            "values": internals.fingerprint({"b": [1, 2.5, None, True], "a": {"é": "text"}}),
+            "model": internals.model_fingerprint(str(folder)),
+            "tokenizer": internals.tokenizer_fingerprint(str(folder)),
+            "rows": {name: internals.rows_fingerprints(name, data) for name in ("rte", "mrpc")},
+        },
+    )
+
+
+def corpora(files: Path, cache: Path):
+    """Build every kind of corpus once."""
+    text, rows, tokenizer = str(files / "text"), files / "rows", tiny_tokenizer()
+    more = {"length": 24, "held_out": 0.2}
+    for settings in (
+        CorpusSettings(sources=(text,), **more),
+        CorpusSettings(sources=(text,), **more, unit="sentence", minimum_tokens=4, max_documents=10),
+    ):
+        build_corpus(settings, tokenizer, cache_dir=cache, workers=1)
+    open_stream(CorpusSettings(sources=(text,), **more, streaming=True), tokenizer, cache_dir=cache)
+    for task in ("classification", "regression", "question_answering"):
+        spec = {**write_rows(rows, task), "held_out": 0.2}
+        fixed_times(rows)
+        kind = spec.pop("task")
+        sources = tuple(spec.pop("sources"))
+        columns = {key: value for key, value in kind.items() if key != "kind"}
+        columns |= {"labels": ("one", "two", "three")} if task == "classification" else {}
+        settings = LabelledSettings(task=task, sources=sources, **spec, **columns)
+        build_labelled_corpus(settings, tokenizer, cache_dir=cache, workers=1)
+
+
+def test_corpora(files, names, tmp_path):
+    with recorded() as made:
+        corpora(files, tmp_path / "cache")
+    check("identities/corpora", names().hashed(made))
+
+
+def test_cells_of_an_evaluation(files, teacher, names, tmp_path):
+    own = {f"{task}_{kind}": found for task in ("rte", "mrpc") for kind, found in
+            internals.rows_fingerprints(task, files / "tasks").items()}  # fmt: skip
+    overrides = [
+        "length=32",
+        "epochs=1",
+        "batch_size=8",
+        "bf16=false",
+        "learning_rates=[1e-4,2e-4]",
+        "mrpc.keep=best_epoch",
+    ]
+    with recorded() as made:
+        result = limbeck.evaluate(
+            [teacher], "rte,mrpc", output=tmp_path / "out", data=files / "tasks", preset="quick", seeds=1,
+            overrides=overrides,
+        )  # fmt: skip
+    assert not result.failed
+    rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text(encoding="utf-8").splitlines()]
+    kept = ("training", "id", "model_fingerprint", "data_fingerprint", "settings", "seed", "preset", "select")
+    found = names(**own)
+    values = found.hashed(made)
+    check(
+        "identities/cells", {"hashed": values, "rows": found.plain([{key: row[key] for key in kept} for row in rows])}
+    )
+
+
+def search_recipe(files: Path, method: dict, shape) -> dict:
+    training = {"max_steps": 4, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "bf16": False}
+    return {
+        "name": "searched",
+        "output": "run",
+        "seed": 3,
+        "teacher": {"model": str(files / "teacher")},
+        "student": {"shape": shape},
+        "corpus": {"sources": [str(files / "text")], "length": 24, "held_out": 0.3},
+        "stages": [{"method": method, "training": training}],
+        "evaluation": {"enabled": False},
+    }
+
+
+SEARCHES = {
+    "mapping": ({"name": "elm"}, ["--steps", 2, "--generations", 1, "--population", 3]),
+    "architecture": (
+        {"name": "minilmv2", "relation_heads": 4},
+        ["--layers", "1,2", "--hidden", "8,16", "--heads", "2", "--ffn", "1.5,2", "--trials", 2, "--batch", 2,
+         "--steps", 2, "--device", "cpu", "--measure-length", 16, "--measure-seconds", 0.05],
+    ),
+    "teacher-layer": ({"name": "minilmv2", "relation_heads": 4}, ["--layers", "1-3", "--steps", 4]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_searches(kind, files, names, tmp_path):
+    """What a study must have been made with to be continued."""
+    method, options = SEARCHES[kind]
+    recipe = tmp_path / "recipe.yaml"
+    shape = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 16}
+    recipe.write_text(yaml.safe_dump(search_recipe(files, method, shape)), encoding="utf-8")
+    with recorded() as made:
+        command("search", kind, recipe, *options, "--output", tmp_path / "out", "--quiet")
+    record = json.loads((tmp_path / "out/search.json").read_text(encoding="utf-8"))
+    found = names()
+    hashed = found.hashed(made)
+    check(
+        f"identities/search_{kind.replace('-', '_')}", {"hashed": hashed, "identity": found.plain(record["identity"])}
+    )
+
+
+def test_a_comparison(files, teacher, names, tmp_path):
+    plan = tiny_plan(teacher, files / "text", seeds=[1, 2], budget={"tokens": 300})
+    plan["training"] |= {"warmup_steps": 0}
+    plan["evaluation"] = {"held_out": {"blocks": 8, "pairs": 10, "retrieval_pairs": 10}, "speed": {"enabled": False}}
+    with recorded() as made:
+        result = limbeck.compare(plan, output=tmp_path / "out")
+    assert not result.failed
+    found = names(out=tmp_path / "out")
+    hashed = found.hashed(made)
+    cells = sorted(path.name for path in (tmp_path / "out/runs").iterdir())
+    hashes = {text[:10] for text, _ in made}
+    assert all(name[-10:] in hashes for name in cells)
+    check(
+        "identities/comparison",
+        {"hashed": hashed, "fixed": found.plain(result.record["fixed"]), "runs": sorted(name[:-11] for name in cells)},
+    )
+
+
+#: Changes of a finished run's recipe, by what they are.
+CHANGES = {
+    "name": ["name=other"],
+    "seed": ["seed=2"],
+    "teacher.dtype": ["teacher.dtype=bfloat16"],
+    "student.dropout": ["student.dropout=0.2"],
+    "student.shape": ["student.shape.ffn=64"],
+    "corpus.length": ["corpus.length=16"],
+    "corpus.held_out": ["corpus.held_out=0.1"],
+    "evaluation": ["evaluation.speed=false"],
+    "stages.0.name": ["stages.0.name=other"],
+    "method option": ["stages.0.method.relation_heads=2"],
+    "guard": ["stages.0.guard.on_bad_loss=skip"],
+    "max_steps": ["stages.0.training.max_steps=5"],
+    "learning_rate": ["stages.0.training.learning_rate=0.002"],
+    "batch": ["stages.0.training.per_device_train_batch_size=4"],
+    "batch and accumulation": [
+        "stages.0.training.per_device_train_batch_size=4", "stages.0.training.gradient_accumulation_steps=2",
+    ],
+    "save_steps": ["stages.0.training.save_steps=1"],
+    "save_total_limit": ["stages.0.training.save_total_limit=1"],
+    "eval_steps": ["stages.0.training.eval_steps=1"],
+    "logging_steps": ["stages.0.training.logging_steps=2"],
+    "report_to": ["stages.0.training.report_to=none"],
+    "dataloader_num_workers": ["stages.0.training.dataloader_num_workers=1"],
+    "weight_decay": ["stages.0.training.weight_decay=0.1"],
+    "warmup_steps": ["stages.0.training.warmup_steps=1"],
+    "optim": ["stages.0.training.optim=sgd"],
+    "max_grad_norm": ["stages.0.training.max_grad_norm=2.0"],
+}  # fmt: skip
+
+
+def test_what_a_run_is_resumed_with(files, teacher, names, tmp_path):
+    """Each change of a finished run's recipe either takes the run as it is, or is refused with the difference."""
+    recipe = search_recipe(
+        files, {"name": "minilmv2", "relation_heads": 4}, {"layers": 1, "hidden": 16, "heads": 4, "ffn": 16}
+    )
+    recipe["output"] = str(tmp_path / "run")
+    recipe["stages"][0]["training"] |= {"max_steps": 2}
+    limbeck.distill(recipe)
+    found = names(run=tmp_path / "run")
+    kept = found.plain(yaml.safe_load((tmp_path / "run/recipe.yaml").read_text(encoding="utf-8")))
+    answers = {}
+    for title, overrides in CHANGES.items():
+        try:
+            limbeck.distill(recipe, overrides, resume=True)
+            answers[title] = "taken as it is"
+        except OutputError as error:
+            answers[title] = found.plain(str(error)).split(";")[0]
+    check("identities/resumed_run", {"recipe": kept, "changes": answers})
