@@ -1,0 +1,166 @@
+"""Folders of every kind, made by the command line as a user makes them, on tiny models."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from limbeck.cli import main
+from tests.comparison.tiny import STUDENT, tiny_plan, write_tasks, write_teacher, write_text
+
+TRAINING = {
+    "max_steps": 4,
+    "per_device_train_batch_size": 8,
+    "learning_rate": 1e-3,
+    "bf16": False,
+    "logging_steps": 1,
+    "save_steps": 2,
+    "eval_steps": 2,
+}
+CHUNKS = "the DT B-NP\nmodel NN I-NP\nis VBZ B-VP\non IN B-PP\nit PRP B-NP\n. . O\n\n"
+QUICK = ("--preset", "quick", "--set", "length=24", "--set", "epochs=1", "--set", "batch_size=8")
+STEPS = ("--steps", 2)
+
+
+def call(*arguments: object) -> int:
+    """Run `limbeck ARGUMENTS` in this process; return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["limbeck", *map(str, arguments)])
+        try:
+            main.run()
+        except SystemExit as stop:
+            return int(stop.code or 0)
+    return 0
+
+
+class Made:
+    """Makes each kind of folder when it is first asked for."""
+
+    KINDS = (
+        "run",
+        "comparison",
+        "search-mapping",
+        "search-architecture",
+        "search-teacher-layer",
+        "evaluation",
+        "export",
+        "inspection",
+    )
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.teacher = write_teacher(folder / "teacher")
+        self.text = write_text(folder / "text", 40)
+        self._made: dict[str, Path] = {}
+
+    def __getitem__(self, kind: str) -> Path:
+        if kind not in self._made:
+            make: Callable[[], Path] = getattr(self, "_" + kind.replace("-", "_"))
+            self._made[kind] = make()
+        return self._made[kind]
+
+    def _recipe(self, **changes: object) -> dict:
+        stage = {"name": "relations", "method": {"name": "minilmv2", "relation_heads": 4}, "training": TRAINING}
+        return {
+            "name": "tiny",
+            "seed": 1,
+            "teacher": {"model": str(self.teacher), "name": "somebody/a-teacher"},
+            "student": {"shape": STUDENT},
+            "corpus": {"sources": [str(self.text)], "length": 24, "held_out": 0.3},
+            "stages": [stage],
+            "evaluation": {"enabled": False},
+        } | changes
+
+    def _write(self, name: str, content: dict) -> Path:
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        return path
+
+    def _limbeck(self, *arguments: object) -> None:
+        assert call(*arguments, "--quiet") == 0, arguments
+
+    def _run(self) -> Path:
+        layers = {"name": "layers", "method": {"name": "hidden_states", "mapping": "uniform_last"}}
+        stages = [{**layers, "training": TRAINING}, *self._recipe()["stages"]]
+        evaluation = {"enabled": True, "latency_seconds": 0.2, "batch_sizes": [1], "length": 16}
+        evaluation |= {"pairs": 60, "retrieval_pairs": 20}
+        output = self.folder / "run"
+        recipe = self._recipe(stages=stages, evaluation=evaluation, output=str(output))
+        self._limbeck("distill", self._write("run", recipe))
+        return output
+
+    def _comparison(self) -> Path:
+        data = write_tasks(self.folder / "compared-tasks")
+        plan = tiny_plan(
+            self.teacher,
+            self.text,
+            name="which",
+            evaluation={
+                "tasks": ["rte"],
+                "preset": "quick",
+                "seeds": 1,
+                "settings": {"epochs": 1, "length": 24},
+                "held_out": {"blocks": 16, "pairs": 30, "retrieval_pairs": 10},
+                "speed": {"enabled": True, "seconds": 0.2},
+            },
+        )
+        output = self.folder / "comparison"
+        self._limbeck("compare", self._write("comparison", plan), "--data", data, "--output", output)
+        return output
+
+    def _search_mapping(self) -> Path:
+        stage = {"method": {"name": "hidden_states"}, "training": TRAINING}
+        recipe = self._write("search-mapping", self._recipe(stages=[stage]))
+        output = self.folder / "search-mapping"
+        self._limbeck(
+            "search", "mapping", recipe, *STEPS, "--share", 1, "--generations", 2, "--population", 3,
+            "--output", output,
+        )  # fmt: skip
+        return output
+
+    def _search_architecture(self) -> Path:
+        stage = {"method": {"name": "hidden_states"}, "training": TRAINING}
+        recipe = self._write("search-architecture", self._recipe(stages=[stage]))
+        output = self.folder / "search-architecture"
+        self._limbeck(
+            "search", "architecture", recipe, *STEPS, "--layers", "1,2", "--hidden", "8,16", "--heads", 2, "--ffn", 2,
+            "--trials", 3, "--batch", 3, "--device", "cpu", "--measure-length", 16, "--measure-seconds", 0.05,
+            "--max-latency-share", 99, "--output", output,
+        )  # fmt: skip
+        return output
+
+    def _search_teacher_layer(self) -> Path:
+        recipe = self._write("search-teacher-layer", self._recipe())
+        output = self.folder / "search-teacher-layer"
+        self._limbeck("search", "teacher-layer", recipe, "--steps", 4, "--output", output)
+        return output
+
+    def _evaluation(self) -> Path:
+        data = write_tasks(self.folder / "evaluated-tasks")
+        output = self.folder / "evaluation"
+        self._limbeck(
+            "evaluate", self["run"] / "student", "--teacher", self.teacher, "--tasks", "rte,mrpc", "--data", data,
+            "--seeds", 1, "--output", output, "--speed", "--batch-sizes", "1", "--lengths", "8", "--seconds", 0.2,
+            "--device", "cpu", *QUICK,
+        )  # fmt: skip
+        return output
+
+    def _export(self) -> Path:
+        output = self.folder / "export"
+        self._limbeck("export", self["run"], "--format", "onnx-int8", "--seconds", 0.2, "--output", output)
+        return output
+
+    def _inspection(self) -> Path:
+        output = self.folder / "inspection"
+        texts, chunks = self.folder / "texts.txt", self.folder / "chunks.txt"
+        texts.write_text("The teacher shows the student a layer.\nIt is a model of text.\n" * 8, encoding="utf-8")
+        chunks.write_text(CHUNKS * 10, encoding="utf-8")
+        for name in ("phrases", "attention", "similarity", "contribution"):
+            source = ("--data", chunks) if name == "phrases" else ("--texts", texts)
+            student = self["run"] / "student"
+            self._limbeck("inspect", name, student, "--teacher", self.teacher, *source, "--output", output)
+        return output
