@@ -23,8 +23,10 @@ from limbeck.methods import METHODS
 from limbeck.models.family_table import families
 from limbeck.models.presets import presets
 from limbeck.objectives import OBJECTIVES
+from limbeck.training.trainer import DistillationTrainer
 
 __all__ = [
+    "DistillationTrainer",
     "encoder_fingerprint",
     "fingerprint",
     "model_fingerprint",

@@ -13,13 +13,13 @@ UPDATE = "LIMBECK_UPDATE_GOLDEN"
 LONGEST_DIFF = 80
 
 
-def check(name: str, value: Any, relative: float = 0.0) -> None:
+def check(name: str, value: Any, relative: float = 0.0, absolute: float = 0.0) -> None:
     """Compare a value with the committed file ``snapshots/NAME``, or rewrite it with ``pytest --update-golden``.
 
     A string is kept as it is, its name with a suffix: ``run.md``. Anything else is kept as JSON with sorted keys, its
     name without one.
-    A missing snapshot fails. With ``relative`` above 0, numbers may differ by that fraction of the larger one;
-    everything else must still be equal.
+    A missing snapshot fails. With ``relative`` or ``absolute`` above 0, numbers may differ by that fraction of the
+    larger one or by that amount; everything else must still be equal.
     """
     path = SNAPSHOTS / (name if isinstance(value, str) or name.endswith(".json") else f"{name}.json")
     text = value if isinstance(value, str) else json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -32,8 +32,8 @@ def check(name: str, value: Any, relative: float = 0.0) -> None:
         kept = file.read()
     if kept == text:
         return
-    if relative and not isinstance(value, str):
-        places = differences(json.loads(kept), json.loads(text), relative)
+    if (relative or absolute) and not isinstance(value, str):
+        places = differences(json.loads(kept), json.loads(text), (relative, absolute))
         assert not places, f"{path.name} differs:\n" + "\n".join(places[:LONGEST_DIFF])
         return
     lines = list(unified_diff(kept.splitlines(), text.splitlines(), "committed", "now", n=3, lineterm=""))
@@ -41,18 +41,19 @@ def check(name: str, value: Any, relative: float = 0.0) -> None:
     raise AssertionError(f"{path.name} differs:\n" + "\n".join(lines[:LONGEST_DIFF]) + more)
 
 
-def differences(kept: Any, now: Any, relative: float, place: str = "") -> list[str]:
-    """Return the places where two values read from JSON differ, numbers by more than a fraction of the larger one."""
+def differences(kept: Any, now: Any, tolerance: tuple[float, float], place: str = "") -> list[str]:
+    """Return the places where two values read from JSON differ, numbers by more than (relative, absolute) allow."""
     if isinstance(kept, dict) and isinstance(now, dict):
         found = [f"{place}/{key}: only committed" for key in kept if key not in now]
         found += [f"{place}/{key}: only now" for key in now if key not in kept]
         for key in kept:
             if key in now:
-                found += differences(kept[key], now[key], relative, f"{place}/{key}")
+                found += differences(kept[key], now[key], tolerance, f"{place}/{key}")
         return found
     if isinstance(kept, list) and isinstance(now, list) and len(kept) == len(now):
-        return [line for i in range(len(kept)) for line in differences(kept[i], now[i], relative, f"{place}[{i}]")]
-    if _number(kept) and _number(now) and abs(kept - now) <= relative * max(abs(kept), abs(now)):
+        return [line for i in range(len(kept)) for line in differences(kept[i], now[i], tolerance, f"{place}[{i}]")]
+    relative, absolute = tolerance
+    if _number(kept) and _number(now) and abs(kept - now) <= max(relative * max(abs(kept), abs(now)), absolute):
         return []
     return [] if kept == now and type(kept) is type(now) else [f"{place}: committed {kept!r}, now {now!r}"]
 
