@@ -1,0 +1,233 @@
+"""Folders of released versions are read, shown and gone on with; `tests/fixtures/write_shipped.py` wrote them.
+
+A run is gone on with where it was written: its text is known by absolute path, size and time of change.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from filelock import FileLock
+from safetensors.torch import load_file
+from tests.cli import test_commands
+from tests.fixtures.write_shipped import FACTS, PLACE, SHIPPED, arithmetic, put_back
+
+from limbeck.models.loading import load_model
+
+limbeck = test_commands.limbeck
+VERSIONS = sorted(path for path in SHIPPED.iterdir() if path.is_dir())
+#: By folder, sections that its page has to have.
+PAGES = {
+    "finished": {"Teacher beside student", "Layers", "Training", "Recipe", "Provenance"},
+    "killed": {"Layers", "Training", "Recipe", "Provenance"},
+    "comparison": {"Results", "Figures", "Training", "Runs", "Plan", "Provenance"},
+    "search-mapping": {"Evolution", "Layers", "Recipe", "Provenance"},
+    "search-killed": {"Evolution"},
+    "search-architecture": {"Shapes", "Recipe", "Provenance"},
+    "search-teacher-layer": {"Layers of the teacher", "Recipe", "Provenance"},
+    "evaluation": {"Scores", "All metrics", "Provenance"},
+    "inspections": {"Attention", "Similarity of layers", "Contribution of layers", "Phrases"},
+}
+SEARCHES = {"search-mapping": "generations", "search-architecture": "shapes", "search-teacher-layer": "layers"}
+_COMPLETE, _FAILED = 1, 3
+
+pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+
+
+@pytest.fixture
+def copied(version: Path, tmp_path: Path) -> Path:
+    """A version's folder, to be read; readers of journals take locks beside them."""
+    return Path(shutil.copytree(version, tmp_path / version.name))
+
+
+@pytest.fixture
+def placed(version: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A version's folder where it was written, which is the working folder; for one test at a time."""
+    PLACE.mkdir(exist_ok=True)
+    with FileLock(f"{PLACE}.lock", timeout=120):
+        work = PLACE / version.name
+        put_back(version, work)
+        monkeypatch.chdir(work)
+        yield work
+        shutil.rmtree(work)
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, without the lock that says who had it last."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".run.lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def trials(folder: Path) -> list[dict[str, Any]]:
+    """The ends of trials in a journal, in order."""
+    lines = (folder / "search.journal").read_text(encoding="utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if line["op_code"] == 6]
+
+
+def same_arithmetic(version: Path) -> bool:
+    return bool(read(version / FACTS)["arithmetic"] == arithmetic())
+
+
+def command(version: Path, name: str) -> list[str]:
+    """The command that wrote a folder."""
+    return [*read(version / FACTS)["commands"][name], "--quiet", "--json"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_all_of_a_folder(limbeck, copied, tmp_path, name):
+    done = limbeck("report", copied / name, "--output", tmp_path / "page.html", "--markdown", "--json")
+    assert done.returncode == 0, done.stderr
+    page = json.loads(done.stdout)
+    assert set(page["sections"]) >= PAGES[name]
+    for text in (*page["warnings"], *((tmp_path / f"page.{kind}").read_text("utf-8") for kind in ("html", "md"))):
+        assert "damaged" not in text and "incomplete" not in text
+    unfinished = [line for line in page["warnings"] if "goes on with it" in line]
+    assert len(unfinished) == (name in ("killed", "search-killed"))
+
+
+def test_runs_are_known_for_what_they_are(limbeck, copied):
+    done = limbeck("status", copied, "--json")
+    found = {str(Path(run["folder"]).relative_to(copied)): run for run in json.loads(done.stdout)}
+    compared = {str(path.relative_to(copied)) for path in copied.glob("comparison/runs/*")}
+    assert found.keys() == {"finished", "killed"} | compared and len(compared) == 2
+    assert {run["status"] for name, run in found.items() if name != "killed"} == {"finished"}
+    killed = found["killed"]
+    assert (killed["status"], killed["stage"], killed["host"]) == ("dead", "hidden_states (2 of 2)", "somewhere")
+    assert 0 < killed["checkpoint"] <= killed["step"] < killed["steps"] and killed["problem"] is None
+    assert done.returncode == 1, "one is dead"
+
+
+def test_a_finished_run_is_taken_as_it_is(limbeck, placed):
+    before = contents(placed / "finished")
+    done = limbeck("distill", "recipe.yaml", "--output", "finished", "--resume", "--quiet", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told == {"student": "finished/student", "metrics": read(placed / "finished" / "run.json")["evaluation"]}
+    after = contents(placed / "finished")
+    assert after.pop("recipe.yaml") and before.pop("recipe.yaml")
+    assert after == before
+
+
+def test_a_killed_run_ends_as_the_one_that_was_not(limbeck, placed, version):
+    killed, whole = placed / "killed", placed / "finished"
+    log = killed / "stages" / "2-hidden_states" / "log.jsonl"
+    first, logged = contents(killed / "stages" / "1-minilmv2"), log.read_text(encoding="utf-8")
+    done = limbeck("distill", "--resume", "--output", "killed", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert read(killed / "run.json")["status"] == "finished"
+    assert contents(killed / "stages" / "1-minilmv2") == first, "the stage that was finished is not trained again"
+    assert log.read_text(encoding="utf-8").startswith(logged), "the other goes on from its checkpoint"
+    found, expected = (load_file(run / "student" / "model.safetensors") for run in (killed, whole))
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].shape == tensor.shape and bool(found[name].isfinite().all())
+        if same_arithmetic(version):
+            assert torch.equal(found[name], tensor), name
+
+
+def test_a_run_on_other_text_is_refused(limbeck, placed):
+    (placed / "text" / "some.txt").write_text("Other text, which the run was not begun with.\n" * 50, encoding="utf-8")
+    before = contents(placed / "killed" / "stages")
+    done = limbeck("distill", "--resume", "--output", "killed", "--quiet")
+    test_commands.assert_one_line_error(done, 2, "The text of the run in 'killed' has changed")
+    assert contents(placed / "killed" / "stages") == before
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_finished_search_trains_nothing_again(limbeck, placed, version, name):
+    before, told = read(placed / name / "search.json"), trials(placed / name)
+    done = limbeck(*command(version, name))
+    assert done.returncode == 0, done.stderr
+    after = json.loads(done.stdout)
+    after.pop("files")
+    assert after[SEARCHES[name]] == before[SEARCHES[name]] and after["best"] == before["best"]
+    assert after["recipe"] == before["recipe"] and after["identity"] == before["identity"]
+    assert trials(placed / name) == told
+
+
+def test_a_killed_search_ends_as_the_one_that_was_not(limbeck, placed, version):
+    whole, told = read(placed / "search-mapping" / "search.json"), trials(placed / "search-killed")
+    journal = placed / "search-killed" / "search.journal"
+    signs = journal.read_text(encoding="utf-8")
+    assert '"interval":15.0' in signs
+    # The worker was on another machine, whose death only shows in signs of life that stay away: for a minute.
+    journal.write_text(signs.replace('"interval":15.0', '"interval":0.1'), encoding="utf-8")
+    assert [trial["state"] for trial in told] == [_COMPLETE] * 3
+    done = limbeck(*command(version, "search-killed"))
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["status"] == "finished" and record["identity"] == whole["identity"]
+    ended = trials(placed / "search-killed")
+    assert ended[:3] == told and [trial["state"] for trial in ended].count(_FAILED) == 1
+    assert record["generations"][0]["members"] == whole["generations"][0]["members"]
+    if same_arithmetic(version):
+        assert record["generations"] == whole["generations"]
+
+
+def test_a_finished_comparison_runs_nothing_again(limbeck, placed, version):
+    before, table = contents(placed / "comparison" / "runs"), read(placed / "comparison" / "comparison_table.json")
+    done = limbeck(*command(version, "comparison"))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["failed"] == 0 and told["impossible"] == []
+    assert contents(placed / "comparison" / "runs") == before
+    assert read(placed / "comparison" / "comparison_table.json") == table
+
+
+def test_finished_cells_are_not_evaluated_again(limbeck, placed, version):
+    before, table = contents(placed / "evaluation"), read(placed / "evaluation" / "evaluation_table.json")
+    done = limbeck(*command(version, "evaluation"))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["failed"] == 0 and told["summary"]["columns"]
+    assert contents(placed / "evaluation")["results.jsonl"] == before["results.jsonl"]
+    assert read(placed / "evaluation" / "evaluation_table.json") == table
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("export-safetensors", 5e-3), ("export-sentence-transformers", 0.0)])
+def test_exported_weights_are_the_students(copied, version, name, tolerance):
+    exported, student = load_model(copied / name).float(), load_model(copied / "finished" / "student").float()
+    with torch.no_grad():
+        found, expected = (model(**_tokens()).last_hidden_state for model in (exported, student))
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("name", "file"), [("export-onnx", "model"), ("export-onnx-int8", "model_quantized")])
+def test_exported_graphs_run(copied, version, name, file):
+    session = onnxruntime.InferenceSession(copied / name / "onnx" / f"{file}.onnx")
+    given = {key: value.numpy() for key, value in _tokens().items()}
+    [found, *_] = session.run(None, {one.name: given[one.name] for one in session.get_inputs()})
+    with torch.no_grad():
+        expected = load_model(copied / "finished" / "student").float()(**_tokens()).last_hidden_state.numpy()
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() < (1e-4 if name == "export-onnx" else 0.5)
+
+
+def test_an_export_is_known_as_one_of_ours(limbeck, copied, version, monkeypatch):
+    monkeypatch.chdir(copied)
+    asked = ("export", "finished", "--format", "safetensors", "--dtype", "float16", "--output", "export-safetensors")
+    before = contents(copied / "export-safetensors")
+    refused = limbeck(*asked, "--quiet")
+    test_commands.assert_one_line_error(refused, 2, "--overwrite")
+    assert contents(copied / "export-safetensors") == before
+    done = limbeck(*asked, "--quiet", "--overwrite")
+    assert done.returncode == 0, done.stderr
+    after = contents(copied / "export-safetensors")
+    assert after.keys() == before.keys() and after["model.safetensors"] == before["model.safetensors"]
+
+
+def _tokens() -> dict[str, torch.Tensor]:
+    ids = torch.tensor([[2, 6, 7, 8, 9, 3], [2, 10, 11, 3, 0, 0]])
+    return {"input_ids": ids, "token_type_ids": torch.zeros_like(ids), "attention_mask": (ids != 0).long()}
