@@ -6,6 +6,7 @@ A run is gone on with where it was written: its text is known by absolute path, 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,10 @@ import pytest
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file
-from tests.cli import test_commands
-from tests.fixtures.write_shipped import FACTS, PLACE, SHIPPED, arithmetic, put_back
 
 from limbeck.models.loading import load_model
+from tests.cli import test_commands
+from tests.fixtures.write_shipped import CHANGED, FACTS, PLACE, SHIPPED, arithmetic, put_back
 
 limbeck = test_commands.limbeck
 VERSIONS = sorted(path for path in SHIPPED.iterdir() if path.is_dir())
@@ -44,8 +45,11 @@ pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.
 
 @pytest.fixture
 def copied(version: Path, tmp_path: Path) -> Path:
-    """A version's folder, to be read; readers of journals take locks beside them."""
-    return Path(shutil.copytree(version, tmp_path / version.name))
+    """A version's folder, to be read; readers of journals take locks beside them, and go by when they were changed."""
+    folder = Path(shutil.copytree(version, tmp_path / version.name))
+    for journal in folder.glob("*/search.journal"):
+        os.utime(journal, ns=(CHANGED, CHANGED))
+    return folder
 
 
 @pytest.fixture
