@@ -1,0 +1,170 @@
+"""Where tables and cards are made of records: the one place in the golden tests that names modules below a package.
+
+When a table moves, its import is changed here; no snapshot is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from limbeck.inspection import (
+    AttentionDivergence,
+    Contribution,
+    LayerScores,
+    LayerSimilarity,
+    PhraseClustering,
+    SpanSample,
+)
+
+FOLDERS = Path(__file__).parent / "folders"
+
+
+def read(folder: str, name: str) -> dict[str, Any]:
+    """Read a committed record."""
+    return json.loads((FOLDERS / folder / name).read_text(encoding="utf-8"))
+
+
+def console_text(table: RenderableType, width: int) -> str:
+    """Return a table as a terminal of a width shows it, without colours."""
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(table)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def run_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The table of teacher and student."""
+    from limbeck.report.table import comparison_csv, comparison_markdown, comparison_table
+
+    record = read(folder, "run.json")["evaluation"]
+    return (
+        {"table": comparison_table(record)},
+        {"evaluation.md": comparison_markdown(record), "evaluation.csv": comparison_csv(record)},
+    )
+
+
+def evaluation_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The tables of scores and costs."""
+    from limbeck.report.cost_tables import cost_tables
+    from limbeck.report.evaluation_tables import evaluation_csv, evaluation_markdown, evaluation_table
+
+    summary = read(folder, "evaluation_table.json")
+    costs = summary.get("costs")
+    shown = {"table": evaluation_table(summary)}
+    if costs is not None:
+        shown["costs"] = cost_tables(costs)
+    return shown, {
+        "evaluation_table.md": evaluation_markdown(summary, costs),
+        "evaluation_table.csv": evaluation_csv(summary),
+    }
+
+
+def comparison_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The table of methods."""
+    from limbeck.report.comparison_tables import methods_csv, methods_markdown, methods_table
+
+    record = read(folder, "comparison.json")
+    return (
+        {"table": methods_table(record)},
+        {"comparison_table.md": methods_markdown(record), "comparison_table.csv": methods_csv(record)},
+    )
+
+
+def mapping_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The tables of a mapping search."""
+    from limbeck.report.search_mapping_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
+
+    record = read(folder, "search.json")
+    files = {
+        "search.md": mapping_markdown(record),
+        "generations.csv": generations_csv(record),
+        "candidates.csv": candidates_csv(record),
+    }
+    return {"table": mapping_table(record)}, files
+
+
+def architecture_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The tables of an architecture search."""
+    from limbeck.report.search_architecture_tables import architecture_markdown, architecture_table, shapes_csv
+
+    record = read(folder, "search.json")
+    return (
+        {"table": architecture_table(record)},
+        {"search.md": architecture_markdown(record), "shapes.csv": shapes_csv(record)},
+    )
+
+
+def teacher_layer_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The tables of a search for a teacher layer."""
+    from limbeck.report.search_teacher_layer_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
+
+    record = read(folder, "search.json")
+    return (
+        {"table": teacher_layer_table(record)},
+        {"search.md": teacher_layer_markdown(record), "layers.csv": layers_csv(record)},
+    )
+
+
+def inspection_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The tables of the inspections, from the files that they wrote."""
+    from limbeck.report.inspection_tables import contribution_table, divergence_table, phrase_table, similarity_table
+
+    phrases = read(folder, "phrases.json")["result"]
+    models = tuple(LayerScores(model["name"], _tuples(model["scores"])) for model in phrases.pop("models"))
+    sample = SpanSample(**{name: _tuples(value) for name, value in phrases.pop("sample").items()})
+    divergence = {
+        name: _tuples(value) for name, value in read(folder, "attention.json")["result"]["divergence"].items()
+    }
+    similarity = {name: _tuples(value) for name, value in read(folder, "similarity.json")["result"].items()}
+    contribution = read(folder, "contribution.json")["result"]
+    shown = {
+        "phrases": phrase_table(PhraseClustering(models, sample=sample, **phrases)),
+        "divergence": divergence_table(AttentionDivergence(**divergence)),
+        "similarity": similarity_table(LayerSimilarity(**similarity)),
+        "contribution": contribution_table(
+            [Contribution(**{name: _tuples(value) for name, value in model.items()}) for model in contribution]
+        ),
+    }
+    return shown, {}
+
+
+def export_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The lines and latencies of an export."""
+    from limbeck.report.export_section import export_lines, export_title
+    from limbeck.report.export_table import latency_table
+
+    record = read(folder, "export.json")
+    said = "\n".join((export_title(record), *export_lines(record)))
+    return {"latencies": latency_table(record["int8"]["latency"])}, {"lines.txt": f"{said}\n"}
+
+
+def run_card(folder: Path, record: dict[str, Any], export: dict[str, Any] | None = None) -> str:
+    """The model card of a student, or of its export."""
+    from limbeck.report import write_model_card
+
+    return write_model_card(record, folder, export=export).read_text(encoding="utf-8")
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+TABLES = {
+    "run": run_tables,
+    "large-run": run_tables,
+    "evaluation": evaluation_tables,
+    "large-evaluation": evaluation_tables,
+    "comparison": comparison_tables,
+    "large-comparison": comparison_tables,
+    "search-mapping": mapping_tables,
+    "large-search-mapping": mapping_tables,
+    "search-architecture": architecture_tables,
+    "large-search-architecture": architecture_tables,
+    "search-teacher-layer": teacher_layer_tables,
+    "inspection": inspection_tables,
+    "export": export_tables,
+}
