@@ -14,7 +14,8 @@ import torch
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 
 from tests.golden.snapshot import UPDATE
-from tests.models.tiny import make_teacher
+from tests.support.commands import limbeck  # noqa: F401 - a fixture
+from tests.support.models import make_teacher
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 from rich.console import Console
-from tests.corpus.conftest import byte_tokenizer
-from tests.models.tiny import make_teacher
+from tests.support.corpora import byte_tokenizer
+from tests.support.models import make_teacher
 
 from limbeck.api import distill
 from limbeck.models.loading import load_model

@@ -11,7 +11,7 @@ from limbeck.benchmark.models import load_or_make, names_shape, read_config
 from limbeck.benchmark.sizes import measure_size
 from limbeck.benchmark.tables import model_table
 from limbeck.errors import ModelError, RecipeError
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 CPU = torch.device("cpu")
 

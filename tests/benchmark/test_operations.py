@@ -12,7 +12,7 @@ from limbeck.models.families import blocks, shape_of
 from limbeck.models.packed_linear import pack_linear_maps
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
-from tests.models.tiny import tiny_batch, tiny_config, tiny_model
+from tests.support.models import tiny_batch, tiny_config, tiny_model
 
 LENGTHS = [5, 9, 2]
 H, A, D, F = 48, 4, 12, 96  # the tiny models

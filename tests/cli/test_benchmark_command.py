@@ -6,10 +6,8 @@ import pytest
 import yaml
 
 from limbeck.benchmark.rows import read_rows
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
+from tests.support.commands import assert_one_line_error
 
-limbeck = test_commands.limbeck
 LOSS = ("loss", "--widths", "8,4", "--lengths", "4,6", "--heads", "2", "--batch", "2")
 QUICK = ("--seconds", "0.02", "--no-memory")
 

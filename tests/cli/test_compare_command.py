@@ -9,11 +9,10 @@ import yaml
 import limbeck as package
 from limbeck.errors import TrainingError
 from limbeck.training import run as training_run
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-from tests.comparison.tiny import STUDENT, tiny_plan, write_tasks, write_teacher, write_text
-
-limbeck = test_commands.limbeck
+from tests.support.commands import assert_one_line_error
+from tests.support.comparisons import STUDENT, tiny_plan, write_teacher
+from tests.support.corpora import write_text
+from tests.support.task_files import write_tasks
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,6 @@ from limbeck.methods.cards import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.presets import presets
 from limbeck.search.shape_samplers import SAMPLERS
-from tests.cli import test_commands
-
-limbeck = test_commands.limbeck
 
 
 @pytest.fixture

@@ -6,9 +6,6 @@ import pytest
 
 from limbeck.diagnosis import examination
 from limbeck.diagnosis.finding import Finding
-from tests.cli import test_commands
-
-limbeck = test_commands.limbeck
 
 
 @pytest.fixture

@@ -7,30 +7,13 @@ import pytest
 
 import limbeck as package
 from limbeck.evaluation.fine_tuning import train_once
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-from tests.evaluation.fine_tuning.tiny_tasks import make_rows
-from tests.models.tiny import make_teacher
+from tests.support.commands import assert_one_line_error
+from tests.support.models import make_teacher
+from tests.support.task_files import RTE, glue_table, squad
+from tests.support.tasks import make_rows
 
-limbeck = test_commands.limbeck
 SMALL = ("--preset", "quick", "--set", "length=32", "--set", "epochs=1", "--set", "batch_size=8", "--set",
          "max_scored_rows=null", "--quiet")  # fmt: skip
-RTE = ("not_entailment", "entailment")
-
-
-def glue_table(rows, labelled=True):
-    lines = ["index\tsentence1\tsentence2" + ("\tlabel" if labelled else "")]
-    for number, row in enumerate(rows):
-        lines.append(f"{number}\t{row.text}\t{row.pair}" + (f"\t{RTE[row.label]}" if labelled else ""))
-    return "\n".join(lines) + "\n"
-
-
-def squad(rows):
-    questions = [
-        {"context": row.text, "qas": [{"id": row.id, "question": row.pair, "answers": [
-            {"text": row.answers[0], "answer_start": row.answer_starts[0]}]}]} for row in rows
-    ]  # fmt: skip
-    return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": questions}]})
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 import limbeck as package
 from limbeck import errors
-from tests.cli.walking import leaves
+from tests.support.command_tree import leaves
 
 SOURCES = Path(package.__file__).parent
 GUIDE = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")

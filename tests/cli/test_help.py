@@ -7,10 +7,8 @@ import pytest
 
 from limbeck.cli.main import PANELS
 from limbeck.cli.usage_errors import UsageError
-from tests.cli import test_commands
-from tests.cli.walking import arguments_of, examples_of, leaves, parse, root, walk
+from tests.support.command_tree import arguments_of, examples_of, leaves, parse, root, walk
 
-limbeck = test_commands.limbeck
 COMMANDS = list(walk())
 EXAMPLES = [(name, example) for name, command in COMMANDS for example in examples_of(command)]
 # What needs no model, corpus or folder.

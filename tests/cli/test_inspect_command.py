@@ -4,12 +4,9 @@ import json
 
 import pytest
 
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-from tests.models.tiny import make_teacher
-
-limbeck = test_commands.limbeck
-CHUNKS = "the DT B-NP\nmodel NN I-NP\nis VBZ B-VP\non IN B-PP\nit PRP B-NP\n. . O\n\n"
+from tests.support.commands import assert_one_line_error
+from tests.support.models import make_teacher
+from tests.support.task_files import CHUNKS
 
 
 @pytest.fixture(scope="module")

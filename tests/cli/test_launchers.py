@@ -3,11 +3,8 @@
 import pytest
 
 from limbeck.cli.main import SHARED_BY_PROCESSES
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-from tests.cli.walking import root
-
-limbeck = test_commands.limbeck
+from tests.support.command_tree import root
+from tests.support.commands import assert_one_line_error
 
 
 @pytest.fixture

@@ -12,10 +12,8 @@ from rich.table import Table
 
 from limbeck.cli import main
 from limbeck.cli.messages import PIPED_WIDTH, print_json, print_line, progress_console, result_console
-from tests.cli import test_commands
-from tests.cli.walking import leaves
+from tests.support.command_tree import leaves
 
-limbeck = test_commands.limbeck
 ALWAYS_JSON = {"schema"}
 
 

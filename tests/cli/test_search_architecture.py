@@ -9,12 +9,10 @@ from limbeck.cli.search_architecture import parse_multiples
 from limbeck.errors import RecipeError
 from limbeck.recipe.load import load_recipe, read_recipe
 from limbeck.recipe.plan import plan_run
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-from tests.comparison.tiny import write_text
-from tests.search.shape_search import recipe_data, write_teacher
+from tests.support.commands import assert_one_line_error
+from tests.support.corpora import write_text
+from tests.support.shape_search import recipe_data, write_teacher
 
-limbeck = test_commands.limbeck
 SIZES = ["--layers", "1,2", "--hidden", "8,16", "--heads", "2", "--ffn", "1.5,2"]
 QUICK = [
     "--trials",

@@ -8,12 +8,11 @@ import yaml
 
 from limbeck.cli.search_options import base_recipe, parse_layers
 from limbeck.errors import RecipeError
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-from tests.comparison.tiny import write_tasks, write_text
-from tests.search.fake_proxy import recipe_data, write_teacher
+from tests.support.commands import assert_one_line_error
+from tests.support.corpora import write_text
+from tests.support.mapping_search import recipe_data, write_teacher
+from tests.support.task_files import write_tasks
 
-limbeck = test_commands.limbeck
 SMALL = ("--steps", 2, "--share", 1, "--generations", 2, "--population", 3, "--quiet")
 FILES = [
     "search.json", "recipe.yaml", "search.md", "generations.csv", "candidates.csv", "evolution.svg", "evolution.png",

@@ -6,13 +6,10 @@ import pytest
 import yaml
 
 from limbeck.recipe.load import load_recipe, read_recipe
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-from tests.comparison.tiny import write_text
-from tests.models.tiny import make_teacher
-from tests.search.shape_search import recipe_data
-
-limbeck = test_commands.limbeck
+from tests.support.commands import assert_one_line_error
+from tests.support.corpora import write_text
+from tests.support.models import make_teacher
+from tests.support.shape_search import recipe_data
 
 
 @pytest.fixture(scope="module")

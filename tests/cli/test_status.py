@@ -17,7 +17,7 @@ from limbeck.training.folder_lock import LOCK, FolderLock
 from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
 from limbeck.training.record_file import HEARTBEAT, RECORD
 from limbeck.training.run_status import SILENT_AFTER, find_runs, status_of
-from tests.cli.test_commands import limbeck as command  # noqa: F401 - a fixture
+from tests.support.commands import limbeck as command  # noqa: F401 - a fixture
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
 TRAINING = {

@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.cli import test_commands
-from tests.cli.test_commands import assert_one_line_error
-
-limbeck = test_commands.limbeck
+from tests.support.commands import assert_one_line_error
 
 
 @pytest.mark.parametrize(

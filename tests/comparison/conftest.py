@@ -9,7 +9,9 @@ import pytest
 from transformers import TrainerCallback
 
 from limbeck.training import stage as training_stage
-from tests.comparison.tiny import tiny_plan, write_tasks, write_teacher, write_text
+from tests.support.comparisons import tiny_plan, write_teacher
+from tests.support.corpora import write_text
+from tests.support.task_files import write_tasks
 
 
 @pytest.fixture(scope="package")

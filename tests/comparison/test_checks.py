@@ -5,7 +5,7 @@ import pytest
 from limbeck.comparison.checks import check_plan
 from limbeck.comparison.load import load_plan
 from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
-from tests.comparison.tiny import STUDENT, tiny_plan
+from tests.support.comparisons import STUDENT, tiny_plan
 
 FEW_HEADS = {"name": "few heads", "shape": {**STUDENT, "heads": 2}}
 MIXED = ["tinybert", {"name": "minilmv2", "options": {"relation_heads": 16}}]

@@ -13,7 +13,7 @@ import limbeck
 from limbeck.errors import Interrupted, OutputError, TrainingError
 from limbeck.experiments import attempt
 from limbeck.training import run as training_run
-from tests.comparison.tiny import write_text
+from tests.support.corpora import write_text
 
 
 def press_ctrl_c():

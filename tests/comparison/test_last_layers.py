@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 
 from limbeck.comparison.last_layers import common_relation_heads, compare_last_layers
 from limbeck.models.families import shape_of
-from tests.models.tiny import tiny_batch, tiny_model
+from tests.support.models import tiny_batch, tiny_model
 
 
 @pytest.fixture(scope="module")

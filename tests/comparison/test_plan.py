@@ -5,7 +5,7 @@ import yaml
 
 from limbeck.comparison.load import load_plan
 from limbeck.errors import RecipeError
-from tests.comparison.tiny import tiny_plan
+from tests.support.comparisons import tiny_plan
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from limbeck.corpus import cache
 from limbeck.errors import RecipeError
 from limbeck.models.families import base_model
 from limbeck.training import run as training_run
-from tests.comparison.tiny import STUDENT, TOKENS, write_text
+from tests.support.comparisons import STUDENT, TOKENS
+from tests.support.corpora import write_text
 
 
 def fingerprint_of(model):

@@ -10,7 +10,7 @@ from limbeck.comparison.checks import check_plan
 from limbeck.comparison.evaluating import check_tasks
 from limbeck.comparison.load import load_plan
 from limbeck.evaluation.protocols import PROTOCOLS
-from tests.recipe.paper_recipes import ROOT, write_configuration
+from tests.support.paper_recipes import ROOT, write_configuration
 
 PATH = ROOT / "compare-methods.yaml"
 

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
-
-
-def byte_tokenizer(template: str | None, **special: str) -> PreTrainedTokenizerFast:
-    """A tokenizer of one token a byte, with the special tokens and template given."""
-    names = list(special.values())
-    vocabulary = {token: number for number, token in enumerate([*dict.fromkeys(names), *BYTES])}
-    backend = Tokenizer(models.BPE(vocabulary, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens(names)
-    if template is not None:
-        used = [(name, vocabulary[name]) for name in names if name in template]
-        backend.post_processor = processors.TemplateProcessing(single=template, special_tokens=used)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+from tests.support.corpora import byte_tokenizer
 
 
 @pytest.fixture
@@ -59,8 +43,3 @@ def articles(tmp_path: Path) -> Path:
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
-
-
-def decode(tokenizer: Any, ids: list[int]) -> str:
-    """The text of a block, without its special tokens."""
-    return str(tokenizer.decode(ids, skip_special_tokens=True))

@@ -13,7 +13,7 @@ from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, docum
 from limbeck.corpus.build import held_out_threshold
 from limbeck.corpus.cache import MANIFEST, default_cache_dir
 from limbeck.errors import CorpusError
-from tests.corpus.conftest import byte_tokenizer, decode
+from tests.support.corpora import byte_tokenizer, decode
 
 LENGTH = 32
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from limbeck.corpus import CorpusSettings, SourceReport, build_corpus, open_source
 from limbeck.errors import CorpusError
-from tests.corpus.conftest import byte_tokenizer, decode
+from tests.support.corpora import byte_tokenizer, decode
 
 TOKENIZER = byte_tokenizer(
     "[CLS] $A [SEP]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]"

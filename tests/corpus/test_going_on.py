@@ -18,8 +18,8 @@ from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
 from limbeck.corpus.seen_keys import SeenKeys
 from limbeck.errors import CorpusError
-from tests.corpus.conftest import byte_tokenizer
-from tests.corpus.streams import make_texts, write_texts
+from tests.support.corpora import byte_tokenizer
+from tests.support.streams import make_texts, write_texts
 
 TOKENIZER = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 

@@ -30,7 +30,7 @@ from limbeck.corpus import (
     open_stream,
 )
 from limbeck.errors import CorpusError
-from tests.corpus.conftest import byte_tokenizer
+from tests.support.corpora import byte_tokenizer
 
 TOKENIZER = byte_tokenizer(
     "[CLS] $A [SEP]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]"

@@ -23,7 +23,7 @@ from limbeck.corpus import (
 )
 from limbeck.corpus.labelled_encoding import longest_first
 from limbeck.errors import CorpusError
-from tests.models.tiny import tiny_tokenizer
+from tests.support.models import tiny_tokenizer
 
 CLASSES = ("no", "yes")
 

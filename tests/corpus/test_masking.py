@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 
 from limbeck.corpus import MaskedTokens, ReplacedTokens, mask_id_of
 from limbeck.errors import CorpusError
-from tests.corpus.conftest import byte_tokenizer
-from tests.models.tiny import tiny_tokenizer
+from tests.support.corpora import byte_tokenizer
+from tests.support.models import tiny_tokenizer
 
 CLS, SEP, MASK = 0, 1, 2
 WORDS = np.arange(1000, 1100)

@@ -6,7 +6,7 @@ from datasets import Dataset
 
 from limbeck.corpus.replacing import ReplacedTokens, word_ids
 from limbeck.errors import CorpusError
-from tests.models.tiny import tiny_tokenizer
+from tests.support.models import tiny_tokenizer
 
 SPECIAL = (0, 1)
 WORDS = np.arange(100, 200)

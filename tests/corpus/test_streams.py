@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from limbeck.corpus import Corpus, CorpusSettings, Document, Lane, Mix, build_corpus, open_stream, readers
 from limbeck.errors import CorpusError
-from tests.corpus.conftest import decode
-from tests.corpus.streams import KINDS, make_texts, stream, take, write_texts
+from tests.support.corpora import decode
+from tests.support.streams import KINDS, make_texts, stream, take, write_texts
 
 
 def texts_of(batches: list[Any], tokenizer: Any) -> list[str]:

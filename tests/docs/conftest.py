@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from limbeck.api import compare
-from tests.cli import test_commands
-from tests.comparison.tiny import tiny_plan
 from tests.docs.world import checked_world, small_world
-
-limbeck = test_commands.limbeck
+from tests.support.comparisons import tiny_plan
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,10 @@ from safetensors.torch import save_file
 
 import limbeck
 from limbeck.models.heads import Head
-from tests.cli.test_evaluate_command import squad
-from tests.cli.test_inspect_command import CHUNKS
-from tests.comparison.tiny import write_tasks
-from tests.evaluation.fine_tuning.tiny_tasks import make_rows
-from tests.evaluation.tiny import documents
-from tests.models.tiny import make_teacher, tiny_config, tiny_tokenizer
+from tests.support.corpora import documents
+from tests.support.models import make_teacher, tiny_config, tiny_tokenizer
+from tests.support.task_files import CHUNKS, squad, write_tasks
+from tests.support.tasks import make_rows
 
 #: The width of every small model; 48 relation heads divide it, and so do 12 heads.
 WIDTH = 48

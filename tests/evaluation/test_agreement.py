@@ -7,7 +7,7 @@ from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, measure_agreement
 from limbeck.evaluation.normalising import normalised
-from tests.evaluation.tiny import documents
+from tests.support.corpora import documents
 
 
 def test_duplicates_are_found_whatever_the_case_and_punctuation():

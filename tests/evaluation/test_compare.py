@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from limbeck.evaluation import compare_models
-from tests.evaluation.tiny import documents, tiny_bert, tiny_tokenizer
+from tests.support.corpora import documents
+from tests.support.word_models import tiny_bert, tiny_tokenizer
 
 SMALL = {"pairs": 60, "retrieval_pairs": 25, "latency_seconds": 0.05, "latency_length": 16}
 

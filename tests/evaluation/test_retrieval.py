@@ -5,7 +5,8 @@ from limbeck.errors import CorpusError
 from limbeck.evaluation import build_retrieval_pairs, measure_retrieval
 from limbeck.evaluation.normalising import normalised
 from limbeck.evaluation.retrieval import ranks_of_matches, retrieval_scores
-from tests.evaluation.tiny import documents, tiny_bert, tiny_tokenizer
+from tests.support.corpora import documents
+from tests.support.word_models import tiny_bert, tiny_tokenizer
 
 NAN = float("nan")
 

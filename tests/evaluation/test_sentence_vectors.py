@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from limbeck.errors import ModelError
 from limbeck.evaluation import encode, pair_similarities, spearman_agreement
 from limbeck.models.pooling import POOLINGS
-from tests.evaluation.tiny import tiny_bert, tiny_models, tiny_tokenizer
+from tests.support.word_models import tiny_bert, tiny_models, tiny_tokenizer
 
 TEXTS = [
     "The old bridge",

@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 from limbeck.corpus import PadCollator
 from limbeck.errors import CorpusError
 from limbeck.evaluation import measure_task
-from tests.models.tiny import tiny_model
+from tests.support.models import tiny_model
 
 ROWS = [{"input_ids": [2, *range(6 + n % 5, 12 + n % 9), 3]} for n in range(23)]
 OUTPUTS = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}, "question_answering": {}}

@@ -10,8 +10,8 @@ from limbeck.evaluation.fine_tuning.training import FineTuner
 from limbeck.evaluation.tasks.glue import NLI_LABELS
 from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.run import run_evaluation
-from tests.evaluation.fine_tuning.tiny_tasks import make_rows, tiny_folder
-from tests.evaluation.tasks.layouts import question, write_squad, write_table
+from tests.support.task_files import question, write_squad, write_table
+from tests.support.tasks import make_rows, tiny_folder
 
 SETTINGS = ("length=32", "stride=8", "epochs=1", "batch_size=8")
 

@@ -10,7 +10,7 @@ from limbeck.evaluation.fine_tuning.run_cell import CellResult
 from limbeck.experiments.attempt import Failure, Job, attempt
 from limbeck.experiments.workers import run_jobs
 from limbeck.models.vocabulary import load_tokenizer
-from tests.evaluation.fine_tuning.tiny_tasks import KEYS, POINT, make_data, tiny_folder
+from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from limbeck.export.differences import (
     measure_differences,
 )
 from limbeck.export.sample_text import built_in_texts, read_texts
-from tests.models.tiny import tiny_tokenizer
+from tests.support.models import tiny_tokenizer
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 

@@ -2,42 +2,14 @@
 
 import json
 import sys
-from typing import NamedTuple
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
-from rich.console import Console
 
 from limbeck.api import distill
-from limbeck.cli import main
 from limbeck.export import pushing
-from tests.export.tiny_students import sentence_student
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def limbeck(capsys, monkeypatch):
-    """Run the command line in this process, as `limbeck ARGUMENTS` would."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["limbeck", *map(str, arguments)])
-        monkeypatch.setattr(main, "errors", Console(stderr=True, width=100, no_color=True))
-        capsys.readouterr()
-        code = 0
-        try:
-            main.run()
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return Done(int(code), captured.out, captured.err)
-
-    return call
+from tests.support.students import sentence_student
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from limbeck.export import file_modes
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.training.saved_weights import save_weights
-from tests.export.tiny_students import sentence_student
-from tests.models.tiny import make_teacher, tiny_model
+from tests.support.models import make_teacher, tiny_model
+from tests.support.students import sentence_student
 
 
 @pytest.fixture(params=[0o022, 0o077, 0o002], ids=oct)

@@ -10,8 +10,8 @@ from limbeck.export.differences import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.quantising import needs_reduced_range
 from limbeck.report.export_section import busy_line, export_lines, latency_markdown, speed_of, speed_words
-from tests.export.tiny_students import sentence_student
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
+from tests.support.students import sentence_student
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from limbeck.export.sample_text import built_in_texts
 from limbeck.export.source import EXPORT_HEADS, open_source
 from limbeck.models.heads import HEADS, has_head
 from limbeck.models.loading import load_model
-from tests.export.tiny_students import sentence_student, token_classifier
-from tests.models.tiny import ALL_FAMILIES, make_teacher, tiny_batch, tiny_config
+from tests.support.models import ALL_FAMILIES, make_teacher, tiny_batch, tiny_config
+from tests.support.students import sentence_student, token_classifier
 
 
 def session_of(folder: Path) -> onnxruntime.InferenceSession:

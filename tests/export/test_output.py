@@ -12,7 +12,7 @@ from limbeck.export.exporting import ExportRequest, check_packages, export_model
 from limbeck.export.formats import FORMATS
 from limbeck.export.output import check_output, default_output, list_files, whole_folder
 from limbeck.export.source import head_of, locate, open_source
-from tests.models.tiny import make_teacher, tiny_config, tiny_tokenizer
+from tests.support.models import make_teacher, tiny_config, tiny_tokenizer
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path):

@@ -14,8 +14,8 @@ from limbeck.export.sample_text import built_in_texts
 from limbeck.models.loading import load_model
 from limbeck.models.sentence_folder import sentence_pooling
 from limbeck.models.vocabulary import load_tokenizer
-from tests.export.tiny_students import sentence_student, with_pooler
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
+from tests.support.students import sentence_student, with_pooler
 
 TEXTS = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
 

@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from limbeck.cli import main
-from tests.comparison.tiny import STUDENT, tiny_plan, write_tasks, write_teacher, write_text
+from tests.support.comparisons import STUDENT, tiny_plan, write_teacher
+from tests.support.corpora import write_text
+from tests.support.task_files import write_tasks
 
 TRAINING = {
     "max_steps": 4,

@@ -15,13 +15,14 @@ import limbeck
 from limbeck.cli.main import build_app
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
 from limbeck.errors import OutputError
-from tests.comparison.tiny import tiny_plan, write_tasks, write_teacher
-from tests.evaluation.tiny import documents
 from tests.golden import internals
 from tests.golden.identities import Names, fixed_times, recorded
 from tests.golden.snapshot import check
-from tests.methods.suite import write_rows
-from tests.models.tiny import tiny_tokenizer
+from tests.support.comparisons import tiny_plan, write_teacher
+from tests.support.corpora import documents
+from tests.support.methods import write_rows
+from tests.support.models import tiny_tokenizer
+from tests.support.task_files import write_tasks
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,9 @@ from filelock import FileLock
 from safetensors.torch import load_file
 
 from limbeck.models.loading import load_model
-from tests.cli import test_commands
 from tests.fixtures.write_shipped import CHANGED, FACTS, PLACE, SHIPPED, arithmetic, put_back
+from tests.support.commands import assert_one_line_error
 
-limbeck = test_commands.limbeck
 VERSIONS = sorted(path for path in SHIPPED.iterdir() if path.is_dir())
 #: By folder, sections that its page has to have.
 PAGES = {
@@ -145,7 +144,7 @@ def test_a_run_on_other_text_is_refused(limbeck, placed):
     (placed / "text" / "some.txt").write_text("Other text, which the run was not begun with.\n" * 50, encoding="utf-8")
     before = contents(placed / "killed" / "stages")
     done = limbeck("distill", "--resume", "--output", "killed", "--quiet")
-    test_commands.assert_one_line_error(done, 2, "The text of the run in 'killed' has changed")
+    assert_one_line_error(done, 2, "The text of the run in 'killed' has changed")
     assert contents(placed / "killed" / "stages") == before
 
 
@@ -224,7 +223,7 @@ def test_an_export_is_known_as_one_of_ours(limbeck, copied, version, monkeypatch
     asked = ("export", "finished", "--format", "safetensors", "--dtype", "float16", "--output", "export-safetensors")
     before = contents(copied / "export-safetensors")
     refused = limbeck(*asked, "--quiet")
-    test_commands.assert_one_line_error(refused, 2, "--overwrite")
+    assert_one_line_error(refused, 2, "--overwrite")
     assert contents(copied / "export-safetensors") == before
     done = limbeck(*asked, "--quiet", "--overwrite")
     assert done.returncode == 0, done.stderr

@@ -11,8 +11,8 @@ import limbeck
 from limbeck.methods import METHODS
 from tests.golden import internals
 from tests.golden.snapshot import check
-from tests.methods.suite import tiny_run
-from tests.models.tiny import make_teacher
+from tests.support.methods import tiny_run
+from tests.support.models import make_teacher
 
 STEPS = {"bert": 20, "roberta": 8, "modernbert": 8}
 TRAINING = {

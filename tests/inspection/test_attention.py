@@ -9,8 +9,8 @@ from limbeck.errors import ModelError, RecipeError
 from limbeck.inspection import MEAN_HEAD, Subject, draw_maps, measure_divergence
 from limbeck.inspection.attention_divergence import divergence_sums
 from limbeck.inspection.attention_rules import AttentionRule, attention_rules, log_attention
-from tests.inspection.subjects import TEXTS, own_attention, tiny_subject
-from tests.models.tiny import ALL_FAMILIES, tiny_tokenizer
+from tests.support.inspection import TEXTS, own_attention, tiny_subject
+from tests.support.models import ALL_FAMILIES, tiny_tokenizer
 
 REBUILT = [family for family in ALL_FAMILIES if family != "mpnet"]
 LONG = " ".join(TEXTS)

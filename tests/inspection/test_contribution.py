@@ -11,7 +11,7 @@ import limbeck.inspection
 from limbeck.errors import CorpusError
 from limbeck.inspection import measure_contribution
 from limbeck.training.layer_cosines import measure_layer_cosines
-from tests.inspection.subjects import TEXTS, own_hidden, tiny_subject
+from tests.support.inspection import TEXTS, own_hidden, tiny_subject
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "gpt2"])

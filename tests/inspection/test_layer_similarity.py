@@ -8,8 +8,8 @@ import torch
 from limbeck.errors import ModelError
 from limbeck.inspection import Subject, measure_similarity
 from limbeck.inspection.layer_similarity import CrossProducts
-from tests.inspection.subjects import TEXTS, own_hidden, tiny_subject
-from tests.models.tiny import tiny_tokenizer
+from tests.support.inspection import TEXTS, own_hidden, tiny_subject
+from tests.support.models import tiny_tokenizer
 
 
 def naive_cka(x, y):

@@ -5,7 +5,7 @@ import pytest
 from limbeck.errors import CorpusError
 from limbeck.inspection import SENTENCES, read_texts
 from limbeck.inspection.batches import batches, tokenise
-from tests.inspection.subjects import tiny_subject
+from tests.support.inspection import tiny_subject
 
 
 def test_a_text_a_line_spread_over_the_file(tmp_path):

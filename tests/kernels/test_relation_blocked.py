@@ -6,7 +6,7 @@ import torch
 from limbeck.errors import KernelError
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
 from tests.kernels.relation_cases import HEADS, STUDENT, TEACHER, draw, poison, value_and_gradient
-from tests.objectives.masks import NAMES, make_mask
+from tests.support.masks import NAMES, make_mask
 
 LENGTHS = (1, 7, 10, 128, 401)
 

@@ -5,7 +5,7 @@ import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
 from tests.kernels.relation_cases import draw, value_and_gradient
-from tests.objectives.masks import make_mask
+from tests.support.masks import make_mask
 
 # Where plain PyTorch is right by luck, one rounding of the result is not an error.
 ROUNDING = torch.finfo(torch.float32).eps

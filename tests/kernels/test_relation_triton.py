@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 from limbeck.errors import KernelError
 from limbeck.kernels import relation_kl_reference, relation_kl_triton, relation_triton, relation_triton_launch
 from limbeck.objectives import relation_kl
-from tests.objectives.masks import NAMES, make_mask
+from tests.support.masks import NAMES, make_mask
 
 DEVICE = "cuda" if torch.cuda.is_available() and not relation_triton_launch.interpreting() else "cpu"
 EPS = torch.finfo(torch.float32).eps

@@ -5,7 +5,7 @@ import torch
 
 from limbeck.errors import KernelError
 from limbeck.kernels.score_gram import score_distance
-from tests.objectives.masks import NAMES, make_mask
+from tests.support.masks import NAMES, make_mask
 
 HEADS = 2
 

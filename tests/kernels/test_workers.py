@@ -12,7 +12,7 @@ from limbeck.kernels import relation_kl_blocked, relation_kl_reference
 from limbeck.kernels.score_gram import score_distance
 from limbeck.kernels.workers import Scratch, run_tasks
 from tests.kernels.relation_cases import draw, value_and_gradient
-from tests.objectives.masks import make_mask
+from tests.support.masks import make_mask
 
 AFTER_FORK = """
 import os, torch

@@ -18,7 +18,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.layer_selection import selected_layers
 from limbeck.recipe import Recipe, load_recipe
 from limbeck.recipe.load import parse_yaml
-from tests.models.tiny import tiny_config
+from tests.support.models import tiny_config
 
 FOLDER = Path(__file__).parents[2] / "docs" / "methods"
 SECTIONS = ["Idea", "Formula", "Defaults", "Needs", "Cost", "Pitfalls", "Choose it when", "Recipe"]

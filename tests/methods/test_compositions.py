@@ -10,7 +10,7 @@ from limbeck.methods.minilmv2 import PAIRS
 from limbeck.models.families import shape_of
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.training.learned_maps import HeadMaps, make_learned_map
-from tests.models.tiny import tiny_config
+from tests.support.models import tiny_config
 
 
 def shape(family="bert", **changes):

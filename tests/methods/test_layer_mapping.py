@@ -9,7 +9,7 @@ from limbeck.errors import RecipeError
 from limbeck.methods import Pairing
 from limbeck.methods.layer_mapping import NAMES, MappingChoice, resolve_mapping
 from limbeck.models.families import shape_of
-from tests.models.tiny import tiny_config
+from tests.support.models import tiny_config
 
 
 def pairing(student, teacher, cosines=None):

@@ -18,8 +18,8 @@ import limbeck
 from limbeck.errors import Interrupted, LimbeckError
 from limbeck.methods import METHODS
 from limbeck.training import stage as stage_module
-from tests.methods.suite import EQUAL_WIDTHS, run_card, tiny_run, write_rows
-from tests.models.tiny import make_teacher, save_folder, tiny_model
+from tests.support.methods import EQUAL_WIDTHS, run_card, tiny_run, write_rows
+from tests.support.models import make_teacher, save_folder, tiny_model
 
 FAMILIES = ("bert", "roberta", "modernbert")
 LABELLED = {"classification": 3, "regression": 1, "question_answering": 2}

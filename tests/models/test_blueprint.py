@@ -9,7 +9,7 @@ from limbeck.models.building import build_student, student_config
 from limbeck.models.families import block_list, family_of, shape_of
 from limbeck.models.loading import model_class
 from limbeck.models.presets import presets
-from tests.models import tiny
+from tests.support import models as tiny
 
 
 def _numbers(blueprint: StudentBlueprint) -> tuple[int | None, ...]:

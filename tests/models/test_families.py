@@ -18,7 +18,7 @@ from limbeck.models.families import (
     shape_of,
 )
 from limbeck.models.family_table import families
-from tests.models import tiny
+from tests.support import models as tiny
 
 
 def test_every_family_of_the_table_has_a_tiny_model() -> None:

@@ -9,7 +9,7 @@ from limbeck.models.heads import HEADS, check_has_head, copy_head, head_class
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
-from tests.models.tiny import make_teacher, tiny_batch, tiny_config, tiny_model
+from tests.support.models import make_teacher, tiny_batch, tiny_config, tiny_model
 
 FAMILIES = ("bert", "roberta", "modernbert", "distilbert", "electra")
 

@@ -15,7 +15,7 @@ from limbeck.models.checkpoint import load_checkpoint
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.initialise import InitialisationReport, initialise_student
 from limbeck.models.layer_selection import selected_layers
-from tests.models import tiny
+from tests.support import models as tiny
 
 EXACT = pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
 

@@ -19,7 +19,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, quiet
 from limbeck.models.locating import hub_answers, resolve_model
 from limbeck.models.vocabulary import load_tokenizer
-from tests.models import tiny
+from tests.support import models as tiny
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config
 from limbeck.models.sentence_folder import SentencePooling, sentence_pooling
 from limbeck.models.vocabulary import check_fits_model, check_same_vocabulary, load_tokenizer
-from tests.models import tiny
+from tests.support import models as tiny
 
 
 @pytest.fixture(scope="module")

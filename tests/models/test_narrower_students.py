@@ -17,7 +17,7 @@ from limbeck.models.family_table import families
 from limbeck.models.initialise import InitialisationReport, initialise_student
 from limbeck.models.narrowing import head_rows, strongest
 from limbeck.models.principal import principal_directions
-from tests.models import tiny
+from tests.support import models as tiny
 
 WITH_ROLES = [name for name, family in families.items() if family.roles is not None]
 

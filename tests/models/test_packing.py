@@ -11,7 +11,7 @@ from limbeck.models.packed_linear import PackedLinear, pack_linear_maps, unpack_
 from limbeck.models.packing import plan_packing
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
-from tests.models.tiny import tiny_model
+from tests.support.models import tiny_model
 
 PACKING = sorted(name for name in families if families[name].packs)
 

@@ -12,7 +12,7 @@ from limbeck.models.families import base_model, blocks, depth
 from limbeck.models.pooling import pool
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
 from limbeck.models.taps import StreamTap
-from tests.models.tiny import ALL_FAMILIES, LAYERS, tiny_model
+from tests.support.models import ALL_FAMILIES, LAYERS, tiny_model
 
 LENGTH = 11
 

@@ -9,7 +9,7 @@ import torch
 from limbeck import objectives
 from limbeck.objectives import OBJECTIVES
 from tests.objectives import reference
-from tests.objectives.masks import NAMES, make_mask
+from tests.support.masks import NAMES, make_mask
 
 # Transcribed in the file beside, with a solver of its own.
 _ELSEWHERE = {"layer_emd": "test_layer_emd.py", "attention_layer_emd": "test_layer_emd.py"}

@@ -18,7 +18,7 @@ from limbeck.objectives.layer_emd import (
     layer_emd_parts,
 )
 from limbeck.objectives.transport import cost_attention, transport_flow, uniform_weights
-from tests.objectives.masks import NAMES, make_mask
+from tests.support.masks import NAMES, make_mask
 
 BATCH, LENGTH, STUDENT, TEACHER, HEADS = 4, 6, 4, 6, 2
 SHAPES = [(1, 1), (1, 3), (3, 1), (2, 5), (3, 3), (5, 2)]

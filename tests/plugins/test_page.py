@@ -11,10 +11,9 @@ import pytest
 
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
-from tests.cli import test_commands
 from tests.docs.pages import Page
 from tests.docs.shell import commands
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 PAGE = Page("docs/extending.md")
 CODE = "\n".join(block.text for block in PAGE.blocks if block.language == "python")
@@ -29,8 +28,6 @@ for arguments in json.loads(sys.argv.pop()):
     except SystemExit as stop:
         print("exit", stop.code or 0, flush=True)
 """
-
-limbeck = test_commands.limbeck
 
 
 @pytest.fixture

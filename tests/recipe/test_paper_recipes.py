@@ -21,8 +21,8 @@ from transformers import AutoModel
 
 import limbeck
 from limbeck.recipe import load_recipe, plan_run
-from tests.methods.suite import write_rows
-from tests.recipe.paper_recipes import (
+from tests.support.methods import write_rows
+from tests.support.paper_recipes import (
     PAPERS,
     ROOT,
     at_full_size,

@@ -4,7 +4,7 @@ import pytest
 
 from limbeck.errors import LimbeckError
 from limbeck.recipe import load_recipe, plan_run
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 
 def plan(recipe, *overrides):

@@ -25,13 +25,15 @@ from limbeck.search.run_teacher_layer import search_teacher_layer
 from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapePoint
 from limbeck.search.teacher_layer_request import TeacherLayerRequest
-from tests.comparison.tiny import tiny_plan, write_tasks, write_teacher, write_text
-from tests.inspection.subjects import TEXTS, tiny_subject
-from tests.models.tiny import make_teacher
-from tests.report import search_mapping_sample
-from tests.search import shape_search
-from tests.search.fake_proxy import recipe_data
-from tests.search.fake_proxy import write_teacher as write_search_teacher
+from tests.support import shape_search
+from tests.support.comparisons import tiny_plan, write_teacher
+from tests.support.corpora import write_text
+from tests.support.inspection import TEXTS, tiny_subject
+from tests.support.mapping_search import recipe_data
+from tests.support.mapping_search import write_teacher as write_search_teacher
+from tests.support.models import make_teacher
+from tests.support.reports import mapping_search_record
+from tests.support.task_files import write_tasks
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +150,7 @@ def inspection_folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def search_folder(tmp_path) -> Path:
     """The record of a search of ELM's size."""
-    record = search_mapping_sample.record()
+    record = mapping_search_record()
     write_search(tmp_path / "elm", record, {}, {"search.md": mapping_markdown(record)})
     return tmp_path / "elm"
 

@@ -22,21 +22,16 @@ from limbeck.report.model_card import code_block, escape_markdown, inline_code, 
 from limbeck.report.run_cards import find_record, write_run_cards
 from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.student_folder import describe_layers
-from tests.export.tiny_students import sentence_student, token_classifier
-from tests.models.tiny import make_teacher
-from tests.report.sample import record
+from tests.support.models import make_teacher
+from tests.support.reports import card_of, run_record
+from tests.support.students import sentence_student, token_classifier
 
 HOSTILE = "a: \"b\" 'c' {d} [e] #f | g ` ``` <script>\n---\n- x: y\n\n# Heading\x00\x1b[31m\u2028{{ 7 * 7 }} & *z*"
 
 
-def card_of(values, folder: Path) -> tuple[ModelCard, str]:
-    path = write_model_card(values, folder)
-    return ModelCard.load(path), path.read_text(encoding="utf-8")
-
-
 def test_front_matter_is_the_hubs(tmp_path: Path):
     (tmp_path / "modules.json").write_text("[]")
-    card, _ = card_of({**record(), "language": "en"}, tmp_path)
+    card, _ = card_of({**run_record(), "language": "en"}, tmp_path)
     data = card.data
     assert (data.library_name, data.pipeline_tag) == ("sentence-transformers", "sentence-similarity")
     assert (data.base_model, data.datasets, data.language) == ("some-org/some-teacher", ["owner/name"], "en")
@@ -52,7 +47,7 @@ def test_front_matter_is_the_hubs(tmp_path: Path):
 
 
 def test_the_card_tells_the_run(tmp_path: Path):
-    _, text = card_of(record(), tmp_path)
+    _, text = card_of(run_record(), tmp_path)
     for part in (
         "3x384, 12 heads, FFN 1536; 17.4 M parameters",
         "[some-org/some-teacher](https://huggingface.co/some-org/some-teacher)",
@@ -84,7 +79,7 @@ def test_its_code_is_python_and_pools_as_the_folder_says(tmp_path: Path, pooling
     (tmp_path / "1_Pooling" / "config.json").write_text(
         '{"pooling_mode_cls_token": %s}' % ("true" if pooling == "cls" else "false")
     )
-    _, text = card_of(record(), tmp_path)
+    _, text = card_of(run_record(), tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:
@@ -95,22 +90,22 @@ def test_its_code_is_python_and_pools_as_the_folder_says(tmp_path: Path, pooling
 def test_what_untrained_parameters_hold(tmp_path: Path):
     names = [f"encoder.layer.{layer}.output.dense.weight" for layer in range(20)]
     untrained = {"policy": "teacher", "names": names, "from_teacher": names}
-    _, text = card_of({**record(), "untrained": untrained}, tmp_path)
+    _, text = card_of({**run_record(), "untrained": untrained}, tmp_path)
     assert "No stage trained 20 of its parameter tensors" in text and "and 8 more modules" in text
     assert "They hold the teacher's values." in text
-    _, text = card_of({**record(), "untrained": {**untrained, "from_teacher": names[:3]}}, tmp_path)
+    _, text = card_of({**run_record(), "untrained": {**untrained, "from_teacher": names[:3]}}, tmp_path)
     assert "3 of them hold the teacher's values" in text
-    _, text = card_of({**record(), "untrained": {"policy": "random", "names": [], "from_teacher": []}}, tmp_path)
+    _, text = card_of({**run_record(), "untrained": {"policy": "random", "names": [], "from_teacher": []}}, tmp_path)
     assert "No stage trained" not in text
 
 
-@pytest.mark.parametrize("missing", [*record(), None])
+@pytest.mark.parametrize("missing", [*run_record(), None])
 def test_any_part_may_be_missing(tmp_path: Path, missing):
-    values = {} if missing is None else {k: v for k, v in record().items() if k != missing}
+    values = {} if missing is None else {k: v for k, v in run_record().items() if k != missing}
     card, text = card_of(values, tmp_path)
     assert card.data.tags[:2] == ["distillation", "limbeck"]
     assert "None" not in text and "{{" not in text and "{%" not in text
-    for key in record():
+    for key in run_record():
         _, text = card_of({**values, key: None}, tmp_path)
         assert "None" not in text
 
@@ -134,9 +129,9 @@ def test_hostile_strings_change_nothing_but_themselves(tmp_path: Path):
     for name in ("tame", "wild"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "modules.json").write_text("[]")
-    values = {k: v if k == "evaluation" else hostile(v) for k, v in {**record(), "language": "en"}.items()}
+    values = {k: v if k == "evaluation" else hostile(v) for k, v in {**run_record(), "language": "en"}.items()}
     card, text = card_of(values, tmp_path / "wild")
-    _, tame = card_of(record(), tmp_path / "tame")
+    _, tame = card_of(run_record(), tmp_path / "tame")
     assert card.data.base_model is None and card.data.datasets is None
     assert card.data.language == one_line(HOSTILE)
     front = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))
@@ -191,7 +186,7 @@ def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: P
     differences = {"texts": 1, "batches": 1, "tokens": 1, "largest": {}, "scale": {}}
     export = {"format": "safetensors", "dtype": dtype, "source": "s", "megabytes": 1.0, "differences": differences}
     summary = evaluation_summary("runs/mine/student")
-    path = write_model_card(record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary), export=export)
+    path = write_model_card(run_record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary), export=export)
     text = path.read_text(encoding="utf-8")
     data = ModelCard.load(path).data
     assert (data.eval_results is not None) == told == ("metrics" in data.to_dict())
@@ -206,7 +201,7 @@ def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp
     assert found.notes == (note,)
     assert found.rows[0].dataset == {"type": "stsb", "name": "STS-B"}
     assert found.rows[1].dataset["type"] == "rajpurkar/squad"
-    path = write_model_card(record(), tmp_path, scores=found)
+    path = write_model_card(run_record(), tmp_path, scores=found)
     assert f"- {note}" in path.read_text(encoding="utf-8")
 
 
@@ -216,8 +211,8 @@ def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp
 def test_a_student_is_called_by_its_folder_where_nobody_named_it(tmp_path: Path, given, shown):
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
-    (tmp_path / "mine" / "run.json").write_text(json.dumps({**record(), "name": given}))
-    (path,) = write_run_cards({**record(), "name": given}, tmp_path / "mine")
+    (tmp_path / "mine" / "run.json").write_text(json.dumps({**run_record(), "name": given}))
+    (path,) = write_run_cards({**run_record(), "name": given}, tmp_path / "mine")
     front, text = path.read_text(encoding="utf-8").split("\n---\n", 1)
     assert text.strip().startswith(f"# {shown}\n")
     assert yaml.safe_load(front.removeprefix("---\n"))["model-index"][0]["name"] == shown
@@ -228,7 +223,7 @@ def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: 
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
     assert run_problem(str(student)) is None, "no run"
-    (tmp_path / "mine" / "run.json").write_text(json.dumps(record()))
+    (tmp_path / "mine" / "run.json").write_text(json.dumps(run_record()))
     assert run_problem(str(student)) is None
     (tmp_path / "mine" / "run.json").write_text('{"name": "mi')
     problem = run_problem(str(student))
@@ -237,7 +232,7 @@ def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: 
 
 def test_the_model_index_is_what_the_hub_makes_and_reads(tmp_path: Path):
     summary = evaluation_summary("runs/mine/student")
-    path = write_model_card(record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary))
+    path = write_model_card(run_record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary))
     index = yaml.safe_load(path.read_text().split("\n---\n")[0].removeprefix("---\n"))["model-index"]
     name, results = model_index_to_eval_results(index)
     assert all(isinstance(result, EvalResult) for result in results)
@@ -373,14 +368,14 @@ def run_snippets(text: str, folder: Path, capsys) -> list[str]:
 def test_the_code_of_a_head_runs(tmp_path: Path, head, capsys):
     labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
     student = make_teacher(tmp_path, "bert", head=head, layers=1, **labels)
-    _, text = card_of({**record(), "student": {"head": head}}, student)
+    _, text = card_of({**run_record(), "student": {"head": head}}, student)
     (printed,) = run_snippets(text, student, capsys)
     assert printed or head is None, "without a head the hidden states are left in a variable"
 
 
 def test_the_code_of_a_sentence_encoder_runs(tmp_path: Path, capsys):
     student = sentence_student(tmp_path)
-    _, text = card_of(record(), student)
+    _, text = card_of(run_record(), student)
     printed, _ = run_snippets(text, student, capsys)
     assert printed.startswith(("[[1", "[[0.99"))
 
@@ -428,7 +423,7 @@ def test_assistants_have_cards_of_their_own(tmp_path: Path):
     student = make_teacher(tmp_path, "bert", layers=1).rename(tmp_path / "student")
     (tmp_path / "stages" / "1-assistant").mkdir(parents=True)
     own = make_teacher(tmp_path, "bert", layers=2).rename(tmp_path / "stages" / "1-assistant" / "student")
-    values = record()
+    values = run_record()
     teacher = {"teacher": "some-org/another-teacher", "teacher_facts": {"hub_id": "some-org/another-teacher"}}
     values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, **teacher}
     (tmp_path / "run.json").write_text(json.dumps(values))

@@ -16,7 +16,7 @@ from limbeck.report.page.course_figures import course_figures
 from limbeck.report.page.findings import StageFound
 from limbeck.report.page.html import render_html
 from limbeck.report.page.stage_log import Curve, StageLog
-from tests.report.page_document import Document
+from tests.support.page_document import Document
 
 
 def page_of(*folders):

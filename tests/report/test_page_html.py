@@ -12,7 +12,7 @@ from limbeck.report.page.collect import collect
 from limbeck.report.page.html import render_html
 from limbeck.report.page.palette import HEAT_LEVELS, THEMES, contrast, heat_colour, ink_on_heat
 from limbeck.report.page.write import write_report
-from tests.report.page_document import Document
+from tests.support.page_document import Document
 
 KINDS = ("run_folder", "comparison_folder", "mapping_folder", "inspection_folder", "search_folder")
 HOSTILE = "</svg></title><script>alert('x')</script><img src=x onerror=y>\u202e\u200f]]>{{ 7*7 }}"

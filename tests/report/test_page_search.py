@@ -13,7 +13,7 @@ from limbeck.report.page.collect import collect
 from limbeck.report.page.content import Facts, Table
 from limbeck.report.page.html import render_html
 from limbeck.search.workers import machine
-from tests.report.page_document import Document
+from tests.support.page_document import Document
 
 KINDS = {"mapping": "mapping_folder", "architecture": "architecture_folder", "teacher-layer": "teacher_layer_folder"}
 TITLES = {"mapping": "Evolution", "architecture": "Shapes", "teacher-layer": "Layers of the teacher"}

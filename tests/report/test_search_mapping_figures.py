@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limbeck.report.search_mapping_figures import distribution_picture, evolution_picture, mapping_pictures
-from tests.report.search_mapping_sample import record
+from tests.support.reports import mapping_search_record
 
 
 def draw(picture):
@@ -24,7 +24,7 @@ def ticks(axes):
 
 
 def test_the_evolution_has_every_generation_and_member():
-    [axes] = draw(evolution_picture(record()))
+    [axes] = draw(evolution_picture(mapping_search_record()))
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert list(lines["highest"].get_xdata()) == [1, 2] and list(lines["highest"].get_ydata()) == [81.41, 82.02]
     assert list(lines["mean, with deviation"].get_ydata()) == [80.16, 81.715]
@@ -35,7 +35,7 @@ def test_the_evolution_has_every_generation_and_member():
 
 
 def test_the_band_is_a_deviation_wide():
-    [axes] = draw(evolution_picture(record()))
+    [axes] = draw(evolution_picture(mapping_search_record()))
     [band] = axes.collections
     edges = band.get_paths()[0].vertices
     at_first = edges[np.isclose(edges[:, 0], 1), 1]
@@ -43,7 +43,7 @@ def test_the_band_is_a_deviation_wide():
 
 
 def test_every_score_has_its_own_panel_of_generations():
-    panels = draw(distribution_picture(record()))
+    panels = draw(distribution_picture(mapping_search_record()))
     assert [axes.get_title() for axes in panels] == ["fitness", "sst2", "squad"]
     squad = panels[2]
     dots = [list(line.get_ydata()) for line in squad.get_lines() if line.get_marker() == "."]
@@ -55,7 +55,7 @@ def test_every_score_has_its_own_panel_of_generations():
 
 
 def test_one_score_is_the_fitness_and_needs_no_second_panel():
-    found = record()
+    found = mapping_search_record()
     found["scores"] = ["sst2"]
     for candidate in found["candidates"]:
         candidate["scores"] = {"sst2": candidate["fitness"]}
@@ -63,7 +63,7 @@ def test_one_score_is_the_fitness_and_needs_no_second_panel():
 
 
 def test_many_scores_are_laid_out_in_rows():
-    found = record()
+    found = mapping_search_record()
     found["scores"] = list("abcd")
     for candidate in found["candidates"]:
         candidate["scores"] = dict.fromkeys("abcd", candidate["fitness"])
@@ -72,13 +72,13 @@ def test_many_scores_are_laid_out_in_rows():
 
 
 def test_pictures_say_what_they_show():
-    pictures = mapping_pictures(record())
+    pictures = mapping_pictures(mapping_search_record())
     assert "generation 2: highest 82.02, mean 81.72, lowest 81.41" in pictures["evolution"].description
     assert "sst2: medians 86.00, 87.50" in pictures["distribution"].description
 
 
 def test_a_single_member_and_a_single_generation_can_be_drawn():
-    found = record()
+    found = mapping_search_record()
     found["generations"] = found["generations"][:1]
     found["generations"][0]["members"] = found["generations"][0]["members"][:1]
     for picture in mapping_pictures(found).values():
@@ -86,4 +86,4 @@ def test_a_single_member_and_a_single_generation_can_be_drawn():
 
 
 def test_nothing_is_drawn_of_nothing():
-    assert mapping_pictures(record() | {"generations": []}) == {}
+    assert mapping_pictures(mapping_search_record() | {"generations": []}) == {}

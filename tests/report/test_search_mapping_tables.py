@@ -12,7 +12,7 @@ from limbeck.errors import OutputError
 from limbeck.report.search_files import write_search
 from limbeck.report.search_mapping_figures import mapping_pictures
 from limbeck.report.search_mapping_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
-from tests.report.search_mapping_sample import record
+from tests.support.reports import mapping_search_record
 
 
 def rows_of(markdown, heading):
@@ -28,7 +28,7 @@ def printed(found, width=120):
 
 
 def test_generations_are_a_table_as_in_the_paper():
-    assert rows_of(mapping_markdown(record()), "Generations") == [
+    assert rows_of(mapping_markdown(mapping_search_record()), "Generations") == [
         ["Gen", "Max", "Min", "Avg", "Std", "Evaluated", "Best gene", "Mapping"],
         ["#1", "81.41", "78.91", "80.16", "1.25", "2 of 2", "000-000-011-101", "(0, 0, 6, 10)"],
         ["#2", "82.02", "81.41", "81.72", "0.30", "1 of 3", "000-000-010-101", "(0, 0, 5, 10)"],
@@ -36,14 +36,14 @@ def test_generations_are_a_table_as_in_the_paper():
 
 
 def test_the_best_mappings_have_every_score():
-    assert rows_of(mapping_markdown(record()), "Best mappings")[:2] == [
+    assert rows_of(mapping_markdown(mapping_search_record()), "Best mappings")[:2] == [
         ["Mapping", "Fitness", "sst2", "squad", "Gen"],
         ["(0, 0, 5, 10)", "82.02", "88.00", "76.04", "#2"],
     ]
 
 
 def test_the_page_says_what_was_found_and_what_it_cost():
-    page = mapping_markdown(record())
+    page = mapping_markdown(mapping_search_record())
     assert "Found: **(0, 0, 5, 10)**, gene `000-000-010-101`, fitness 82.02 (sst2 88.00, squad 76.04)." in page
     assert "1,048 mappings of 4 student layers onto 12 teacher layers, 0 for none." in page
     assert "3 of 1,048 mappings evaluated in 2 min of workers' time, 80% of it distillation." in page
@@ -55,25 +55,25 @@ def test_the_page_says_what_was_found_and_what_it_cost():
 
 
 def test_the_terminal_shows_the_same():
-    shown = printed(record())
+    shown = printed(mapping_search_record())
     for part in ("#2", "82.02", "000-000-010-101", "(0, 0, 5, 10)", "its training diverged"):
         assert part in shown
-    assert max(map(len, printed(record(), width=60).splitlines())) <= 60
+    assert max(map(len, printed(mapping_search_record(), width=60).splitlines())) <= 60
 
 
 def test_csv_has_numbers_unrounded():
-    rows = list(csv.DictReader(io.StringIO(generations_csv(record()))))
+    rows = list(csv.DictReader(io.StringIO(generations_csv(mapping_search_record()))))
     assert rows[1] == {
         "generation": "2", "maximum": "82.02", "minimum": "81.41", "mean": "81.715", "deviation": "0.305",
         "size": "3", "evaluated": "1", "best_gene": "000-000-010-101", "best_mapping": "0 0 5 10",
     }  # fmt: skip
-    candidates = list(csv.DictReader(io.StringIO(candidates_csv(record()))))
+    candidates = list(csv.DictReader(io.StringIO(candidates_csv(mapping_search_record()))))
     assert [row["mapping"] for row in candidates] == ["0 0 5 10", "0 0 6 10", "1 3 5 12"]
     assert candidates[2]["squad"] == "72.82" and candidates[2]["fitness"] == str((85.0 + 72.82) / 2)
 
 
 def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
-    found, folder = record(), tmp_path / "deep" / "out"
+    found, folder = mapping_search_record(), tmp_path / "deep" / "out"
     files = write_search(folder, found, mapping_pictures(found), {"search.md": mapping_markdown(found)})
     assert [path.name for path in files] == [
         "search.json", "recipe.yaml", "search.md", "evolution.svg", "evolution.png", "distribution.svg",
@@ -89,7 +89,7 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
 
 
 def test_a_search_that_found_nothing_leaves_no_recipe(tmp_path):
-    found = record() | {"recipe": None, "best": None, "candidates": [], "generations": []}
+    found = mapping_search_record() | {"recipe": None, "best": None, "candidates": [], "generations": []}
     files = write_search(tmp_path, found, mapping_pictures(found), {"search.md": mapping_markdown(found)})
     assert [path.name for path in files] == ["search.json", "search.md"]
     assert "Found:" not in (tmp_path / "search.md").read_text()
@@ -98,4 +98,4 @@ def test_a_search_that_found_nothing_leaves_no_recipe(tmp_path):
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("here")
     with pytest.raises(OutputError, match="cannot be written"):
-        write_search(tmp_path / "file" / "out", record(), {}, {})
+        write_search(tmp_path / "file" / "out", mapping_search_record(), {}, {})

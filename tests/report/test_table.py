@@ -14,7 +14,7 @@ from limbeck.report import (
     write_tables,
 )
 from limbeck.report.figures import format_count
-from tests.report.sample import comparison
+from tests.support.reports import comparison
 
 
 def rendered(values, width):

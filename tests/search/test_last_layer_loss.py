@@ -15,8 +15,8 @@ from limbeck.recipe.plan import plan_run
 from limbeck.search.last_layer_loss import LastLayerLoss, held_out_batches, loss_kind
 from limbeck.search.plain_copy import plain_copy
 from limbeck.training.students import make_student
-from tests.models.tiny import tiny_model, tiny_tokenizer, vocabulary
-from tests.search.shape_search import recipe_data, write_teacher
+from tests.support.models import tiny_model, tiny_tokenizer, vocabulary
+from tests.support.shape_search import recipe_data, write_teacher
 
 
 class Rows(list):

@@ -23,8 +23,9 @@ from limbeck.search.proxy_scores import TaskScores, describe_tasks, fitness_of
 from limbeck.training.run_corpora import build_corpora
 from limbeck.training.student_folder import save_student
 from limbeck.training.students import dropouts, make_student
-from tests.comparison.tiny import write_tasks, write_text
-from tests.search import fake_proxy
+from tests.support import mapping_search
+from tests.support.corpora import write_text
+from tests.support.task_files import write_tasks
 
 SETTINGS = ("length=32", "epochs=1", "batch_size=8")
 
@@ -36,9 +37,9 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def plan(folder):
-    teacher = fake_proxy.write_teacher(folder, layers=3, hidden=32, heads=4, ffn=32)
+    teacher = mapping_search.write_teacher(folder, layers=3, hidden=32, heads=4, ffn=32)
     shape = {"shape": {"layers": 2, "hidden": 16, "heads": 4, "ffn": 16}}
-    recipe = fake_proxy.recipe_data(teacher, write_text(folder / "text"), student=shape)
+    recipe = mapping_search.recipe_data(teacher, write_text(folder / "text"), student=shape)
     return plan_run(load_recipe(recipe))
 
 

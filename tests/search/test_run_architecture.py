@@ -2,9 +2,7 @@
 
 import json
 import statistics
-from pathlib import Path
 
-import optuna
 import pytest
 import yaml
 from optuna.trial import TrialState
@@ -14,33 +12,11 @@ from limbeck.search.pareto import pareto_front
 from limbeck.search.run_architecture import search_architecture
 from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapePoint, ShapeSizes, shape_space
-from limbeck.search.storage import open_storage
-from tests.comparison.tiny import write_text
-from tests.search import shape_search
-from tests.search.shape_search import SIZES, STEPS, loss_of, make_request, recipe_data, reward_of, share_of
+from tests.support import shape_search
+from tests.support.shape_search import SIZES, STEPS, load_study, loss_of, make_request, reward_of, share_of
 
 EVERYTHING = len(list(SIZES))
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("shaped")
-    return shape_search.write_teacher(folder), write_text(folder / "text")
-
-
-@pytest.fixture
-def recipe(files):
-    return recipe_data(*files)
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda file: None)  # most of the time of a search without models
-    return shape_search.install(monkeypatch)
-
-
-def load_study(output, name="architecture"):
-    return optuna.load_study(study_name=name, storage=open_storage(output / "search.journal"))
+files, recipe, asked = shape_search.files, shape_search.recipe, shape_search.asked
 
 
 def point(shape):

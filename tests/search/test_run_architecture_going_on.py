@@ -21,13 +21,12 @@ from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapePoint, ShapeSizes
 from limbeck.search.shape_trials import note_latency
 from limbeck.search.workers import machine, worker_key
-from tests.comparison.tiny import write_text
-from tests.search import shape_search, test_run_architecture
-from tests.search.shape_search import SIZES, STEPS, loss_of, make_request, reward_of, share_of
+from tests.support import shape_search
+from tests.support.corpora import write_text
+from tests.support.shape_search import SIZES, STEPS, load_study, loss_of, make_request, reward_of, share_of
 
 EVERYTHING = len(list(SIZES))
-files, recipe, asked = (getattr(test_run_architecture, name) for name in ("files", "recipe", "asked"))
-load_study = test_run_architecture.load_study
+files, recipe, asked = shape_search.files, shape_search.recipe, shape_search.asked
 
 
 def test_an_interrupted_search_tries_the_same_shapes_again(recipe, asked, tmp_path):

@@ -12,10 +12,10 @@ from limbeck.search.run_architecture import search_architecture
 from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapeSizes
 from limbeck.search.storage import open_storage
-from tests.comparison.tiny import write_text
-from tests.models.tiny import make_teacher
-from tests.search import shape_search
-from tests.search.shape_search import make_request, recipe_data
+from tests.support import shape_search
+from tests.support.corpora import write_text
+from tests.support.models import make_teacher
+from tests.support.shape_search import make_request, recipe_data
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapePoint, ShapeSizes, shape_space, with_shape
 from limbeck.training.proxy import Proxy
 from limbeck.training.students import make_student
-from tests.comparison.tiny import write_text
-from tests.search.shape_search import make_request, recipe_data, write_teacher
+from tests.support.corpora import write_text
+from tests.support.shape_search import make_request, recipe_data, write_teacher
 
 SIZES = ShapeSizes(layers=(1, 2), hidden=(8, 16), heads=(2,), ffn=(2,))
 QUIET = Console(quiet=True)

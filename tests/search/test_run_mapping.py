@@ -15,16 +15,16 @@ from limbeck.search.evolution import first_generation, next_generation
 from limbeck.search.genome import to_binary
 from limbeck.search.run_mapping import search_mapping
 from limbeck.search.storage import open_storage
-from tests.comparison.tiny import write_text
-from tests.search import fake_proxy
-from tests.search.fake_proxy import STUDENT_LAYERS, TEACHER_LAYERS, fitness, make_request, recipe_data, scores_of
+from tests.support import mapping_search
+from tests.support.corpora import write_text
+from tests.support.mapping_search import STUDENT_LAYERS, TEACHER_LAYERS, fitness, make_request, recipe_data, scores_of
 
 SPACE = elm_space(STUDENT_LAYERS, TEACHER_LAYERS)
 
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory) -> Path:
-    return fake_proxy.write_teacher(tmp_path_factory.mktemp("searched"))
+    return mapping_search.write_teacher(tmp_path_factory.mktemp("searched"))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def recipe(teacher, text):
 
 @pytest.fixture
 def asked(monkeypatch):
-    return fake_proxy.install(monkeypatch)
+    return mapping_search.install(monkeypatch)
 
 
 def expected(generations, settings, seed=3):
@@ -231,7 +231,7 @@ def test_a_study_of_another_run_is_refused(recipe, asked, tmp_path, change, name
 
 def test_a_study_of_other_models_text_or_search_is_refused(recipe, asked, tmp_path):
     search_mapping(make_request(recipe, tmp_path / "out", generations=1))
-    other_teacher = recipe | {"teacher": {"model": str(fake_proxy.write_teacher(tmp_path / "another", seed=9))}}
+    other_teacher = recipe | {"teacher": {"model": str(mapping_search.write_teacher(tmp_path / "another", seed=9))}}
     other_text = recipe | {"corpus": recipe["corpus"] | {"sources": [str(write_text(tmp_path / "other", 20))]}}
     refused = [
         (make_request(other_teacher, tmp_path / "out"), "another teacher: "),

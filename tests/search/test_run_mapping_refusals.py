@@ -8,14 +8,15 @@ import pytest
 from limbeck.errors import CorpusError, LimbeckError, OutputError, RecipeError
 from limbeck.search.mapping_request import task_measures
 from limbeck.search.run_mapping import search_mapping
-from tests.comparison.tiny import write_tasks, write_text
-from tests.search import fake_proxy
-from tests.search.fake_proxy import make_request, recipe_data
+from tests.support import mapping_search
+from tests.support.corpora import write_text
+from tests.support.mapping_search import make_request, recipe_data
+from tests.support.task_files import write_tasks
 
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory) -> Path:
-    return fake_proxy.write_teacher(tmp_path_factory.mktemp("refused"))
+    return mapping_search.write_teacher(tmp_path_factory.mktemp("refused"))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def recipe(teacher, text):
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch):
-    found = fake_proxy.install(monkeypatch)
+    found = mapping_search.install(monkeypatch)
     yield found
     assert not found.batches, "nothing is trained"
 
@@ -87,7 +88,7 @@ def test_numbers_and_names_that_cannot_be_meant(recipe, tmp_path, options, parts
 
 
 def test_teacher_layers_that_leave_no_mapping(text, tmp_path):
-    deep = fake_proxy.write_teacher(tmp_path, layers=12)
+    deep = mapping_search.write_teacher(tmp_path, layers=12)
     request = make_request(recipe_data(deep, text), tmp_path / "out", teacher_layers=(1, 2))
     refused(RecipeError, request, "No layer mapping is left", "teacher layers 5 to 12", "[1, 2]")
 

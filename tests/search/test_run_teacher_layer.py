@@ -22,55 +22,19 @@ from limbeck.search.last_layer_loss import held_out_batches
 from limbeck.search.layer_candidates import with_teacher_layer
 from limbeck.search.layer_race import Racer
 from limbeck.search.layer_scores import LayerScores
-from limbeck.search.proxy_request import ProxyRequest
 from limbeck.search.run_teacher_layer import search_teacher_layer
 from limbeck.search.storage import open_storage
-from limbeck.search.teacher_layer_request import TeacherLayerRequest
 from limbeck.search.workers import machine, worker_key
 from limbeck.training.proxy import Proxy
-from tests.comparison.tiny import write_text
-from tests.models.tiny import make_teacher
-from tests.search.shape_search import recipe_data
+from tests.support import teacher_layer_search
+from tests.support.teacher_layer_search import make_request
 
-DEPTH = 4
 QUIET = Console(quiet=True)
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("layers")
-    teacher = make_teacher(folder, "bert", layers=DEPTH, hidden=16, heads=4, ffn=32)
-    data = recipe_data(teacher, write_text(folder / "text", 60), student={"shape": "2x8h4"})
-    data["stages"][0] |= {"method": {"name": "minilmv2", "relation_heads": 4}}
-    data["stages"][0]["training"] |= {"max_steps": 6, "learning_rate": 1e-2}
-    return data
-
-
-def make_request(recipe, output, *, name="teacher-layer", steps=None, storage=None, **options):
-    proxy = ProxyRequest(load_recipe(recipe), output, name, steps=steps, storage=storage)
-    return TeacherLayerRequest(proxy, **options)
+recipe, raced = teacher_layer_search.recipe, teacher_layer_search.raced
 
 
 def load_study(output):
     return optuna.load_study(study_name="teacher-layer", storage=open_storage(output / "search.journal"))
-
-
-@pytest.fixture
-def raced(monkeypatch):
-    """Races with known scores in place of trainings: the later the layer, the better. Lists the layers of each."""
-    monkeypatch.setattr("os.fsync", lambda file: None)
-    races = []
-
-    def race(proxy, plans, rungs, measure, report):
-        layers = [plan.recipe.stages[0].method["teacher_layer"] for plan in plans]
-        races.append(layers)
-        for index, layer in enumerate(layers):
-            report(index, 6, {"agreement": 10.0 * layer, "explained": 20.0 * layer})
-        return [Racer({6: {"agreement": 10.0 * layer, "explained": 20.0 * layer}}, steps=6) for layer in layers]
-
-    monkeypatch.setattr(run_teacher_layer, "race", race)
-    monkeypatch.setattr(run_teacher_layer, "LayerScores", lambda *arguments: type("Scores", (), {"measure": None}))
-    return races
 
 
 def test_a_search_that_trains(recipe, tmp_path):

@@ -9,10 +9,10 @@ from limbeck.recipe.load import load_recipe
 from limbeck.search.layer_candidates import methods_with_teacher_layer
 from limbeck.search.run_teacher_layer import search_teacher_layer
 from limbeck.search.storage import open_storage
-from tests.search import test_run_teacher_layer
+from tests.support import teacher_layer_search
+from tests.support.teacher_layer_search import make_request
 
-recipe, raced = test_run_teacher_layer.recipe, test_run_teacher_layer.raced
-make_request = test_run_teacher_layer.make_request
+recipe, raced = teacher_layer_search.recipe, teacher_layer_search.raced
 
 
 @pytest.mark.parametrize(

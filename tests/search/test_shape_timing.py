@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from limbeck.search.shape_timing import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
-from tests.evaluation.tiny import tiny_bert
+from tests.support.word_models import tiny_bert
 
 EACH = WARM_UP + FEWEST_PASSES
 

@@ -11,7 +11,7 @@ from sqlalchemy.pool import NullPool
 from limbeck.errors import OutputError, RecipeError
 from limbeck.search import GeneticSettings, elm_space, generation_rows, open_study, run_search
 from limbeck.search.storage import open_storage
-from tests.search.known_search import SPACE, expected_generations, fitness, open_known, sampler
+from tests.support.known_search import SPACE, expected_generations, fitness, open_known, sampler
 
 
 def evaluate(candidates):
@@ -21,7 +21,7 @@ def evaluate(candidates):
 def test_a_study_goes_on_after_its_process(place):
     code = (
         "import sys; sys.path.insert(0, '.')\n"
-        "from tests.search.test_study import *\n"
+        "from tests.support.known_search import *\n"
         "run_search(open_known(sys.argv[1]), evaluate, generations=2, batch=6)"
     )
     subprocess.run([sys.executable, "-c", code, place], check=True)

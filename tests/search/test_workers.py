@@ -15,14 +15,21 @@ from optuna.trial import TrialState
 from limbeck.search import run_search, workers
 from limbeck.search.trials import genome_of, suggest
 from limbeck.search.workers import LostTrials, SignOfLife, machine, worker_key
-from tests.search import known_search
-from tests.search.known_search import GENERATIONS, SPACE, expected_generations, fitness, open_known
-from tests.search.test_genetic_sampler import evaluate, generations_of
+from tests.support import known_search
+from tests.support.known_search import (
+    GENERATIONS,
+    SPACE,
+    evaluate,
+    expected_generations,
+    fitness,
+    generations_of,
+    open_known,
+)
 
 
 def start_worker(place, log, *arguments):
-    command = [sys.executable, known_search.__file__, place, str(log), *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE)
+    command = [sys.executable, "-m", known_search.__name__, place, str(log), *map(str, arguments)]
+    return subprocess.Popen(command, cwd=Path(known_search.__file__).parents[2], stderr=subprocess.PIPE)
 
 
 def started_in(log):

@@ -16,7 +16,7 @@ from limbeck.errors import LimbeckError, OutputError
 from limbeck.training import checkpoint_files, stage
 from limbeck.training.checkpoint_files import MANIFEST, STAGING, discard, find_damage, prepare_staging, publish, seal
 from limbeck.training.checkpoints import keep_newest, newest_checkpoint, remove_leftovers
-from tests.training.at_step import AtStep
+from tests.support.training import AtStep
 
 
 def write_checkpoint(folder, step, content="weights"):

@@ -16,7 +16,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.proxy import Proxy
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 METHODS = {
     "mappings": [{"name": "hidden_states", "mapping": mapping} for mapping in ([0, 2], [1, 4], [2, 3], "uniform")],

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import limbeck
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 TRAINING = {
     "max_steps": 8,
@@ -76,7 +76,7 @@ def run_victim(recipe, tmp_path, *arguments):
     path = tmp_path / "recipe.json"
     path.write_text(json.dumps(recipe))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.training.victim", *map(str, (path, *arguments))],
+        [sys.executable, "-m", "tests.support.victim", *map(str, (path, *arguments))],
         capture_output=True,
         text=True,
         timeout=300,

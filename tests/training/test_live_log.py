@@ -20,7 +20,7 @@ from limbeck.training.live_log import LOG, LiveLog
 from limbeck.training.run_status import status_of
 from limbeck.training.stage_clock import StageClock
 from limbeck.training.trainer import PROGRESS
-from tests.training.at_step import AtStep
+from tests.support.training import AtStep
 
 CLOCKS = ("seconds", "runtime", "per_second")
 

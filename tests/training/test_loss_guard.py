@@ -20,8 +20,7 @@ from limbeck.training.module import DistillationModule
 from limbeck.training.step_skipping import takes_flag
 from limbeck.training.trainer import DistillationTrainer
 from limbeck.training.untrained import freeze_unreached
-from tests.training.test_checkpoints import AtStep
-from tests.training.test_module import Rows, collate, make_module, make_rows
+from tests.support.training import AtStep, Rows, collate, make_module, make_rows
 
 
 def judge(losses, factor, norm=1.0):

@@ -13,8 +13,8 @@ from limbeck.errors import LimbeckError, TrainingError
 from limbeck.training import stage
 from limbeck.training.batch_splitter import BatchSplitter, is_out_of_memory
 from limbeck.training.module import DistillationModule
-from tests.models.tiny import make_teacher
-from tests.training.test_checkpoints import AtStep
+from tests.support.models import make_teacher
+from tests.support.training import AtStep
 
 SPLIT = {"on_out_of_memory": "split"}
 

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from limbeck.methods import METHODS
-from tests.methods.suite import tiny_run, write_rows
-from tests.models.tiny import make_teacher, save_folder, tiny_model
+from tests.support.methods import tiny_run, write_rows
+from tests.support.models import make_teacher, save_folder, tiny_model
 
 DEFAULT = ("minilmv2", "hidden_states", "mlm", "mlkd_bert", "bert_emd")
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ def together(tmp_path, *jobs):
     path = tmp_path / "jobs.json"
     path.write_text(json.dumps(jobs))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.training.together", str(path)],
+        [sys.executable, "-m", "tests.support.together", str(path)],
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     # Gloo of some releases of PyTorch says on standard output whom it is connected to.

@@ -14,8 +14,8 @@ from transformers import AutoModel, AutoTokenizer
 import limbeck
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
 from limbeck.training import stage as stage_module
-from tests.models.tiny import make_teacher
-from tests.training.at_step import AtStep
+from tests.support.models import make_teacher
+from tests.support.training import AtStep
 
 
 def student_weights(recipe):

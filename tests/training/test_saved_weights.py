@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import load_file, load_model
 
 from limbeck.training.saved_weights import save_weights
-from tests.models.tiny import tiny_model
+from tests.support.models import tiny_model
 
 SAVE = """
 import sys
 from pathlib import Path
 from limbeck.training.saved_weights import save_weights
-from tests.models.tiny import tiny_model
+from tests.support.models import tiny_model
 save_weights(tiny_model("bert", head="masked_lm"), Path(sys.argv[1]), None)
 """
 

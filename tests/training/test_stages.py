@@ -10,8 +10,8 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 import limbeck
 from limbeck.errors import LimbeckError
 from limbeck.models.loading import load_model
-from tests.methods.suite import TRAINING, run_card, write_rows
-from tests.models.tiny import make_teacher
+from tests.support.methods import TRAINING, run_card, write_rows
+from tests.support.models import make_teacher
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from limbeck.models.vocabulary import load_tokenizer
 from limbeck.training.rows import training_rows
 from limbeck.training.streaming import StreamLoader
 from limbeck.training.trainer import DistillationTrainer
-from tests.corpus.streams import ALONE, make_texts, stream, write_texts
+from tests.support.streams import ALONE, make_texts, stream, write_texts
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from limbeck.corpus.labelled_examples import NO_ANSWER, Example
 from limbeck.errors import CorpusError
 from limbeck.evaluation.answers import AnswerWindows
 from limbeck.evaluation.tasks import TaskRow
-from tests.corpus.conftest import byte_tokenizer
-from tests.models.tiny import tiny_tokenizer
+from tests.support.corpora import byte_tokenizer
+from tests.support.models import tiny_tokenizer
 
 LENGTH, STRIDE = 40, 10
 WORDS = ("the", "model", "of", "a", "teacher", "is", "ab", "and", "xyz", "student,", "q", "(layer)", "in", "12")

@@ -25,7 +25,7 @@ from limbeck.evaluation.fine_tuning.training import EVALUATION_BATCH, FineTuner,
 from limbeck.evaluation.metrics import score
 from limbeck.models.loading import quiet
 from limbeck.models.vocabulary import load_tokenizer
-from tests.evaluation.fine_tuning.tiny_tasks import KEYS, POINT, QUESTION_POINT, make_data, tiny_folder
+from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, tiny_folder
 
 SEED = 7
 

@@ -31,8 +31,8 @@ from limbeck.evaluation.sentence_vectors import encode
 from limbeck.evaluation.tasks.task import TaskData
 from limbeck.models.loading import load_model
 from limbeck.models.vocabulary import load_tokenizer
-from tests.evaluation.fine_tuning.tiny_tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, tiny_folder
-from tests.models.tiny import make_teacher, save_folder, tiny_model
+from tests.support.models import make_teacher, save_folder, tiny_model
+from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, tiny_folder
 
 
 def ready(folder, data, point, tmp_path):

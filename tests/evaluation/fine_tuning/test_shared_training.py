@@ -20,7 +20,7 @@ from limbeck.evaluation.fine_tuning.prepared import TokenKeys
 from limbeck.evaluation.fine_tuning.training import FineTuner
 from limbeck.evaluation.tasks.task import TaskData
 from limbeck.models.vocabulary import load_tokenizer
-from tests.evaluation.fine_tuning.tiny_tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, tiny_folder
+from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, tiny_folder
 
 SILENT = lambda share: None  # noqa: E731 - a value, as others are
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.evaluation.tasks import TASKS, TaskRow, load_task
-from tests.evaluation.tasks.layouts import write_table
+from tests.support.task_files import write_table
 
 
 def rows_of(data: Path, name: str, split: str) -> list[TaskRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from limbeck.evaluation.tasks import TaskRow, load_task
-from tests.evaluation.tasks.layouts import write_lines, write_table
+from tests.support.task_files import write_lines, write_table
 
 MNLI = ("sentence1", "sentence2", "gold_label")
 

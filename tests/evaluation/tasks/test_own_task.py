@@ -11,7 +11,7 @@ import yaml
 
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
 from limbeck.evaluation.tasks import TaskRow, load_task
-from tests.evaluation.tasks.layouts import write_lines, write_small_squad, write_table
+from tests.support.task_files import write_lines, write_small_squad, write_table
 
 REVIEWS: dict[str, Any] = {
     "name": "reviews",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.evaluation.tasks import TaskRow, load_task
-from tests.evaluation.tasks.layouts import CONTEXT, question, write_small_squad, write_squad
+from tests.support.task_files import CONTEXT, question, write_small_squad, write_squad
 
 
 @pytest.mark.parametrize("file", ["dev-v1.1.json", "v1.1-dev.json", "squad/dev-v1.1.json"])

@@ -8,7 +8,7 @@ import pytest
 
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.tasks import load_task
-from tests.evaluation.tasks.layouts import CONTEXT, question, write_lines, write_squad, write_table
+from tests.support.task_files import CONTEXT, question, write_lines, write_squad, write_table
 
 RTE = ("index", "sentence1", "sentence2", "label")
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.cli.test_evaluate_command import glue_table
-from tests.evaluation.fine_tuning.tiny_tasks import make_rows
-from tests.evaluation.tiny import documents
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 #: As many heads as the teacher, so that every method can train it.
 STUDENT = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 48}
@@ -16,30 +13,9 @@ STUDENT = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 48}
 TOKENS = 1000
 
 
-def write_text(folder: Path, count: int = 24) -> Path:
-    """Write documents with several sentences each."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, text in enumerate(documents(count)):
-        (folder / f"{number}.txt").write_text(text, encoding="utf-8")
-    return folder
-
-
 def write_teacher(folder: Path) -> Path:
     """Write a teacher of three layers with a masked language model head."""
     return make_teacher(folder, "bert", head="masked_lm", layers=3, hidden=32, heads=4, ffn=64)
-
-
-def write_tasks(folder: Path) -> Path:
-    """Write RTE and MRPC in GLUE's layout."""
-    for task, columns in (("RTE", None), ("MRPC", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String")):
-        (folder / task).mkdir(parents=True)
-        for split, count, seed in (("train", 16, 0), ("dev", 12, 1)):
-            rows = make_rows("classification", count, seed)
-            table = glue_table(rows) if columns is None else "\n".join(
-                [columns, *(f"{row.label}\t1\t2\t{row.text}\t{row.pair}" for row in rows)]
-            ) + "\n"  # fmt: skip
-            (folder / task / f"{split}.tsv").write_text(table, encoding="utf-8")
-    return folder
 
 
 def tiny_plan(teacher: Path, text: Path, **changes: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from transformers import AutoModel
 from limbeck.models.blueprint import parse_blueprint
 from limbeck.models.building import build_student, student_config
 from limbeck.recipe.load import read_recipe
-from tests.models.tiny import save_folder, tiny_config, tiny_tokenizer
+from tests.support.models import save_folder, tiny_config, tiny_tokenizer
 
 ROOT = Path(__file__).parents[2] / "recipes"
 PAPERS = sorted((ROOT / "papers").glob("*.yaml"))

@@ -15,7 +15,7 @@ from limbeck.search import run_mapping
 from limbeck.search.mapping_request import MappingRequest
 from limbeck.search.proxy_request import ProxyRequest
 from limbeck.training.run_corpora import build_corpora
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 TEACHER_LAYERS, STUDENT_LAYERS = 8, 4
 BEST = (0, 0, 3, 7)

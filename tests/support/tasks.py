@@ -9,7 +9,7 @@ from pathlib import Path
 from limbeck.evaluation.fine_tuning.cell import TrainingPoint
 from limbeck.evaluation.fine_tuning.prepared import TokenKeys
 from limbeck.evaluation.tasks.task import SplitFacts, Task, TaskData, TaskRow
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 WORDS = (
     *("the", "model", "teacher", "student", "layer", "text", "word", "we", "it", "on"),

@@ -76,22 +76,6 @@ def tiny_models() -> dict[str, PreTrainedModel]:
     return {name: model.eval() for name, model in found.items()}
 
 
-def documents(count: int = 40, sentences: int = 6) -> list[str]:
-    """Documents of a summary line, a blank line and two paragraphs; no sentence occurs twice."""
-    generator = torch.Generator().manual_seed(1)
-
-    def sentence(number: int) -> str:
-        chosen = torch.randint(0, len(WORDS), (8,), generator=generator).tolist()
-        return f"The {' '.join(WORDS[i] for i in chosen)} {number}."
-
-    made = []
-    for document in range(count):
-        first = document * (2 * sentences + 1)
-        paragraphs = [" ".join(sentence(first + 1 + part * sentences + i) for i in range(sentences)) for part in (0, 1)]
-        made.append("\n\n".join([sentence(first), *paragraphs]))
-    return made
-
-
 def _common(layers: int) -> dict[str, Any]:
     return {
         "vocab_size": 64,

@@ -2,7 +2,7 @@
 
 `install(monkeypatch)` puts them in the place of the real ones and returns what was asked of them.
 
-    python -m tests.search.shape_search TEACHER TEXT OUTPUT LOG
+    python -m tests.support.shape_search TEACHER TEXT OUTPUT LOG
 
 is a worker that writes the shapes of each training into LOG, and never comes back from the second.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import optuna
 import pytest
 
 from limbeck.models.vocabulary import load_tokenizer
@@ -26,8 +27,10 @@ from limbeck.search.proxy_request import ProxyRequest
 from limbeck.search.shape_latency import ShapeLatency
 from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapePoint, ShapeSizes
+from limbeck.search.storage import open_storage
 from limbeck.training.run_corpora import build_corpora
-from tests.models.tiny import make_teacher
+from tests.support.corpora import write_text
+from tests.support.models import make_teacher
 
 SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
 STEPS = 30
@@ -169,6 +172,27 @@ def make_request(recipe, output, *, name="architecture", steps=None, storage=Non
         "prune": False,
     }
     return ArchitectureRequest(proxy, **{**usual, **options})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("shaped")
+    return write_teacher(folder), write_text(folder / "text")
+
+
+@pytest.fixture
+def recipe(files):
+    return recipe_data(*files)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda file: None)  # most of the time of a search without models
+    return install(monkeypatch)
+
+
+def load_study(output, name="architecture"):
+    return optuna.load_study(study_name=name, storage=open_storage(output / "search.journal"))
 
 
 def work(teacher: str, text: str, output: str, log: str) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from limbeck.inspection import Subject
 from limbeck.models.loading import quiet
-from tests.models.tiny import tiny_model, tiny_tokenizer
+from tests.support.models import tiny_model, tiny_tokenizer
 
 TEXTS = (
     "The teacher shows the student a layer of text.",

@@ -1,6 +1,6 @@
 """A search whose fitness is known, the generations it must have, and a worker process that can be killed.
 
-    python known_search.py PLACE LOG BATCH [HANG_AT]
+    python -m tests.support.known_search PLACE LOG BATCH [HANG_AT]
 
 The worker writes every mapping that it starts to evaluate into LOG, and with HANG_AT never comes back from that one.
 """
@@ -14,6 +14,7 @@ import numpy as np
 
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, open_study, run_search
 from limbeck.search.evolution import first_generation, next_generation
+from limbeck.search.genetic_sampler import recorded_generation
 
 SPACE = elm_space(4, 12)
 SETTINGS = GeneticSettings(population=6)
@@ -47,6 +48,14 @@ def expected_generations(generations, settings=SETTINGS, seed=SEED):
             genomes = first_generation(SPACE, settings, random)
         history.append([(genome, fitness(SPACE.decode(genome))) for genome in genomes])
     return [[genome for genome, _ in generation] for generation in history]
+
+
+def evaluate(candidates):
+    return [fitness(candidate.mapping) for candidate in candidates]
+
+
+def generations_of(study, count):
+    return [list(recorded_generation(study.user_attrs, number)) for number in range(1, count + 1)]
 
 
 def work(place, log, batch, hang_at=None):

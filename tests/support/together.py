@@ -1,6 +1,6 @@
 """A script that runs jobs in several processes each, as a launcher does; prints how each process ended.
 
-    python -m tests.training.together JOBS.json
+    python -m tests.support.together JOBS.json
 
 A job names a function of this file, its arguments and how many processes run it. Processes are forked, so that the
 imports are paid once. Every job ends with a line of JSON: a list of the processes' exit codes and errors.
@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 
 from limbeck.errors import LimbeckError
-from tests.training import together_jobs
+from tests.support import together_jobs
 
 
 def free_port():

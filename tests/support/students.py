@@ -9,7 +9,7 @@ from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING
 
 from limbeck.export import write_sentence_transformers_files
 from limbeck.models.loading import quiet
-from tests.models.tiny import HIDDEN, make_teacher, save_folder, tiny_config
+from tests.support.models import HIDDEN, make_teacher, save_folder, tiny_config
 
 
 def sentence_student(

@@ -1,6 +1,6 @@
 """A script that runs a recipe to its end while it is killed again and again; prints how often.
 
-    python -m tests.training.victim RECIPE.json SEED KILLS SECONDS OPERATIONS
+    python -m tests.support.victim RECIPE.json SEED KILLS SECONDS OPERATIONS
 
 Every attempt is a process of its own that resumes the run. The first ones die by SIGKILL, in turn after a random time
 of up to so many seconds, and at a random one of their first so many file operations, before or after it is done. The

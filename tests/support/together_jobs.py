@@ -26,7 +26,7 @@ from limbeck.training.leading import leading
 from limbeck.training.processes import connect, process_count, process_index
 from limbeck.training.proxy import Proxy, follow_proxy
 from limbeck.training.trainer import DistillationTrainer
-from tests.training.at_step import AtStep
+from tests.support.training import AtStep
 
 
 def distil(*, index, console, recipe, resume=False):
