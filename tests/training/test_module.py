@@ -70,7 +70,7 @@ def with_labels(batch):
     return {**batch, "labels": batch["input_ids"].masked_fill(~chosen, -100)}
 
 
-def train(module, rows, tmp_path, batch, accumulation, steps=5):
+def train(module, rows, tmp_path, batch, accumulation, steps=5, clip=0.5):
     arguments = build_arguments(
         {
             "max_steps": steps,
@@ -78,7 +78,7 @@ def train(module, rows, tmp_path, batch, accumulation, steps=5):
             "gradient_accumulation_steps": accumulation,
             "learning_rate": 1e-2,
             "optim": "sgd",
-            "max_grad_norm": 0.5,
+            "max_grad_norm": clip,
             "bf16": False,
             "save_strategy": "no",
             "use_cpu": True,
@@ -95,16 +95,17 @@ def train(module, rows, tmp_path, batch, accumulation, steps=5):
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
+@pytest.mark.parametrize("clip", [0.5, 1000.0], ids=["clipped", "whole"])
 @pytest.mark.parametrize("method", ["minilmv2", "sentence_embedding"])
-def test_accumulation_equals_one_large_batch(method, tmp_path):
-    """Rows have different lengths, so that a mean of means would differ."""
+def test_accumulation_equals_one_large_batch(method, clip, tmp_path):
+    """Rows have different lengths, so that a mean of means would differ; clipping would hide a wrong scale."""
     rows = make_rows(40)
     student = {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48, "hidden_dropout_prob": 0.0}
     student["attention_probs_dropout_prob"] = 0.0
     torch.manual_seed(0)
-    whole = train(make_module(method, **student), rows, tmp_path, 8, 1)
+    whole = train(make_module(method, **student), rows, tmp_path, 8, 1, clip=clip)
     torch.manual_seed(0)
-    parts = train(make_module(method, **student), rows, tmp_path, 1, 8)
+    parts = train(make_module(method, **student), rows, tmp_path, 1, 8, clip=clip)
     start = make_module(method, **student).state_dict()
     for name, tensor in whole.items():
         torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-6)
