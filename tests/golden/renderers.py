@@ -20,13 +20,12 @@ from limbeck.inspection import (
     PhraseClustering,
     SpanSample,
 )
-
-FOLDERS = Path(__file__).parent / "folders"
+from tests.golden.committed import FOLDERS
 
 
 def read(folder: str, name: str) -> dict[str, Any]:
     """Read a committed record."""
-    return json.loads((FOLDERS / folder / name).read_text(encoding="utf-8"))
+    return json.loads((FOLDERS[folder] / name).read_text(encoding="utf-8"))
 
 
 def console_text(table: RenderableType, width: int) -> str:
@@ -154,17 +153,19 @@ def _tuples(value: Any) -> Any:
 
 
 TABLES = {
-    "run": run_tables,
+    "finished": run_tables,
     "large-run": run_tables,
     "evaluation": evaluation_tables,
+    "evaluation-with-costs": evaluation_tables,
     "large-evaluation": evaluation_tables,
     "comparison": comparison_tables,
+    "comparison-with-costs": comparison_tables,
     "large-comparison": comparison_tables,
     "search-mapping": mapping_tables,
     "large-search-mapping": mapping_tables,
     "search-architecture": architecture_tables,
     "large-search-architecture": architecture_tables,
     "search-teacher-layer": teacher_layer_tables,
-    "inspection": inspection_tables,
-    "export": export_tables,
+    "inspections": inspection_tables,
+    "export-onnx-int8": export_tables,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -10,15 +11,16 @@ import pytest
 from matplotlib.figure import Figure
 
 import limbeck
+from tests.fixtures.write_shipped import CHANGED
+from tests.golden.committed import FOLDERS
 from tests.golden.making import call
 from tests.golden.page_text import page_lines
 from tests.golden.snapshot import check
 
-FOLDERS = Path(__file__).parent / "folders"
-KINDS = sorted(path.name for path in FOLDERS.iterdir() if path.name != "export")
+KINDS = sorted(name for name in FOLDERS if not name.startswith("export"))
 TOGETHER = {
-    "two-runs": ("run", "interrupted"),
-    "all": ("run", "comparison", "search-mapping", "evaluation", "inspection"),
+    "two-runs": ("finished", "interrupted"),
+    "all": ("finished", "comparison", "search-mapping", "evaluation-with-costs", "inspections"),
 }
 
 
@@ -39,7 +41,9 @@ def _no_pictures(monkeypatch):
 def report(tmp_path: Path, *kinds: str) -> tuple[str, str]:
     """Markdown and text of the HTML of a page on copies of folders."""
     for kind in kinds:
-        shutil.copytree(FOLDERS / kind, tmp_path / kind)
+        shutil.copytree(FOLDERS[kind], tmp_path / kind)
+        for journal in (tmp_path / kind).glob("search.journal"):
+            os.utime(journal, ns=(CHANGED, CHANGED))
     page = tmp_path / "page.html"
     assert call("report", *(tmp_path / kind for kind in kinds), "--output", page, "--markdown") == 0
     texts = (page.with_suffix(".md").read_text(encoding="utf-8"), page_lines(page.read_text(encoding="utf-8")))
