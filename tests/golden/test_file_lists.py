@@ -12,7 +12,7 @@ from limbeck.cli.main import build_app
 from limbeck.errors import Interrupted
 from tests.golden import internals
 from tests.golden.snapshot import check
-from tests.models.tiny import make_teacher
+from tests.support.models import make_teacher
 
 
 def names(folder: Path) -> list[str]:

@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
-from tests.cli.walking import walk
 from tests.fixtures.write_shipped import CHANGED, SHIPPED
 from tests.golden.making import call
 from tests.golden.snapshot import check
+from tests.support.command_tree import walk
 
 COMMANDS = ["", *(name for name, _ in walk())]
 VERSION = "0.1.0"
