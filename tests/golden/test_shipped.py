@@ -16,11 +16,10 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from filelock import FileLock
 from safetensors.torch import load_file
 
 from limbeck.models.loading import load_model
-from tests.fixtures.write_shipped import CHANGED, FACTS, PLACE, SHIPPED, arithmetic, put_back
+from tests.fixtures.write_shipped import CHANGED, FACTS, SHIPPED, arithmetic, place_of, put_back
 from tests.support.commands import assert_one_line_error
 
 VERSIONS = sorted(path for path in SHIPPED.iterdir() if path.is_dir())
@@ -54,13 +53,10 @@ def copied(version: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def placed(version: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A version's folder where it was written, which is the working folder; for one test at a time."""
-    PLACE.mkdir(exist_ok=True)
-    with FileLock(f"{PLACE}.lock", timeout=120):
-        work = PLACE / version.name
+    with place_of(version.name) as work:
         put_back(version, work)
         monkeypatch.chdir(work)
         yield work
-        shutil.rmtree(work)
 
 
 def read(path: Path) -> Any:
