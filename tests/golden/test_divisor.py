@@ -3,7 +3,7 @@
 import pytest
 
 from tests.golden import internals
-from tests.training.test_module import test_accumulation_equals_one_large_batch as accumulation_check
+from tests.support.training import assert_accumulation_changes_nothing
 
 METHODS = ("minilmv2", "sentence_embedding")
 NOT_CLIPPED = 1000.0
@@ -44,4 +44,4 @@ def test_a_wrong_divisor_is_noticed(change, method, tmp_path, monkeypatch):
     trainer = internals.DistillationTrainer
     monkeypatch.setattr(trainer, "compute_loss", change(trainer.compute_loss))
     with pytest.raises(AssertionError, match="not close"):
-        accumulation_check(method, NOT_CLIPPED, tmp_path)
+        assert_accumulation_changes_nothing(method, NOT_CLIPPED, tmp_path)

@@ -6,7 +6,10 @@ from transformers import TrainerCallback
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.building import build_student
 from limbeck.models.families import shape_of
+from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule
+from limbeck.training.trainer import DistillationTrainer
+from limbeck.training.untrained import freeze_unreached
 from tests.support.models import tiny_config, tiny_model
 
 
@@ -65,3 +68,43 @@ class Rows(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         return [row["length"] for row in self.rows] if index == "length" else self.rows[index]
+
+
+def train(module, rows, tmp_path, batch, accumulation, steps=5, clip=0.5):
+    arguments = build_arguments(
+        {
+            "max_steps": steps,
+            "per_device_train_batch_size": batch,
+            "gradient_accumulation_steps": accumulation,
+            "learning_rate": 1e-2,
+            "optim": "sgd",
+            "max_grad_norm": clip,
+            "bf16": False,
+            "save_strategy": "no",
+            "use_cpu": True,
+        },
+        output=str(tmp_path),
+        seed=0,
+        evaluates=False,
+    )
+    freeze_unreached(module, collate(rows[:2]))
+    trainer = DistillationTrainer(module, args=arguments, train_dataset=Rows(rows), data_collator=collate)
+    # The same rows in the same order, whatever the batch size.
+    trainer._get_train_sampler = lambda dataset=None: torch.utils.data.SequentialSampler(Rows(rows))
+    trainer.train()
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def assert_accumulation_changes_nothing(method, clip, folder):
+    """Rows have different lengths, so that a mean of means would differ; clipping would hide a wrong scale."""
+    rows = make_rows(40)
+    student = {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48, "hidden_dropout_prob": 0.0}
+    student["attention_probs_dropout_prob"] = 0.0
+    torch.manual_seed(0)
+    whole = train(make_module(method, **student), rows, folder, 8, 1, clip=clip)
+    torch.manual_seed(0)
+    parts = train(make_module(method, **student), rows, folder, 1, 8, clip=clip)
+    start = make_module(method, **student).state_dict()
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-6)
+    assert any(not torch.equal(start[name], tensor) for name, tensor in whole.items() if "maps" not in name)

@@ -15,7 +15,7 @@ from limbeck.training.units import UNITS, count_units
 from limbeck.training.untrained import freeze_unreached
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import FAMILIES, tiny_config, tiny_model
-from tests.support.training import Rows, collate, make_module, make_rows
+from tests.support.training import Rows, assert_accumulation_changes_nothing, collate, make_module, make_rows
 
 
 def test_the_teacher_is_outside_and_stays_in_eval():
@@ -70,46 +70,10 @@ def with_labels(batch):
     return {**batch, "labels": batch["input_ids"].masked_fill(~chosen, -100)}
 
 
-def train(module, rows, tmp_path, batch, accumulation, steps=5, clip=0.5):
-    arguments = build_arguments(
-        {
-            "max_steps": steps,
-            "per_device_train_batch_size": batch,
-            "gradient_accumulation_steps": accumulation,
-            "learning_rate": 1e-2,
-            "optim": "sgd",
-            "max_grad_norm": clip,
-            "bf16": False,
-            "save_strategy": "no",
-            "use_cpu": True,
-        },
-        output=str(tmp_path),
-        seed=0,
-        evaluates=False,
-    )
-    freeze_unreached(module, collate(rows[:2]))
-    trainer = DistillationTrainer(module, args=arguments, train_dataset=Rows(rows), data_collator=collate)
-    # The same rows in the same order, whatever the batch size.
-    trainer._get_train_sampler = lambda dataset=None: torch.utils.data.SequentialSampler(Rows(rows))
-    trainer.train()
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
-
-
 @pytest.mark.parametrize("clip", [0.5, 1000.0], ids=["clipped", "whole"])
 @pytest.mark.parametrize("method", ["minilmv2", "sentence_embedding"])
 def test_accumulation_equals_one_large_batch(method, clip, tmp_path):
-    """Rows have different lengths, so that a mean of means would differ; clipping would hide a wrong scale."""
-    rows = make_rows(40)
-    student = {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48, "hidden_dropout_prob": 0.0}
-    student["attention_probs_dropout_prob"] = 0.0
-    torch.manual_seed(0)
-    whole = train(make_module(method, **student), rows, tmp_path, 8, 1, clip=clip)
-    torch.manual_seed(0)
-    parts = train(make_module(method, **student), rows, tmp_path, 1, 8, clip=clip)
-    start = make_module(method, **student).state_dict()
-    for name, tensor in whole.items():
-        torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-6)
-    assert any(not torch.equal(start[name], tensor) for name, tensor in whole.items() if "maps" not in name)
+    assert_accumulation_changes_nothing(method, clip, tmp_path)
 
 
 def test_held_out_loss_does_not_depend_on_the_batch_size(tmp_path):
