@@ -4,6 +4,7 @@ import ast
 import graphlib
 import importlib
 import io
+import re
 import subprocess
 import sys
 import tokenize
@@ -169,3 +170,11 @@ def f(a):  # A function.
     )
 '''
     assert code_lines(source) == 6
+
+
+def test_no_test_file_imports_another():
+    imports = re.compile(r"^\s*from tests(\.\w+)* import test_|^\s*(from|import) tests(\.\w+)*\.test_", re.MULTILINE)
+    assert imports.search("from tests.cli import test_help") and imports.search("from tests.cli.test_help import x")
+    paths = sorted(Path(__file__).parent.rglob("*.py"))
+    found = [str(path) for path in paths if path.name != "test_layering.py" and imports.search(path.read_text("utf-8"))]
+    assert not found, "what tests share lies in tests/support"
