@@ -27,8 +27,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 import torch
 
 import limbeck
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import LimbeckError
-from limbeck.training.provenance import git_commit, hardware, versions
 from method_figures import Figures, fit_masked_lm_head, held_out_batches
 
 RESULTS = Path(__file__).parent / "results" / "methods.jsonl"

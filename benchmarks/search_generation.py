@@ -30,10 +30,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 import numpy as np
 import torch
 
-from limbeck.benchmark.device import synchronise
 from limbeck.benchmark.rows import describe_machine
 from limbeck.benchmark.step_run import Step
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set_up_step
+from limbeck.core.machine import synchronise
 from limbeck.methods import METHODS
 from limbeck.methods.composition import Pairing
 from limbeck.models.building import build_student

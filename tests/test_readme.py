@@ -7,10 +7,10 @@ import pytest
 import typer
 
 from limbeck.cli.main import build_app
+from limbeck.core.yaml import parse_yaml
 from limbeck.methods import METHODS
 from limbeck.models.family_table import families
 from limbeck.recipe import load_recipe
-from limbeck.recipe.load import parse_yaml
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from limbeck.search.worker_processes import run_workers
+from limbeck.core.workers import run_workers
 
 def work(folder):
     Path(folder, str(os.getpid())).touch()

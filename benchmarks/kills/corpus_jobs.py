@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
+from limbeck.core.files import read_manifest
 from limbeck.corpus import CorpusSettings, build_corpus, document_reading, document_store
-from limbeck.corpus.cache import read_manifest
 
 from .inputs import documents, tokenizer, write_jsonl
 from .job import Job, hash_of, identity_of

@@ -12,17 +12,19 @@ from typing import Any
 
 from rich.console import Console
 
-from limbeck.benchmark.device import choose_device
-from limbeck.benchmark.progress import ProgressBar
 from limbeck.comparison.load import load_plan
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.comparison.run import run_comparison
+from limbeck.core.files import read_record
+from limbeck.core.machine import choose_device
+from limbeck.core.progress import ProgressBar
+from limbeck.core.ranks import connect, everywhere, from_main, is_main, process_count
+from limbeck.core.registry import plugins_in_use
 from limbeck.experiments.costs import measure_costs
 from limbeck.experiments.folder import prepare_folder
 from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.run import run_evaluation
 from limbeck.models.loading import quiet
-from limbeck.plugins import plugins_in_use
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -32,8 +34,7 @@ from limbeck.report.run_cards import write_run_cards
 from limbeck.report.table import write_tables
 from limbeck.training.endings import endings_recorded
 from limbeck.training.output_folder import claimed_together
-from limbeck.training.processes import connect, everywhere, from_main, is_main, process_count
-from limbeck.training.record import RunRecord, read_record
+from limbeck.training.record import RunRecord
 from limbeck.training.run import Run
 from limbeck.training.student_evaluation import evaluate_student
 

@@ -7,9 +7,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from limbeck.benchmark import progress
-from limbeck.benchmark.progress import ProgressBar, line_by_line
-from limbeck.progress import Count, describe_rate, part_of, quietly
+from limbeck.core import progress as progress
+from limbeck.core.progress import Count, ProgressBar, describe_rate, line_by_line, part_of, quietly
 
 
 class Clock:

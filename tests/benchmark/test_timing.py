@@ -6,11 +6,11 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from limbeck.benchmark.device import choose_device
 from limbeck.benchmark.floor import Ceiling, measure_ceiling
 from limbeck.benchmark.loss_cases import LossCase
 from limbeck.benchmark.memory import peak_in_child, watch_peak
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.core.machine import choose_device
 from limbeck.errors import RecipeError
 from limbeck.evaluation.latency import FEWEST_ROUNDS
 

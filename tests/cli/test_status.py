@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import limbeck
+from limbeck.core.files import HEARTBEAT, RECORD
+from limbeck.core.folders import LOCK, FolderLock
 from limbeck.errors import OutputError
-from limbeck.training.folder_lock import LOCK, FolderLock
 from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
-from limbeck.training.record_file import HEARTBEAT, RECORD
 from limbeck.training.run_status import SILENT_AFTER, find_runs, status_of
 from tests.support.commands import limbeck as command  # noqa: F401 - a fixture
 

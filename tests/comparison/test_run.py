@@ -9,7 +9,7 @@ from collections import defaultdict
 import pytest
 
 import limbeck
-from limbeck.corpus import cache
+from limbeck.core import files
 from limbeck.errors import RecipeError
 from limbeck.models.families import base_model
 from limbeck.training import run as training_run
@@ -47,13 +47,13 @@ def test_one_start_whatever_the_method(plan, tmp_path, monkeypatch):
 
 def test_one_corpus_built_once(plan, teacher, tmp_path, monkeypatch):
     built = []
-    original = cache._write_manifest
+    original = files._write_manifest
 
     def counting(folder, manifest):
         built.append(folder.parent.name)
         original(folder, manifest)
 
-    monkeypatch.setattr(cache, "_write_manifest", counting)
+    monkeypatch.setattr(files, "_write_manifest", counting)
     plan["corpus"]["sources"] = [str(write_text(tmp_path / "text", 20))]
     methods = ["output_distribution", "minilmv2"]
     result = limbeck.compare(plan | {"methods": methods, "seeds": [1, 2]}, output=tmp_path / "out")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from limbeck.core.files import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, document_reading, document_store
 from limbeck.corpus.build import held_out_threshold
-from limbeck.corpus.cache import MANIFEST, default_cache_dir
 from limbeck.errors import CorpusError
 from tests.support.corpora import byte_tokenizer, decode
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from limbeck.corpus import cache
-from limbeck.corpus.cache import NothingToBuildError, build_once, read_manifest
-from limbeck.corpus.pieces import finish_piece
+from limbeck.core import files as cache
+from limbeck.core.files import NothingToBuildError, build_once, finish_piece, read_manifest
 from limbeck.errors import CorpusError
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from limbeck.core.files import finish_piece, read_piece, remove_pieces
 from limbeck.corpus import CorpusSettings, Mix, build_corpus, document_reading, document_store, tokenising
 from limbeck.corpus.encoder import TokenEncoder
-from limbeck.corpus.pieces import finish_piece, read_piece, remove_pieces
 from limbeck.corpus.seen_keys import SeenKeys
 from limbeck.errors import CorpusError
 from tests.support.corpora import byte_tokenizer

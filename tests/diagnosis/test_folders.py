@@ -5,7 +5,7 @@ from collections import namedtuple
 import pytest
 from huggingface_hub import constants
 
-from limbeck.corpus.cache import MANIFEST
+from limbeck.core.files import MANIFEST
 from limbeck.diagnosis import folders
 from limbeck.diagnosis.folders import find, find_cache, find_folder, find_hub
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from limbeck.export import file_modes
+from limbeck.core import files
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.training.saved_weights import save_weights
 from tests.support.models import make_teacher, tiny_model
@@ -26,7 +26,7 @@ def mode(path):
 @pytest.mark.parametrize("told", [True, False], ids=["told", "asked"])
 def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, told, monkeypatch):
     if not told:
-        monkeypatch.setattr(file_modes, "_STATUS", tmp_path / "no-such-system")
+        monkeypatch.setattr(files, "_STATUS", tmp_path / "no-such-system")
     save_weights(tiny_model("bert"), tmp_path / "model.safetensors.partial", None)
     assert mode(tmp_path / "model.safetensors.partial") == 0o666 & ~umask
     source = make_teacher(tmp_path, "bert", layers=1)
@@ -42,4 +42,4 @@ def test_all_files_of_a_sentence_transformers_export_can_be_read_alike(tmp_path)
 
 
 def test_a_file_that_is_gone_or_not_ours_stops_nothing(tmp_path):
-    file_modes.give_ordinary_mode([tmp_path / "gone"])
+    files.give_ordinary_mode([tmp_path / "gone"])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.benchmark.loss_cases import CONTESTS
-from limbeck.corpus.cache import fingerprint
+from limbeck.core.files import fingerprint
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.evaluation.fine_tuning.fingerprints import (
     data_fingerprint,

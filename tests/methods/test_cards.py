@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 from transformers import BertConfig
 
+from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Pairing
 from limbeck.methods.cards import read_card
@@ -17,7 +18,6 @@ from limbeck.models.building import student_config
 from limbeck.models.families import shape_of
 from limbeck.models.layer_selection import selected_layers
 from limbeck.recipe import Recipe, load_recipe
-from limbeck.recipe.load import parse_yaml
 from tests.support.models import tiny_config
 
 FOLDER = Path(__file__).parents[2] / "docs" / "methods"

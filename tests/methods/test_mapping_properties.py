@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from limbeck.core.yaml import dump_yaml, parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods import Pairing
 from limbeck.methods.layer_mapping import STRATEGIES, LayerMapping, resolve_mapping, without_last
 from limbeck.methods.option_types import MappingChoice
 from limbeck.models.families import Shape
-from limbeck.plain_yaml import dump_yaml, parse_yaml
 
 quick = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 depths = st.integers(1, 64)

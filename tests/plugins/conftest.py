@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from limbeck import plugins
+from limbeck.core import registry as plugins
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from pydantic import Field
 
+from limbeck.core.registry import plugins_in_use
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS, Citation, MethodOptions, Term, register_as_method
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import OBJECTIVES, LossTerm, register_as_objective
-from limbeck.plugins import plugins_in_use
 from limbeck.recipe.method_recipe import method_terms
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from limbeck.core.registry import plugins_in_use
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
-from limbeck.plugins import plugins_in_use
 
 CODE = """
     import torch

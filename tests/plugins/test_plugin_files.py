@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from limbeck.core.registry import VARIABLE, load_plugins, plugins_in_use, use_plugins
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS
-from limbeck.plugins import VARIABLE, load_plugins, plugins_in_use, use_plugins
 from limbeck.recipe import load_recipe
 
 GOOD = """

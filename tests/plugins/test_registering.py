@@ -7,13 +7,13 @@ import pytest
 import torch
 from pydantic import Field
 
+from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS, Method, MethodOptions, Term, register_method
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import OBJECTIVES, LossTerm, Objective, register_objective
 from limbeck.recipe.json_schema import recipe_schema
 from limbeck.recipe.method_recipe import method_recipe, method_terms
-from limbeck.registry import PluginPoint, Registry
 
 
 class Options(MethodOptions):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from limbeck.core.yaml import DEEPEST, MOST_CHARACTERS, dump_yaml, parse_yaml
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.plain_yaml import DEEPEST, MOST_CHARACTERS, dump_yaml, parse_yaml
 from limbeck.recipe import load_recipe, plan_run
 
 ALIASES = "\n".join(

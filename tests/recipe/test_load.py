@@ -3,10 +3,11 @@
 import pytest
 import yaml
 
+from limbeck.core.yaml import parse_yaml
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import Recipe, dump_recipe, load_recipe
 from limbeck.recipe.json_schema import recipe_schema
-from limbeck.recipe.load import apply_overrides, parse_yaml
+from limbeck.recipe.load import apply_overrides
 from limbeck.recipe.shipped import read_shipped
 
 

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from limbeck.core.yaml import DEEPEST, dump_yaml, parse_yaml
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.methods.registry import METHODS
-from limbeck.plain_yaml import DEEPEST, dump_yaml, parse_yaml
 from limbeck.recipe import Recipe, dump_recipe, load_recipe
 from limbeck.recipe.load import apply_overrides
 

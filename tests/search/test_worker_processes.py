@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from limbeck.core.workers import run_workers
 from limbeck.errors import RecipeError
-from limbeck.search.worker_processes import run_workers
 
 
 def work_as_told(folder: str) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
 import limbeck.api
+from limbeck.core.ranks import connect, leading, process_count, process_index
 from limbeck.errors import RecipeError
 from limbeck.models.families import blocks as blocks_of
 from limbeck.recipe.load import load_recipe
@@ -22,8 +23,6 @@ from limbeck.search.proxy_request import ProxyRequest
 from limbeck.search.run_mapping import search_mapping
 from limbeck.training import stage as stage_module
 from limbeck.training.cohort import StudentCohort
-from limbeck.training.leading import leading
-from limbeck.training.processes import connect, process_count, process_index
 from limbeck.training.proxy import Proxy, follow_proxy
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.training import AtStep

@@ -6,8 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from limbeck.training import corpus_progress
-from limbeck.training.corpus_progress import CorpusProgress, describe_amount
+from limbeck.core import progress as corpus_progress
+from limbeck.core.progress import CorpusProgress, describe_amount
 
 
 class Clock:

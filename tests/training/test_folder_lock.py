@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 import limbeck
+from limbeck.core import folders
+from limbeck.core.folders import LOCK, FolderLock, holder, holder_lives, is_locked
 from limbeck.errors import OutputError
-from limbeck.training import folder_lock
-from limbeck.training.folder_lock import LOCK, FolderLock, holder, holder_lives, is_locked
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from limbeck.training.folder_lock import FolderLock
+from limbeck.core.folders import FolderLock
 with FolderLock(Path(sys.argv[1])):
     worker = os.fork()
     if worker == 0:  # As a worker of a data loader that outlives a killed run.
@@ -48,7 +48,7 @@ def other_process(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _little_patience(monkeypatch):
-    monkeypatch.setattr(folder_lock, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(folders, "_PATIENCE_SECONDS", 0.2)
 
 
 def test_another_run_is_named_with_host_process_and_time(tmp_path, other_process, tiny_recipe):
@@ -93,7 +93,7 @@ def test_one_process_cannot_have_a_folder_twice(tmp_path):
         assert refused
         # Asking must not unlock: a process loses its lock with any descriptor of the file that it closes.
         assert is_locked(tmp_path) and holder(tmp_path)["pid"] == os.getpid()
-        asking = "import sys; from pathlib import Path; from limbeck.training.folder_lock import is_locked; "
+        asking = "import sys; from pathlib import Path; from limbeck.core.folders import is_locked; "
         code = asking + "print(is_locked(Path(sys.argv[1])))"
         asked = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
         assert asked.stdout.strip() == "True"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from limbeck.core.files import read_json
 from limbeck.errors import OutputError
 from limbeck.training.checkpoint_files import MANIFEST, find_damage, seal
 from limbeck.training.record import RunRecord
-from limbeck.training.record_file import read_json
 from limbeck.training.run_status import find_runs, status_of
 
 STRANGE: list[Any] = [

@@ -24,8 +24,8 @@ from limbeck.benchmark.loss_cases import (
 from limbeck.benchmark.memory import Peak, peak_in_child
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.models.loading import as_dtype
-from limbeck.progress import Count, Report, part_of, quietly
 
 # Errors are measured on less: float64 by the plain way takes many times the memory.
 ERROR_BATCH, ERROR_MEGABYTES = 2, 2000

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from limbeck.benchmark.memory import BYTES_PER_MEGABYTE, Peak, watch_peak
+from limbeck.core.registry import Registry
 from limbeck.errors import RecipeError, suggestion
 from limbeck.kernels.precision import compute_dtype
 from limbeck.objectives import attention_score_mse, relation_kl, soft_label_kl
 from limbeck.objectives.soft_labels_from_hidden import soft_label_kl_from_hidden
-from limbeck.registry import Registry
 
 
 @dataclass(frozen=True)

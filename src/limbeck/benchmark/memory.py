@@ -13,9 +13,7 @@ from typing import Any
 import psutil
 import torch
 
-from limbeck.benchmark.device import synchronise
-from limbeck.host_memory import release_freed_memory
-from limbeck.training.provenance import peak_memory_bytes
+from limbeck.core.machine import peak_memory_bytes, release_freed_memory, synchronise
 
 BYTES_PER_MEGABYTE = 1_000_000
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")

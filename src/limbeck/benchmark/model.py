@@ -14,9 +14,9 @@ from limbeck.benchmark.models import load_or_make, names_shape
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.benchmark.sizes import measure_size
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of, longest_input
-from limbeck.progress import Count, Report, part_of, quietly
 
 
 def measure_models(

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from limbeck.core.files import check_writable
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import OutputError, RecipeError
-from limbeck.training.provenance import git_commit, hardware, versions
-from limbeck.training.writable import check_writable
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = dict[str, Value]

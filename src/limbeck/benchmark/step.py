@@ -7,14 +7,14 @@ from dataclasses import asdict
 
 import torch
 
-from limbeck.benchmark.device import choose_device
 from limbeck.benchmark.floor import Ceiling, measure_bandwidth, measure_ceiling
 from limbeck.benchmark.memory import Peak, peak_in_child
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.benchmark.step_run import PARTS, Step, peak_of
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, set_up_step
 from limbeck.benchmark.timing import stopwatch, summarise, take_turns
-from limbeck.progress import Count, Report, part_of, quietly
+from limbeck.core.machine import choose_device
+from limbeck.core.progress import Count, Report, part_of, quietly
 
 WHOLE = "step"
 # Shares of the progress: the peak memory is done, the ceilings are done; the rest is the timing.

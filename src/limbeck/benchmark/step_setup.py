@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from limbeck.benchmark.device import choose_device
 from limbeck.benchmark.limits import check_length, check_memory, least_training_bytes
 from limbeck.benchmark.models import names_shape, read_config
+from limbeck.core.machine import choose_device
 from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Task, Term

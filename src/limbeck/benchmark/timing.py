@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import torch
 
-from limbeck.benchmark.device import synchronise
+from limbeck.core.machine import synchronise
 from limbeck.evaluation.latency import FEWEST_ROUNDS, MOST_ROUNDS, Times
 
 T = TypeVar("T")

@@ -92,12 +92,12 @@ def loss(
     as_json: Json = False,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
-    from limbeck.benchmark.device import choose_device
     from limbeck.benchmark.loss import measure_losses
     from limbeck.benchmark.loss_cases import LossCase
-    from limbeck.benchmark.progress import ProgressBar
     from limbeck.benchmark.rows import check_output
     from limbeck.benchmark.tables import loss_table
+    from limbeck.core.machine import choose_device
+    from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
 
     console = progress_console(quiet, verbose)
@@ -169,12 +169,12 @@ def step(
 
     Weights are random and so are the tokens: nothing is downloaded, and times do not depend on them.
     """
-    from limbeck.benchmark.device import choose_device
-    from limbeck.benchmark.progress import ProgressBar
     from limbeck.benchmark.rows import check_output
     from limbeck.benchmark.step import measure_step
     from limbeck.benchmark.step_setup import StepRequest
     from limbeck.benchmark.tables import step_table
+    from limbeck.core.machine import choose_device
+    from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
 
     console = progress_console(quiet, verbose)
@@ -219,11 +219,11 @@ def model(
     as_json: Json = False,
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
-    from limbeck.benchmark.device import choose_device
     from limbeck.benchmark.model import measure_models
-    from limbeck.benchmark.progress import ProgressBar
     from limbeck.benchmark.rows import check_output
     from limbeck.benchmark.tables import model_table
+    from limbeck.core.machine import choose_device
+    from limbeck.core.progress import ProgressBar
     from limbeck.models.loading import as_dtype
 
     console = progress_console(quiet, verbose)

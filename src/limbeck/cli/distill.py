@@ -75,8 +75,8 @@ def distill(
 ) -> None:
     """Distil a student from a teacher, as a recipe or the options say."""
     from limbeck.api import distill as run_distillation
+    from limbeck.core.ranks import is_main
     from limbeck.report.table import comparison_table
-    from limbeck.training.processes import is_main
 
     console = progress_console(quiet, verbose)
     data = recipe_data(

@@ -86,7 +86,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
-    from limbeck.benchmark.progress import ProgressBar, line_by_line
+    from limbeck.core.progress import ProgressBar, line_by_line
     from limbeck.export.exporting import ExportRequest, export_model
     from limbeck.export.pushing import check_login, check_repository, push_folder
     from limbeck.export.sample_text import read_texts

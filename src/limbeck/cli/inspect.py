@@ -106,7 +106,7 @@ def phrases(
     as_json: Json = False,
 ) -> None:
     """Cluster the vectors of phrases by k-means: how much each layer knows of phrases (MiniLM, table 10)."""
-    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.core.progress import ProgressBar
     from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
     from limbeck.report.inspection_figures import phrase_picture
     from limbeck.report.inspection_files import check_output
@@ -151,8 +151,8 @@ def attention(
     as_json: Json = False,
 ) -> None:
     """Draw attention maps of a sentence; with a teacher, measure how far each layer and head is from its own."""
-    from limbeck.benchmark.progress import ProgressBar
     from limbeck.cli.attention_choices import read_heads, read_layers
+    from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
     from limbeck.inspection import draw_maps, measure_divergence, read_texts
     from limbeck.report.attention_figure import attention_picture
@@ -204,7 +204,7 @@ def similarity(
     as_json: Json = False,
 ) -> None:
     """Compare every layer with every layer of the teacher, or with its own: linear centred kernel alignment."""
-    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.core.progress import ProgressBar
     from limbeck.inspection import measure_similarity, read_texts
     from limbeck.report.inspection_figures import similarity_picture
     from limbeck.report.inspection_files import check_output
@@ -237,9 +237,8 @@ def contribution(
     as_json: Json = False,
 ) -> None:
     """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
-    from limbeck.benchmark.progress import ProgressBar
+    from limbeck.core.progress import ProgressBar, part_of
     from limbeck.inspection import measure_contribution, read_texts
-    from limbeck.progress import part_of
     from limbeck.report.inspection_figures import contribution_picture
     from limbeck.report.inspection_files import check_output
     from limbeck.report.inspection_tables import contribution_table
@@ -262,7 +261,7 @@ def contribution(
 
 def _load(model: str, teacher: str | None, device: str) -> list[Subject]:
     """Load the model and, where there is one, its teacher."""
-    from limbeck.benchmark.device import choose_device
+    from limbeck.core.machine import choose_device
     from limbeck.inspection import load_subject
 
     chosen = choose_device(device)

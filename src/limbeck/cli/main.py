@@ -32,8 +32,8 @@ from limbeck.cli import (
     validate,
 )
 from limbeck.cli.usage_errors import UsageError, is_help, usage_message
+from limbeck.core.registry import use_plugins
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.plugins import use_plugins
 from limbeck.version import __version__
 
 errors = Console(stderr=True)
@@ -184,7 +184,7 @@ def _process() -> tuple[int, int]:
     """Which process of how many this is; only a launcher's are asked what imports torch."""
     if "RANK" not in os.environ:
         return 0, 1
-    from limbeck.training.processes import process_count, process_index
+    from limbeck.core.ranks import process_count, process_index
 
     return process_index(), process_count()
 

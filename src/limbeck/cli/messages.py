@@ -56,7 +56,7 @@ def progress_console(quiet: bool, verbose: bool = False) -> Console:
 
 
 def _say_machine(logger: logging.Logger) -> None:
-    from limbeck.training.provenance import hardware, versions
+    from limbeck.core.machine import hardware, versions
 
     found = hardware()
     logger.info(", ".join(f"{name} {version}" for name, version in versions().items()))

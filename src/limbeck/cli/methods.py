@@ -79,7 +79,7 @@ def _source(citation: Any) -> str | None:
 
 
 def _print_recipe(name: str, as_json: bool) -> None:
-    from limbeck.plain_yaml import parse_yaml
+    from limbeck.core.yaml import parse_yaml
     from limbeck.recipe.method_recipe import method_recipe
 
     text = method_recipe(name)
@@ -91,8 +91,8 @@ def _print_recipe(name: str, as_json: bool) -> None:
 
 def _described(name: str) -> dict[str, Any]:
     """A method as plain values: what `limbeck methods NAME` shows."""
+    from limbeck.core.yaml import parse_yaml
     from limbeck.methods import registry
-    from limbeck.plain_yaml import parse_yaml
     from limbeck.recipe.method_recipe import method_recipe, method_terms
 
     method = registry.METHODS[name]

@@ -19,8 +19,8 @@ def recipe(
     as_json: Json = False,
 ) -> None:
     """Print a commented example recipe, or a recipe with every default filled in."""
+    from limbeck.core.yaml import parse_yaml
     from limbeck.errors import RecipeError
-    from limbeck.plain_yaml import parse_yaml
     from limbeck.recipe.load import dump_recipe, load_recipe
     from limbeck.recipe.shipped import read_shipped
 

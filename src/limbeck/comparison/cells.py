@@ -10,7 +10,7 @@ from typing import Any
 
 from limbeck.comparison.method_entry import Variant
 from limbeck.comparison.plan import ComparedStudent, ComparisonPlan
-from limbeck.corpus.cache import fingerprint
+from limbeck.core.files import fingerprint
 
 RUNS = "runs"
 _NOT_COMPUTED = ("name", "output", "evaluation")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from limbeck.benchmark.device import choose_device
 from limbeck.comparison.cells import Combination, combine
 from limbeck.comparison.plan import ComparisonPlan
+from limbeck.core.machine import choose_device
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.model_plan import choose_teacher

@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 
 from limbeck.comparison.cells import Cell
+from limbeck.core.files import read_record
 from limbeck.errors import Interrupted, LimbeckError
-from limbeck.training.record import read_record
 from limbeck.training.run import STUDENT
 
 Distil: TypeAlias = Callable[[dict[str, Any]], object]

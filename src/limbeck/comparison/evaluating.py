@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.benchmark.device import choose_device
 from limbeck.comparison.measures import MeasuresSpec, SpeedSpec
-from limbeck.corpus.cache import default_cache_dir
+from limbeck.core.files import default_cache_dir, write_atomically
+from limbeck.core.machine import choose_device
+from limbeck.core.progress import Report
 from limbeck.errors import CorpusError
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.experiments.costs import measure_costs
@@ -19,8 +20,6 @@ from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.run import EvaluationOutcome, run_evaluation
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config
-from limbeck.progress import Report
-from limbeck.training.record import write_atomically
 
 EVALUATION = "evaluation"
 COSTS = "costs.json"

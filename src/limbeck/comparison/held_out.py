@@ -15,13 +15,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.comparison.last_layers import common_relation_heads, compare_last_layers
 from limbeck.comparison.measures import HeldOutSpec
+from limbeck.core.files import write_atomically
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import build_pairs, measure_retrieval, pair_similarities, spearman_agreement
 from limbeck.evaluation.retrieval import build_retrieval_pairs
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_model
-from limbeck.training.record import write_atomically
 
 HELD_OUT = "held_out.json"
 _BATCH = 32

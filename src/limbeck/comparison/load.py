@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from limbeck.comparison.plan import ComparisonPlan
+from limbeck.core.yaml import read_document
 from limbeck.errors import RecipeError
-from limbeck.plain_yaml import read_document
 from limbeck.recipe.explaining import explain
 from limbeck.recipe.load import apply_overrides
 from limbeck.recipe.plain_data import check_plain

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from limbeck.core.yaml import Strict
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.strict import Strict
 
 
 class HeldOutSpec(Strict):

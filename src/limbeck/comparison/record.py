@@ -12,8 +12,8 @@ from limbeck.comparison.cells import Cell, Combination
 from limbeck.comparison.checks import Impossible
 from limbeck.comparison.distilling import is_distilled
 from limbeck.comparison.folder import RECORD
-from limbeck.training.provenance import git_commit, hardware, versions
-from limbeck.training.record import read_record, write_atomically
+from limbeck.core.files import read_record, write_atomically
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.training.run import STUDENT
 
 

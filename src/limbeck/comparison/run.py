@@ -11,8 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from limbeck.benchmark.device import choose_device
-from limbeck.benchmark.progress import ProgressBar
 from limbeck.comparison.budget import steps_of_stages
 from limbeck.comparison.cells import Cell
 from limbeck.comparison.checks import CheckedPlan, check_plan
@@ -23,12 +21,13 @@ from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.comparison.record import ComparisonRecord, describe_cell, describe_impossible
 from limbeck.comparison.summary import summarise_comparison
+from limbeck.core.machine import choose_device
+from limbeck.core.progress import Count, ProgressBar
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted
 from limbeck.evaluation.fine_tuning.fingerprints import model_fingerprint
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.vocabulary import load_tokenizer
-from limbeck.progress import Count
 from limbeck.training.run_corpora import build_corpora
 
 TEACHER = "teacher"

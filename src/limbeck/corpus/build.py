@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.corpus.cache import NothingToBuildError, build_once, default_cache_dir, fingerprint
+from limbeck.core.files import NothingToBuildError, build_once, default_cache_dir, fingerprint
+from limbeck.core.workers import map_parallel
 from limbeck.corpus.corpus import Corpus
 from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.document_store import (
@@ -21,7 +22,6 @@ from limbeck.corpus.document_store import (
 )
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts
-from limbeck.corpus.parallel import map_parallel
 from limbeck.corpus.settings import HOW_IT_IS_READ, CorpusSettings
 from limbeck.corpus.tokenising import SPLITS, Shard, tokenise_shard
 

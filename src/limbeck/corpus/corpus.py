@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 
-from limbeck.corpus.cache import read_manifest
+from limbeck.core.files import read_manifest
 from limbeck.corpus.document import Document
 from limbeck.corpus.document_store import read_documents
 from limbeck.corpus.mixing import Mix, RowMix

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from limbeck.corpus.cache import NothingToBuildError
+from limbeck.core.files import NothingToBuildError
 from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.document import Document
 from limbeck.corpus.seen_keys import SeenKeys

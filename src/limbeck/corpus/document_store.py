@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from limbeck.corpus.cache import build_once, fingerprint
+from limbeck.core.files import build_once, fingerprint, finish_piece, read_piece
 from limbeck.corpus.document import Document
 from limbeck.corpus.document_reading import DocumentBatch, Progress, Reading
-from limbeck.corpus.pieces import finish_piece, read_piece
 from limbeck.corpus.seen_keys import SeenKeys
 from limbeck.corpus.sources import Source, open_source
 

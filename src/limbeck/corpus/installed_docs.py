@@ -17,10 +17,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.workers import map_parallel
 from limbeck.corpus.cursor import Cursor
 from limbeck.corpus.docstrings import FileProse, read_docstrings
 from limbeck.corpus.document import Document
-from limbeck.corpus.parallel import map_parallel
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 

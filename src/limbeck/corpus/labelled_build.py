@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from limbeck.core.files import NothingToBuildError, build_once, default_cache_dir, fingerprint, finish_piece, read_piece
+from limbeck.core.workers import map_parallel
 from limbeck.corpus.build import held_out_threshold
-from limbeck.corpus.cache import NothingToBuildError, build_once, default_cache_dir, fingerprint
 from limbeck.corpus.document import Document, clean_text
 from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.document_store import write_documents
@@ -24,8 +25,6 @@ from limbeck.corpus.labelled_encoding import TOKEN_TYPES, EncodedRows, RowEncode
 from limbeck.corpus.labelled_settings import LabelledSettings
 from limbeck.corpus.labelled_store import LABEL_TYPES, read_examples, row_files, store_rows
 from limbeck.corpus.packing import PackingCounts
-from limbeck.corpus.parallel import map_parallel
-from limbeck.corpus.pieces import finish_piece, read_piece
 from limbeck.corpus.source_report import SourceReport
 from limbeck.corpus.tokenising import SPLITS
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from limbeck.corpus.document import clean_text
 from limbeck.corpus.labelled_classes import ClassNumbers, is_missing, parse_value
 from limbeck.corpus.labelled_settings import LabelledSettings
-from limbeck.corpus.readers import list_columns
+from limbeck.corpus.parquet import list_columns
 from limbeck.corpus.rows import PlacedRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError

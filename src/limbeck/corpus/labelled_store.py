@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from limbeck.corpus.cache import build_once, fingerprint
+from limbeck.core.files import build_once, fingerprint
 from limbeck.corpus.document import Document
 from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.labelled_examples import Example, example_reader

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.files import build_once, default_cache_dir, fingerprint
 from limbeck.corpus.build import BLOCK_FORMAT, block_packing
-from limbeck.corpus.cache import build_once, default_cache_dir, fingerprint
 from limbeck.corpus.corpus import Corpus
 from limbeck.corpus.document_reading import Progress
 from limbeck.corpus.document_store import DOCUMENT_FORMAT

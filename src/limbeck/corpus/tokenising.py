@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from limbeck.core.files import finish_piece, read_piece
 from limbeck.corpus.document_store import read_batches
 from limbeck.corpus.encoder import TokenEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts
-from limbeck.corpus.pieces import finish_piece, read_piece
 from limbeck.corpus.units import UNITS
 
 SPLITS = ("train", "held_out")

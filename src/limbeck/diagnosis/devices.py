@@ -10,9 +10,9 @@ from shutil import which
 import psutil
 import torch
 
+from limbeck.core.machine import hardware
 from limbeck.diagnosis.finding import Finding, gigabytes
 from limbeck.recipe.training_arguments import bf16_is_fast
-from limbeck.training.provenance import hardware
 
 
 def find() -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from limbeck.corpus.cache import MANIFEST, default_cache_dir
+from limbeck.core.files import MANIFEST, default_cache_dir
 from limbeck.diagnosis.finding import Finding, Status, gigabytes
 
 LITTLE_ROOM = 2_000_000_000

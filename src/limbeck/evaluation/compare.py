@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
+from limbeck.core.progress import Report, part_of, quietly
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.agreement import Agreement, build_pairs, measure_agreement
 from limbeck.evaluation.latency import Latency, measure_latency
@@ -28,7 +29,6 @@ from limbeck.evaluation.model_size import (
 )
 from limbeck.evaluation.retrieval import Retrieval, build_retrieval_pairs, measure_retrieval
 from limbeck.evaluation.sentence_vectors import pair_similarities
-from limbeck.progress import Report, part_of, quietly
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

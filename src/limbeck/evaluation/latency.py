@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 from limbeck.evaluation.model_size import find_blocks
-from limbeck.progress import Count, Report, part_of, quietly
 
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
 

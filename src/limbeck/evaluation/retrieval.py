@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limbeck.core.progress import Report, quietly
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.normalising import normalised
 from limbeck.evaluation.sentence_vectors import encode
-from limbeck.progress import Report, quietly
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

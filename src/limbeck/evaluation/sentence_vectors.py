@@ -16,10 +16,10 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from limbeck.core.progress import Count, Report, quietly
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 from limbeck.models.pooling import check_pooling, pool
-from limbeck.progress import Count, Report, quietly
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -11,9 +11,9 @@ import torch
 from limbeck.benchmark.model import measure_models
 from limbeck.benchmark.models import read_config
 from limbeck.benchmark.rows import Value, describe_machine
+from limbeck.core.progress import Report, quietly
 from limbeck.evaluation.published import matching_costs
 from limbeck.models.families import shape_of
-from limbeck.progress import Report, quietly
 
 _SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
           "megabytes_of")  # fmt: skip

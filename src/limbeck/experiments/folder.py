@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.files import write_atomically
 from limbeck.errors import OutputError
 from limbeck.experiments.results import ResultsFile
-from limbeck.training.record import write_atomically
 
 MANIFEST = "evaluation.json"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.protocols.settings import FineTuning
-from limbeck.plain_yaml import parse_yaml
 
 Override = tuple[str | None, Mapping[str, Any]]
 

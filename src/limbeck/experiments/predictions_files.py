@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.files import write_atomically
 from limbeck.errors import OutputError
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, write_submission
 from limbeck.experiments.choosing import select_score
 from limbeck.experiments.results import Row
-from limbeck.training.record import write_atomically
 
 PREDICTIONS = "predictions"
 SUBMISSIONS = "submissions"

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
-from limbeck.corpus.cache import default_cache_dir
+from limbeck.core.files import default_cache_dir
+from limbeck.core.machine import git_commit, hardware, versions
+from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.errors import Interrupted, OutputError
 from limbeck.evaluation.fine_tuning.prepared import PreparedCell
 from limbeck.evaluation.fine_tuning.run_cell import CellResult, select_split
@@ -26,9 +28,7 @@ from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.results import FAILED, FINISHED, ResultsFile, Row
 from limbeck.experiments.summary import Summary, summarise
 from limbeck.experiments.workers import run_jobs
-from limbeck.progress import Count, Report, part_of, quietly
 from limbeck.recipe.training_arguments import bf16_is_fast
-from limbeck.training.provenance import git_commit, hardware, versions
 
 _PLANNING = 0.05
 """Share of the progress that loading and encoding the tasks is given; nobody knows how long it takes."""

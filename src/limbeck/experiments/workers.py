@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from limbeck.core.workers import settle_worker, visible_device
 from limbeck.experiments.attempt import Failure, Job, Outcome, attempt
-from limbeck.worker_process import settle_worker, visible_device
 
 Finished = Callable[[Job, str, Outcome], None]
 """Is given a job, the identity of one of its cells, and the outcome."""

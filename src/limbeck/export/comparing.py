@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from limbeck.core.progress import Report, quietly
+from limbeck.core.workers import settle_worker
 from limbeck.errors import CorpusError
 from limbeck.export.batches import make_batches, tokenise
 from limbeck.export.differences import Differences, ExportMismatchError, measure_differences
@@ -18,8 +20,6 @@ from limbeck.export.outputs import input_names
 from limbeck.export.sample_text import Text
 from limbeck.export.source import Source, open_source
 from limbeck.models.vocabulary import load_tokenizer
-from limbeck.progress import Report, quietly
-from limbeck.worker_process import settle_worker
 
 
 def compare_folder(

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from limbeck.core.progress import Count, Report, quietly
 from limbeck.errors import LimbeckError
 from limbeck.export.batches import Batch
 from limbeck.export.outputs import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
 from limbeck.export.source import ExportHead
-from limbeck.progress import Count, Report, quietly
 
 Runner: TypeAlias = Callable[[Batch], dict[str, Tensor]]
 """Runs a model on a batch: output name to float32 tensor on the CPU."""

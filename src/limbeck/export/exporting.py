@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
+from limbeck.core.progress import Report, part_of, quietly
 from limbeck.errors import RecipeError
 from limbeck.export.batches import make_batches
 from limbeck.export.comparing import compare_folder, compare_in_fresh_process
@@ -37,7 +38,6 @@ from limbeck.export.quantising import measure_int8, needs_reduced_range, quantis
 from limbeck.export.sample_text import Text, built_in_texts
 from limbeck.export.source import RUN_STUDENT, Source, locate, open_source
 from limbeck.models.families import shape_of
-from limbeck.progress import Report, part_of, quietly
 
 Finish: TypeAlias = Callable[[Path, Mapping[str, Any]], None]
 CHECKED_TEXTS = 32

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from limbeck.core.files import give_ordinary_mode
 from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.export.batches import Batch
 from limbeck.export.differences import Runner
-from limbeck.export.file_modes import give_ordinary_mode
 from limbeck.export.onnx_file import ONNX_DTYPES
 from limbeck.export.onnx_session import open_session, session_runner
 from limbeck.export.outputs import SENTENCE, OutputModule, input_names

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.progress import Report, part_of, quietly
 from limbeck.evaluation.latency import Latency, measure_latency
 from limbeck.export.onnx_file import LARGEST_FILE, onnx_bytes
 from limbeck.export.onnx_session import SessionModule, open_session
 from limbeck.export.source import Source
-from limbeck.progress import Report, part_of, quietly
 
 _ARM = ("arm64", "aarch64")
 _PROCESSOR = Path("/proc/cpuinfo")

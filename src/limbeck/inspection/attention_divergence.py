@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from limbeck.core.progress import Report, quietly
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.attention_rules import attention_keys, attention_rules, check_rebuilt, rebuild
 from limbeck.inspection.batches import batches, shortest_limit, tokenise
 from limbeck.inspection.subject import Subject, check_comparable
 from limbeck.models.families import heads
 from limbeck.models.taps import StreamTap
-from limbeck.progress import Report, quietly
 
 _ENTRIES = 2**18  # of a map, over the rows of a batch
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from limbeck.core.progress import Count, Report, quietly
 from limbeck.corpus import PadCollator
 from limbeck.errors import CorpusError
-from limbeck.progress import Count, Report, quietly
 
 BATCH_SIZE = 16
 

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from limbeck.core.progress import Report, quietly
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.batches import batches, shortest_limit, tokenise
 from limbeck.inspection.subject import Subject, layer_keys
 from limbeck.models.taps import StreamTap
-from limbeck.progress import Report, quietly
 
 
 @dataclass(frozen=True)

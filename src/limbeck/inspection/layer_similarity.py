@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from limbeck.core.progress import Report, part_of, quietly
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.batches import batches, shortest_limit, tokenise
 from limbeck.inspection.subject import Subject, check_comparable
 from limbeck.models.families import hidden_size
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
-from limbeck.progress import Report, part_of, quietly
 
 _MEMORY = 2**30
 _TOKENS_PER_FEATURE = 10

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
+from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.errors import CorpusError
 from limbeck.inspection.conll import OUTSIDE, ChunkedText, Span
 from limbeck.inspection.span_vectors import place_spans, read_ends, span_vectors
 from limbeck.inspection.subject import Subject
-from limbeck.progress import Count, Report, part_of, quietly
 
 _STARTS = 10  # what scikit-learn did by default when the figures of Jawahar et al. were made
 _READING = 0.4  # of the time, roughly; the rest is clustering

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from limbeck.core.progress import Report, quietly
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.batches import batches, encode
 from limbeck.inspection.conll import ChunkedText, Span
 from limbeck.inspection.subject import Subject
 from limbeck.models.taps import StreamTap
-from limbeck.progress import Report, quietly
 
 
 def span_vectors(first: Tensor, last: Tensor) -> Tensor:

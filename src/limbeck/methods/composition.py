@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from limbeck.core.yaml import Strict
 from limbeck.methods.head_groups import HeadGroups
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.objectives.registry import OBJECTIVES
-from limbeck.strict import Strict
 
 Task: TypeAlias = Literal["text", "classification", "regression", "question_answering"]
 LABELLED_TASKS: tuple[Task, ...] = ("classification", "regression", "question_answering")

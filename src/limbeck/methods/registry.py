@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
+from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import PluginError
 from limbeck.methods.bert_emd import BERT_EMD
 from limbeck.methods.bert_pkd import BERT_PKD
@@ -24,7 +25,6 @@ from limbeck.methods.mlm import MLM
 from limbeck.methods.output_distribution import OUTPUT_DISTRIBUTION
 from limbeck.methods.sentence_embedding import SENTENCE_EMBEDDING
 from limbeck.methods.tinybert import TINYBERT
-from limbeck.registry import PluginPoint, Registry
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
 ComposeT = TypeVar("ComposeT", bound=Compose[Any])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from limbeck.core.registry import Registry
 from limbeck.errors import ModelError
-from limbeck.registry import Registry
 
 
 @dataclass(frozen=True)

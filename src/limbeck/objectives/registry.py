@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from torch import Tensor
 
+from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import KernelError, PluginError
 from limbeck.objectives.attention import attention_score_mse
 from limbeck.objectives.direct import direct_mse
@@ -28,7 +29,6 @@ from limbeck.objectives.pooled import patient_mse, pooled_cosine
 from limbeck.objectives.relation import relation_kl
 from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
 from limbeck.objectives.signature import read_signature
-from limbeck.registry import PluginPoint, Registry
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., LossTerm])
 Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from limbeck.core.yaml import Strict
 from limbeck.recipe.value_types import MOST, Name, Number, Place
-from limbeck.strict import Strict
 
 
 class TextSpec(Strict):

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from limbeck.core.yaml import Strict
 from limbeck.recipe.value_types import MOST
-from limbeck.strict import Strict
 
 
 class GuardSpec(Strict):

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from limbeck.core.yaml import DEEPEST, dump_yaml, parse_yaml, read_document
 from limbeck.errors import RecipeError
-from limbeck.plain_yaml import DEEPEST, dump_yaml, parse_yaml, read_document
 from limbeck.recipe.explaining import explain
 from limbeck.recipe.plain_data import check_plain
 from limbeck.recipe.schema import Recipe

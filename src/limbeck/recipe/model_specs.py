@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from limbeck.core.yaml import Strict
 from limbeck.recipe.value_types import Name, Place, Whole
-from limbeck.strict import Strict
 
 LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
 

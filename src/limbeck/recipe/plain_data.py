@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from limbeck.core.yaml import DEEPEST, MOST_DIGITS
 from limbeck.errors import RecipeError
-from limbeck.plain_yaml import DEEPEST, MOST_DIGITS
 
 LONGEST_TEXT = 4096
 """Characters; no path of a file is longer."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from limbeck.core.yaml import Strict
 from limbeck.errors import LimbeckError
 from limbeck.methods.registry import METHODS
 from limbeck.recipe.corpus_specs import AugmentSpec, CorpusSpec, TextSpec
@@ -16,7 +17,6 @@ from limbeck.recipe.explaining import explain
 from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.recipe.model_specs import StageTeacherSpec, StudentSpec, TeacherSpec
 from limbeck.recipe.value_types import Count, Name, Place
-from limbeck.strict import Strict
 
 
 class StageSpec(Strict):

@@ -8,6 +8,7 @@ from typing import Any
 
 from huggingface_hub import ModelCard
 
+from limbeck.core.files import record_damage
 from limbeck.errors import RecipeError
 from limbeck.export.source import locate
 from limbeck.models.locating import is_local, resolve_model
@@ -17,7 +18,6 @@ from limbeck.report.model_card import CARD, code_block, export_part, write_model
 from limbeck.report.onnx_usage import onnx_usage
 from limbeck.report.run_cards import find_record, run_of
 from limbeck.report.task_scores import find_scores
-from limbeck.training.record_file import record_damage
 
 _TASKS = {"token_classification": "token-classification"} | {
     head: usage.pipeline_tag for head, usage in HEAD_USAGE.items()

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.files import check_writable
 from limbeck.errors import OutputError, RecipeError, suggestion
 from limbeck.report.drawing import PICTURE_SUFFIXES, Picture, save_picture
-from limbeck.training.writable import check_writable
 
 _DATA_SUFFIX = ".json"
 

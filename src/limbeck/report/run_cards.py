@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.files import RECORD, read_record
 from limbeck.errors import LimbeckError
 from limbeck.export.source import RUN_STUDENT, head_of
 from limbeck.models.loading import load_config
 from limbeck.report.model_card import write_model_card
 from limbeck.report.task_scores import find_scores
 from limbeck.report.titles import title_of
-from limbeck.training.record_file import RECORD, read_record
 from limbeck.training.run import STAGES
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import TrainingError
 from limbeck.search.architecture_request import ArchitectureSearch
 from limbeck.search.pareto import pareto_front
@@ -29,7 +30,6 @@ from limbeck.search.shape_trials import (
 from limbeck.search.storage import shown
 from limbeck.search.study import IDENTITY
 from limbeck.search.trials import DIVERGED
-from limbeck.training.provenance import git_commit, hardware, versions
 
 KIND = "architecture"
 BUSY = "the machine was busy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from limbeck.benchmark.device import choose_device
+from limbeck.core.machine import choose_device
 from limbeck.errors import RecipeError
 from limbeck.recipe.plan import RunPlan
 from limbeck.search.last_layer_loss import BLOCKS, LossKind, loss_kind

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.benchmark.device import choose_device
 from limbeck.comparison.last_layers import common_relation_heads
+from limbeck.core.machine import choose_device
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, pair_similarities, spearman_agreement

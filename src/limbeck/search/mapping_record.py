@@ -10,6 +10,7 @@ from typing import Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.search.generations import generation_rows
 from limbeck.search.genetic_sampler import generation_key
 from limbeck.search.genome import to_binary
@@ -20,7 +21,6 @@ from limbeck.search.mapping_space import MappingSpace
 from limbeck.search.storage import shown
 from limbeck.search.study import IDENTITY
 from limbeck.search.trials import DIVERGED, genome_of
-from limbeck.training.provenance import git_commit, hardware, versions
 
 KIND = "mapping"
 

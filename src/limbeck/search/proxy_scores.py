@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.benchmark.progress import ProgressBar
 from limbeck.comparison.evaluating import check_tasks, evaluate_students
 from limbeck.comparison.measures import MeasuresSpec
+from limbeck.core.progress import ProgressBar
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.fine_tuning.fingerprints import data_fingerprint
 from limbeck.evaluation.tasks import load_task

@@ -9,12 +9,12 @@ from typing import Any
 from optuna.study import Study, get_all_study_names
 from rich.console import Console
 
-from limbeck.benchmark.device import choose_device
-from limbeck.benchmark.progress import ProgressBar
+from limbeck.core.machine import choose_device
+from limbeck.core.progress import Count, ProgressBar
+from limbeck.core.workers import run_workers
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.models.loading import quiet
-from limbeck.progress import Count
 from limbeck.search.architecture_record import KIND, UNTRAINED_LOSS, architecture_record
 from limbeck.search.architecture_request import ArchitectureRequest, ArchitectureSearch
 from limbeck.search.last_layer_loss import LastLayerLoss, held_out_batches
@@ -30,7 +30,6 @@ from limbeck.search.shape_trials import LATENCY, read_shapes
 from limbeck.search.storage import open_storage, shown
 from limbeck.search.study import open_study
 from limbeck.search.together import searched_together
-from limbeck.search.worker_processes import run_workers
 from limbeck.training.proxy import Proxy
 from limbeck.training.students import make_student
 

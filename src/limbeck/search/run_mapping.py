@@ -10,10 +10,10 @@ from optuna.study import Study
 from optuna.trial import TrialState
 from rich.console import Console
 
-from limbeck.benchmark.progress import ProgressBar
+from limbeck.core.progress import Count, ProgressBar
+from limbeck.core.workers import run_workers
 from limbeck.errors import Interrupted, TrainingError
 from limbeck.models.loading import quiet
-from limbeck.progress import Count
 from limbeck.search.generations import generation_rows
 from limbeck.search.held_out_scores import HeldOutScores, describe_held_out, held_out_pairs
 from limbeck.search.loop import run_search
@@ -28,7 +28,6 @@ from limbeck.search.search_folder import prepare_search_folder
 from limbeck.search.storage import open_storage, shown
 from limbeck.search.study import open_study
 from limbeck.search.together import searched_together
-from limbeck.search.worker_processes import run_workers
 from limbeck.training.proxy import Proxy
 
 CANDIDATES = "candidates"

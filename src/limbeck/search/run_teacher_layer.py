@@ -12,7 +12,7 @@ from optuna.study import Study
 from optuna.trial import Trial, TrialState
 from rich.console import Console
 
-from limbeck.benchmark.device import choose_device
+from limbeck.core.machine import choose_device
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, TrainingError
 from limbeck.models.loading import quiet

@@ -10,13 +10,13 @@ from typing import Any
 
 from optuna.study import Study
 
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.search.layer_candidates import with_teacher_layer
 from limbeck.search.layer_race import Racer, ranking
 from limbeck.search.layer_scores import SCORES, score_of
 from limbeck.search.storage import shown
 from limbeck.search.study import IDENTITY
 from limbeck.search.teacher_layer_request import TeacherLayerSearch
-from limbeck.training.provenance import git_commit, hardware, versions
 
 KIND = "teacher-layer"
 RESULT = "result"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+from limbeck.core.ranks import connect, is_main, leading, process_count, same_everywhere
 from limbeck.errors import RecipeError
 from limbeck.models.loading import quiet
 from limbeck.recipe.plan import RunPlan
-from limbeck.training.leading import leading
-from limbeck.training.processes import connect, is_main, process_count, same_everywhere
 from limbeck.training.proxy import follow_proxy
 
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from limbeck.training.processes import process_count
+from limbeck.core.ranks import process_count
 
 Note = TypeVar("Note")
 

@@ -9,11 +9,11 @@ from typing import Any
 from torch import nn
 from transformers import Trainer
 
+from limbeck.core.ranks import everywhere, from_main
 from limbeck.errors import TrainingError
 from limbeck.training.checkpoint_facts import training_facts
 from limbeck.training.checkpoint_files import prepare_staging, publish, seal, staging_of
 from limbeck.training.checkpoints import keep_newest, remove_leftovers
-from limbeck.training.processes import everywhere, from_main
 from limbeck.training.saving import loading, saving
 
 

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from limbeck.training.processes import process_count, process_index
+from limbeck.core.ranks import process_count, process_index
 
 FOLDER = "bad_batches"
 _KEPT = 20

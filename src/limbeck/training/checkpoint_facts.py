@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from transformers import TrainingArguments
 
+from limbeck.core.files import read_json
 from limbeck.training.checkpoint_files import MANIFEST
 from limbeck.training.checkpoints import Warn
-from limbeck.training.record_file import read_json
 
 _TITLES = {
     "device": "device",

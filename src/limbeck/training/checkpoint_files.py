@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from limbeck.training.record_file import read_json, write_atomically
+from limbeck.core.files import read_json, write_atomically
 
 MANIFEST = "manifest.json"
 REPLACED = ".replaced"

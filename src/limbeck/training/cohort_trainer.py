@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.core.ranks import from_main
 from limbeck.training.cohort import StudentCohort, split_term
 from limbeck.training.gather import sum_over_ranks
-from limbeck.training.processes import from_main
 from limbeck.training.trainer import DistillationTrainer
 
 Cut: TypeAlias = Callable[[Mapping[int, PreTrainedModel]], Collection[int]]

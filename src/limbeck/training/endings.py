@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.ranks import lost_process, process_index
 from limbeck.errors import Interrupted, LimbeckError, Preempted, TrainingError
 from limbeck.training.batch_splitter import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
-from limbeck.training.processes import lost_process, process_index
 from limbeck.training.record import RunRecord
 from limbeck.training.saving import disk_problem
 

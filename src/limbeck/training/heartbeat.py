@@ -16,7 +16,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.training.record_file import HEARTBEAT, write_atomically
+from limbeck.core.files import HEARTBEAT, write_atomically
 
 _SECONDS_BETWEEN = 5.0
 

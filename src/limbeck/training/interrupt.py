@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.core.ranks import gathered, process_count
 from limbeck.errors import Interrupted, Preempted
 from limbeck.training.arrivals import Arrivals
-from limbeck.training.processes import gathered, process_count
 
 
 class Terminated(KeyboardInterrupt):

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.training.record_file import write_atomically
+from limbeck.core.files import write_atomically
 
 LOG = "log.jsonl"
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from limbeck.core.ranks import same_everywhere
 from limbeck.errors import TrainingError
 from limbeck.methods.composition import Term
 from limbeck.recipe.guard_spec import GuardSpec
@@ -18,7 +19,6 @@ from limbeck.training.arrivals import Arrivals
 from limbeck.training.bad_batch import save_bad_batch
 from limbeck.training.checkpoints import Warn
 from limbeck.training.loss_judge import Findings, LossJudge
-from limbeck.training.processes import same_everywhere
 
 Batches = Sequence[Mapping[str, Any]]
 

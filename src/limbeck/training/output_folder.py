@@ -9,14 +9,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.files import HEARTBEAT, RECORD, read_record, write_atomically
+from limbeck.core.folders import LOCK, FolderLock
+from limbeck.core.ranks import everywhere, from_main, process_count
+from limbeck.core.yaml import parse_yaml, read_document
 from limbeck.errors import OutputError, RecipeError
-from limbeck.plain_yaml import parse_yaml, read_document
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
 from limbeck.recipe.training_arguments import DEFAULTS
-from limbeck.training.folder_lock import LOCK, FolderLock
-from limbeck.training.processes import everywhere, from_main, process_count
-from limbeck.training.record_file import HEARTBEAT, RECORD, read_record, write_atomically
 
 RECIPE = "recipe.yaml"
 # Arguments that may change in a resumed run: when to save, measure and log, and where to.

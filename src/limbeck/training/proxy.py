@@ -12,9 +12,10 @@ import numpy as np
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
 
+from limbeck.core.machine import keep_freed_memory
+from limbeck.core.ranks import everywhere, follow, give_order, main_first, working
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
-from limbeck.host_memory import keep_freed_memory
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 from limbeck.recipe.plan import RunPlan
@@ -23,8 +24,6 @@ from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.cohort_trainer import CohortTrainer, Cut
 from limbeck.training.layer_cosines import measure_layer_cosines
-from limbeck.training.leading import follow, give_order, working
-from limbeck.training.processes import everywhere, main_first
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.proxy_students import Outcome, Trained, finish, make_students, read_outcomes
 from limbeck.training.run_corpora import build_corpora, label_kind

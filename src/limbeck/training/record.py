@@ -9,14 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from limbeck.training.provenance import (
-    git_commit,
-    hardware,
-    peak_device_memory_bytes,
-    peak_memory_bytes,
-    versions,
-)
-from limbeck.training.record_file import RECORD, read_record, write_atomically
+from limbeck.core.files import RECORD, read_record, write_atomically
+from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
 
 
 class RunRecord:

@@ -14,9 +14,11 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core.files import write_atomically
+from limbeck.core.machine import keep_freed_memory
+from limbeck.core.ranks import everywhere, from_main, is_main, main_first, process_count
 from limbeck.corpus import Corpus, LabelledCorpus
 from limbeck.errors import OutputError
-from limbeck.host_memory import keep_freed_memory
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head
 from limbeck.models.loading import load_model
@@ -29,8 +31,7 @@ from limbeck.recipe.stage_plan import StageChoice
 from limbeck.training.checkpoint_files import sync_tree
 from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
 from limbeck.training.layer_cosines import measure_layer_cosines
-from limbeck.training.processes import everywhere, from_main, is_main, main_first, process_count
-from limbeck.training.record import RunRecord, write_atomically
+from limbeck.training.record import RunRecord
 from limbeck.training.run_corpora import build_corpora, describe_corpora, label_kind
 from limbeck.training.stage import StagePlan, run_stage, warn
 from limbeck.training.stage_results import load_finished

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
+from limbeck.core.progress import CorpusProgress, Told
 from limbeck.corpus import (
     Corpus,
     CorpusSettings,
@@ -21,7 +22,6 @@ from limbeck.corpus import (
 )
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.stage_plan import StageChoice
-from limbeck.training.corpus_progress import CorpusProgress, Told
 
 AnyCorpus = Corpus | LabelledCorpus
 

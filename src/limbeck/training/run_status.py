@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from limbeck.core.files import HEARTBEAT, RECORD, read_json, read_record, record_damage
+from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.errors import OutputError
-from limbeck.training.folder_lock import holder, holder_lives, is_locked
-from limbeck.training.record_file import HEARTBEAT, RECORD, read_json, read_record, record_damage
 
 Status = Literal["running", "dead", "finished", "interrupted", "failed"]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.fsdp import FSDPModule
 
-from limbeck.export.file_modes import give_ordinary_mode
+from limbeck.core.files import give_ordinary_mode
 
 
 def is_sharded(module: nn.Module) -> bool:

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, Sampler
 from transformers.trainer import SCHEDULER_NAME
 from transformers.trainer_utils import seed_worker
 
+from limbeck.core.ranks import same_everywhere
 from limbeck.errors import TrainingError
 from limbeck.training.atomic_trainer import AtomicTrainer
-from limbeck.training.processes import same_everywhere
 from limbeck.training.sampling import EpochSetter, LengthGroupedSampler, make_sampler
 from limbeck.training.sharding import FillingCollator, SharedBatches, dealt_batches
 

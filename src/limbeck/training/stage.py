@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
+from limbeck.core.ranks import from_main, same_everywhere
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.methods.composition import Term
@@ -23,7 +24,6 @@ from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remov
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.live_log import LastStepLog, LiveLog
 from limbeck.training.module import DistillationModule
-from limbeck.training.processes import from_main, same_everywhere
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.sampling import grouped_padding_share
 from limbeck.training.saved_weights import is_sharded, whole_weights

@@ -11,12 +11,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from limbeck.core.files import read_json, write_atomically
+from limbeck.core.ranks import from_main
 from limbeck.training.checkpoint_files import file_damage, file_facts, sync
 from limbeck.training.checkpoints import Warn, remove_checkpoints
 from limbeck.training.live_log import LOG, log_lines
 from limbeck.training.module import DistillationModule
-from limbeck.training.processes import from_main
-from limbeck.training.record_file import read_json, write_atomically
 from limbeck.training.saved_weights import save_weights
 from limbeck.training.saving import saving
 from limbeck.training.trainer import WEIGHTS

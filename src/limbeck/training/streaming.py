@@ -12,10 +12,10 @@ from accelerate.utils import gather_object
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from limbeck.core.files import read_json, write_atomically
+from limbeck.core.workers import single_threaded_tokenizers
 from limbeck.corpus import Corpus, Lane, SourceReport
-from limbeck.corpus.parallel import single_threaded_tokenizers
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.training.record_file import read_json, write_atomically
 from limbeck.training.rows import MixedRows, StreamedRows
 from limbeck.training.sampling import make_sampler
 from limbeck.training.sharded_trainer import ShardedTrainer

@@ -7,12 +7,12 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from limbeck.core.progress import Report, quietly
 from limbeck.corpus import PadCollator
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import compare_models, measure_task
 from limbeck.models.loading import load_model
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.progress import Report, quietly
 from limbeck.training.run import Run
 from limbeck.training.run_corpora import label_kind
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core.files import give_ordinary_mode
 from limbeck.export import write_sentence_transformers_files
-from limbeck.export.file_modes import give_ordinary_mode
 from limbeck.methods.composition import Term
 from limbeck.models.families import base_model, family_of
 from limbeck.models.loading import pooler_option, quiet

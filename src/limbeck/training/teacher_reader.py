@@ -10,12 +10,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from transformers import PreTrainedModel
 
+from limbeck.core.ranks import process_count
 from limbeck.methods.composition import Term
 from limbeck.models.families import blocks
 from limbeck.models.packed_linear import pack_linear_maps, unpack_linear_maps
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
-from limbeck.training.processes import process_count
 
 
 class TeacherReader:

@@ -19,8 +19,9 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
+from limbeck.core.machine import release_freed_memory
+from limbeck.core.ranks import from_main
 from limbeck.errors import TrainingError
-from limbeck.host_memory import release_freed_memory
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.guard_spec import GuardSpec
 from limbeck.training.batch_splitter import BatchSplitter
@@ -30,7 +31,6 @@ from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.loss_guard import LossGuard
 from limbeck.training.measuring import measure_terms, without_marks
 from limbeck.training.module import DistillationModule
-from limbeck.training.processes import from_main
 from limbeck.training.saved_weights import is_sharded, put_whole_weights, save_weights, whole_weights
 from limbeck.training.saving import loading
 from limbeck.training.stage_clock import StageClock

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from limbeck.corpus.cache import fingerprint
+from limbeck.core.files import fingerprint
 from limbeck.evaluation.protocols.settings import FineTuning
 from limbeck.evaluation.tasks.task import Task
 

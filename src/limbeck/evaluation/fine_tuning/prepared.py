@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from limbeck.corpus.cache import build_once, fingerprint
+from limbeck.core.files import build_once, fingerprint
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.fine_tuning.cell import Cell, Point, SimilarityPoint, TrainingPoint

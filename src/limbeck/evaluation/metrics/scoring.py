@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
+from limbeck.core.registry import Registry
 from limbeck.errors import CorpusError
 from limbeck.evaluation.metrics.no_answer import no_answer_scores, thresholded
 from limbeck.evaluation.tasks.predictions import AnswerPrediction, Predictions
 from limbeck.evaluation.tasks.task import Task, TaskRow
-from limbeck.registry import Registry
 
 Metric: TypeAlias = Callable[[Predictions, Sequence[TaskRow], Task], float]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from limbeck.core.registry import Registry
 from limbeck.evaluation.protocols.comparative_study import COMPARATIVE_STUDY, COMPARATIVE_STUDY_MULTILINGUAL
 from limbeck.evaluation.protocols.elm import ELM
 from limbeck.evaluation.protocols.minilm import MINILM, MINILMV2
 from limbeck.evaluation.protocols.mlkd_bert import MLKD_BERT
 from limbeck.evaluation.protocols.protocol import Protocol
 from limbeck.evaluation.protocols.quick import QUICK
-from limbeck.registry import Registry
 
 PROTOCOLS: Registry[Protocol] = Registry("preset")
 """Name to protocol."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from limbeck.corpus.labelled_readers import ROW_READERS, read_rows
-from limbeck.corpus.readers import decoded_lines, kind_of, open_file
+from limbeck.corpus.opening import open_file
+from limbeck.corpus.readers import decoded_lines, kind_of
 from limbeck.corpus.rows import PlacedRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError

@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from limbeck.core.yaml import Strict, read_document
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation.tasks.definition import Columns, FileSource, HubSource, SplitSource, TaskDefinition
 from limbeck.evaluation.tasks.registry import TASKS
 from limbeck.evaluation.tasks.task import METRIC_NAMES, SplitFacts, Task, TaskKind
-from limbeck.plain_yaml import read_document
-from limbeck.strict import Strict
 
 _LONGEST_TITLE = 200
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")

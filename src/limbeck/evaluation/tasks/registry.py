@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from limbeck.core.registry import Registry
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation.tasks.definition import TaskDefinition
 from limbeck.evaluation.tasks.glue import glue_tasks
@@ -11,7 +12,6 @@ from limbeck.evaluation.tasks.inference import chinese_tasks, few_chinese_tasks,
 from limbeck.evaluation.tasks.questions import cmrc2018, cross_lingual_question_tasks, question_tasks
 from limbeck.evaluation.tasks.similarity import similarity_tasks
 from limbeck.evaluation.tasks.task import Task
-from limbeck.registry import Registry
 
 DEFINITIONS: Registry[TaskDefinition] = Registry("task")
 """Name to task and sources."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from limbeck.corpus.labelled_classes import is_missing
-from limbeck.corpus.readers import list_columns
+from limbeck.corpus.parquet import list_columns
 from limbeck.corpus.rows import PlacedRow
 from limbeck.corpus.source_report import SourceReport
 from limbeck.errors import CorpusError

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.comparison.folder import RECORD as COMPARISON
+from limbeck.core.files import RECORD as RUN
+from limbeck.core.files import read_json
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.experiments.folder import MANIFEST as EVALUATION
 from limbeck.experiments.results import ResultsFile
@@ -25,8 +27,6 @@ from limbeck.report.page.findings import (
 from limbeck.report.page.plain_values import entries, text
 from limbeck.search.search_folder import RECORD as SEARCH
 from limbeck.training.output_folder import RECIPE
-from limbeck.training.record_file import RECORD as RUN
-from limbeck.training.record_file import read_json
 from limbeck.training.run_status import status_of
 
 INSPECTIONS = ("phrases", "attention", "similarity", "contribution")

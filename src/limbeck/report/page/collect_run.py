@@ -6,12 +6,12 @@ import json
 import re
 from pathlib import Path
 
+from limbeck.core.files import RECORD, read_json, read_record
 from limbeck.report.page.findings import Found, Record, RunFound, StageFound
 from limbeck.report.page.plain_values import entries, mapping, text
 from limbeck.report.page.stage_log import StageLog, read_stage_log
 from limbeck.report.titles import title_of
 from limbeck.training.output_folder import RECIPE
-from limbeck.training.record_file import RECORD, read_json, read_record
 from limbeck.training.run import STAGES
 from limbeck.training.run_status import status_of
 from limbeck.training.stage_results import DONE

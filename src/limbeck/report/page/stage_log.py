@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from limbeck.core.files import read_json
 from limbeck.report.page.marks import Point
 from limbeck.report.page.plain_values import number
 from limbeck.report.page.token_rate import TokenRate
 from limbeck.training.live_log import LOG
-from limbeck.training.record_file import read_json
 from limbeck.training.stage_results import DONE
 
 RATE = "tokens_per_second"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from limbeck.core.files import write_atomically
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.page.build import build_page
 from limbeck.report.page.collect import collect
@@ -14,7 +15,6 @@ from limbeck.report.page.content import Page
 from limbeck.report.page.html import MADE_BY_US, render_html
 from limbeck.report.page.markdown import render_markdown
 from limbeck.report.page.picture import write_pictures
-from limbeck.training.record_file import write_atomically
 
 NAME = "report.html"
 _SUFFIXES = (".html", ".htm")

@@ -1,4 +1,4 @@
-"""Folders that are either complete or not there: built aside, a manifest last, then moved into place."""
+"""A run's record and sign of life on disk: written whole or not at all, read without loading anything heavy."""
 
 from __future__ import annotations
 
@@ -6,16 +6,134 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from limbeck.corpus.pieces import piece_notes, remove_pieces
-from limbeck.errors import CorpusError
+from limbeck.errors import CorpusError, OutputError
+
+RECORD = "run.json"
+HEARTBEAT = "heartbeat.json"
+
+
+def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
+    """Write a file so that a reader sees the old or the new text, never a part.
+
+    Args:
+        path: The file.
+        text: Its new content.
+        durable: Wait until it is on the disk, so that it also outlives a loss of power.
+    """
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read a run's record; empty where there is none or it cannot be read."""
+    return read_json(folder / RECORD)
+
+
+def record_damage(folder: Path) -> str | None:
+    """Say in a line that a run's record is there and cannot be read; None where all is well, or there is none."""
+    path = folder / RECORD
+    # A record that is whole is never empty.
+    if not path.is_file() or read_record(folder):
+        return None
+    return f"'{path}' is damaged and cannot be read: what the run was and how it ended is not known from it."
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON mapping; empty where there is none or it cannot be read."""
+    try:
+        if not path.is_file():  # Of a pipe or a device there is no end.
+            return {}
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# Refusing a place that cannot be written before the work whose result it is for.
+
+
+def check_writable(path: Path, folder: Path) -> None:
+    """Make the folder of an output, and try that it can be written; rights alone do not say so.
+
+    Args:
+        path: As the user gave it with `--output`, for the message.
+        folder: Where files will be.
+
+    Raises:
+        OutputError: if it cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OutputError(f"--output '{path}' cannot be written: {error.strerror or error}.") from None
+
+
+# Pieces of a folder in the making: each complete or not there, so that a killed builder's work is taken up.
+
+
+_SUFFIX = ".piece.json"
+
+
+def finish_piece(folder: Path, name: str, files: Sequence[str], content: dict[str, Any]) -> None:
+    """Vouch for some files: they are on the disk, and so is what is to be known of them.
+
+    Args:
+        folder: The folder in the making.
+        name: Name of the piece.
+        files: Names of its files.
+        content: What the next builder has to know, plain JSON values.
+    """
+    for file in files:
+        with (folder / file).open("rb") as written:
+            os.fsync(written.fileno())
+    sizes = {file: (folder / file).stat().st_size for file in files}
+    partial = folder / f"{name}.partial"
+    with partial.open("w", encoding="utf-8") as file_:
+        json.dump({"files": sizes, "content": content}, file_)
+        file_.flush()
+        os.fsync(file_.fileno())
+    partial.replace(folder / f"{name}{_SUFFIX}")
+
+
+def read_piece(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return what a builder left of a piece, or `None` if it did not finish it."""
+    try:
+        piece = json.loads((folder / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
+        whole = all((folder / file).stat().st_size == size for file, size in piece["files"].items())
+        return dict(piece["content"]) if whole else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def piece_notes(folder: Path) -> list[Path]:
+    """List what is known of the pieces, and what a killed builder left half written of it; their files are others."""
+    return [*folder.glob(f"*{_SUFFIX}"), *folder.glob("*.partial")]
+
+
+def remove_pieces(folder: Path) -> None:
+    """Remove what is known of the pieces; their files stay."""
+    for path in piece_notes(folder):
+        path.unlink()
+
+
+# Folders that are either complete or not there: built aside, a manifest last, then moved into place.
+
 
 MANIFEST = "manifest.json"
 _ASIDE = ".building-"
@@ -161,3 +279,32 @@ def _remove_stale(parent: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
         elif stale:
             leftover.unlink(missing_ok=True)
+
+
+# Files of weights as readable as all others: safetensors keeps what it writes for its owner alone.
+
+
+_STATUS = Path("/proc/self/status")
+
+
+def give_ordinary_mode(paths: Iterable[Path]) -> None:
+    """Give files the permissions that the user's umask gives to new files; a file system without any keeps its own.
+
+    Args:
+        paths: The files.
+    """
+    mode = 0o666 & ~_umask()
+    for path in paths:
+        with suppress(OSError):
+            path.chmod(mode)
+
+
+def _umask() -> int:
+    """Read the umask, where the system tells it without setting it: that would be seen by other threads."""
+    with suppress(OSError):
+        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask

@@ -22,8 +22,8 @@ from typing import Any, Self
 
 import psutil
 
+from limbeck.core.files import read_json
 from limbeck.errors import OutputError
-from limbeck.training.record_file import read_json
 
 LOCK = ".run.lock"
 _TAKEN = {errno.EACCES, errno.EAGAIN}

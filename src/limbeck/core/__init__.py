@@ -1,0 +1,1 @@
+"""What knows nothing of distillation, once each: files, folders, processes, registries, progress, the machine."""

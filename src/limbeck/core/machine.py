@@ -1,0 +1,174 @@
+"""The process's own memory: pages that a training step frees stay mapped for the next one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from limbeck.errors import RecipeError
+from limbeck.version import __version__
+
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+# Blocks below this stay, at most so much of them. Larger ones would leave gaps that nothing fits into.
+_KEPT_BLOCK, _KEPT = 64 << 20, 2047 << 20
+# What older versions of glibc allow.
+_OLD_LIMIT = 32 << 20
+
+
+def keep_freed_memory() -> bool:
+    """Let malloc keep what is freed, so that the same large tensors of every step cost no new pages.
+
+    By default glibc gives large blocks back to the system at once and takes them anew, and the system clears every page
+    again: a tenth of a training step on a CPU, a quarter of some kernels. Blocks of 64 MiB and more still come and go.
+    It holds for the whole process, and overrides the environment variables of malloc.
+
+    Returns:
+        Whether the system's malloc could be told; False where it is not glibc's.
+    """
+    mallopt = _function("mallopt")
+    if mallopt is None:
+        return False
+    kept = mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK) or mallopt(_M_MMAP_THRESHOLD, _OLD_LIMIT)
+    return bool(kept and mallopt(_M_TRIM_THRESHOLD, _KEPT))
+
+
+def release_freed_memory() -> None:
+    """Give what is freed back to the system once, so that what a measurement takes next cannot come from it."""
+    trim = _function("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+def _function(name: str) -> Any:
+    """A function of the C library; None where there is none of that name."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return getattr(ctypes.CDLL(None), name)
+    except (OSError, AttributeError):
+        return None
+
+
+# What a run ran on: versions, commit, hardware.
+
+
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "pydantic",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of limbeck, Python and the packages that results depend on."""
+    found = {"limbeck": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit() -> str | None:
+    """The commit of the limbeck checkout in use, with `-dirty` after local changes; None outside of one."""
+    here = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # An installed package may lie inside somebody else's repository.
+    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return None if commit is None else commit + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory and accelerators."""
+    accelerators = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {
+        "device": accelerators[0] if accelerators else "cpu",
+        "accelerators": accelerators,
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+    }
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def peak_memory_bytes() -> int:
+    """Highest resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def peak_device_memory_bytes() -> int | None:
+    """Highest memory allocated on the accelerator, or None without one."""
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+
+
+# The device that is measured: chosen by name, and waited for.
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device that is named; `"auto"` is the accelerator where there is one.
+
+    Args:
+        name: `"auto"`, `"cpu"`, `"cuda"`, `"cuda:1"` …
+
+    Raises:
+        RecipeError: if there is no such device here.
+    """
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if name == "auto":
+        return found or torch.device("cpu")
+    device: torch.device | None
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    counts = {"cpu": 1}
+    if found is not None:
+        counts[found.type] = torch.accelerator.device_count()
+    usable = device is not None and (device.index or 0) < counts.get(device.type, 0)
+    if device is None or not usable:
+        here = "cpu" if found is None else f"cpu or {found.type}"
+        raise RecipeError(f"There is no device '{name}' here; use {here}, or leave --device out.")
+    return device
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until an accelerator has done what it was given; a CPU has already."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
