@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from limbeck.core.files import read_manifest
-from limbeck.corpus import CorpusSettings, build_corpus, document_reading, document_store
+from limbeck.corpus import CorpusSettings, build_corpus, store
 
 from .inputs import documents, tokenizer, write_jsonl
 from .job import Job, hash_of, identity_of
@@ -37,8 +37,8 @@ def prepare(inputs: Path) -> None:
 
 def run(inputs: Path, folder: Path) -> None:
     """Build; pieces are small, so that a corpus of a moment has many."""
-    document_store.SHARD_CHARACTERS = 60_000
-    document_reading._BATCH_DOCUMENTS = 50
+    store.SHARD_CHARACTERS = 60_000
+    store._BATCH_DOCUMENTS = 50
     sources = [str(inputs / "a"), str(inputs / "b.parquet"), f"installed-docs:{inputs / 'packages'}"]
     settings = CorpusSettings(sources, length=48, held_out=0.05)
     build_corpus(settings, tokenizer(), cache_dir=folder, workers=_WORKERS)

@@ -14,8 +14,8 @@ from optuna.trial import TrialState
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler
 
-from limbeck.corpus.document_reading import Reading
-from limbeck.corpus.encoder import TokenEncoder
+from limbeck.corpus.packing import TokenEncoder
+from limbeck.corpus.store import Reading
 from limbeck.experiments.results import FINISHED, ResultsFile
 from limbeck.training.heartbeat import Heartbeat
 

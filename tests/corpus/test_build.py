@@ -10,7 +10,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from limbeck.core.files import MANIFEST, default_cache_dir
-from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, document_reading, document_store
+from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, store
 from limbeck.corpus.build import held_out_threshold
 from limbeck.errors import CorpusError
 from tests.support.corpora import byte_tokenizer, decode
@@ -127,8 +127,8 @@ def test_many_shards_in_many_processes_give_the_same(
     articles: Path, tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = build(articles, bert_tokenizer, tmp_path / "one")
-    monkeypatch.setattr(document_store, "SHARD_CHARACTERS", 500)
-    monkeypatch.setattr(document_reading, "_BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(store, "SHARD_CHARACTERS", 500)
+    monkeypatch.setattr(store, "_BATCH_DOCUMENTS", 3)
     steps: list[tuple[str, int, int | None, str]] = []
     settings = CorpusSettings((str(articles),), length=LENGTH, minimum_tokens=1, held_out=0.2)
     parts = build_corpus(
@@ -156,7 +156,7 @@ def test_a_second_build_reuses_the_first(
     assert second.path == first.path
     assert times(cache) == before
     # Another way to cut the same documents does not read them again.
-    monkeypatch.setattr(document_store, "Reading", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(store, "Reading", lambda *_: pytest.fail("read again"))
     build(articles, bert_tokenizer, cache, unit="sentence")
 
 

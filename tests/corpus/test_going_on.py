@@ -14,9 +14,10 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from limbeck.core.files import finish_piece, read_piece, remove_pieces
-from limbeck.corpus import CorpusSettings, Mix, build_corpus, document_reading, document_store, tokenising
-from limbeck.corpus.encoder import TokenEncoder
-from limbeck.corpus.seen_keys import SeenKeys
+from limbeck.corpus import CorpusSettings, Mix, build_corpus, store
+from limbeck.corpus import build as tokenising
+from limbeck.corpus.packing import TokenEncoder
+from limbeck.corpus.store import SeenKeys
 from limbeck.errors import CorpusError
 from tests.support.corpora import byte_tokenizer
 from tests.support.streams import make_texts, write_texts
@@ -31,8 +32,8 @@ class KilledError(BaseException):
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three sources with bad lines, repeats, and small shards."""
-    monkeypatch.setattr(document_store, "SHARD_CHARACTERS", 2500)
-    monkeypatch.setattr(document_reading, "_BATCH_DOCUMENTS", 10)
+    monkeypatch.setattr(store, "SHARD_CHARACTERS", 2500)
+    monkeypatch.setattr(store, "_BATCH_DOCUMENTS", 10)
     texts = make_texts("text", 120)
     lines = [json.dumps({"text": text}) for text in texts[:60]]
     lines[7:7] = lines[40:40] = lines[55:55] = ["{", '{"text": " "}', lines[3]]
@@ -82,7 +83,7 @@ def test_a_build_goes_on_wherever_it_was_stopped(
         cache = tmp_path / f"stopped-{number}"
         finished.clear()
         with monkeypatch.context() as patch:
-            for module in (document_store, tokenising):
+            for module in (store, tokenising):
                 patch.setattr(module, "finish_piece", die_after(number))
             try:
                 build(sources, cache)
@@ -91,7 +92,7 @@ def test_a_build_goes_on_wherever_it_was_stopped(
                 pieces = number
         before = list(finished)
         with monkeypatch.context() as patch:
-            for module in (document_store, tokenising):
+            for module in (store, tokenising):
                 patch.setattr(module, "finish_piece", die_after(-1))
             build(sources, cache)
         assert len(set(finished)) == len(finished), "a finished piece was made again"

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from limbeck.corpus import SourceReport, limits, lines, open_source, placing, readers
+from limbeck.corpus import SourceReport, documents, open_source, readers
+from limbeck.corpus import readers as lines
 from limbeck.errors import CorpusError
 
 NOT_TEXT = "file not in UTF-8, passed over"
@@ -89,7 +90,7 @@ def test_text_that_becomes_binary_is_read_up_to_there(tmp_path: Path) -> None:
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (lines, readers):
         monkeypatch.setattr(module, "LONGEST_LINE", 1000)
-    for module in (placing, readers):
+    for module in (documents, readers):
         monkeypatch.setattr(module, "LONGEST_DOCUMENT", 5000)
 
 
@@ -119,7 +120,7 @@ def test_long_documents_are_cut_between_words(tmp_path: Path) -> None:
     texts, report = read(tmp_path / "a.parquet")
     assert (texts[0], texts[-1]) == ("short", "last")
     assert " ".join(texts[1:-1]).split() == words
-    assert report.counts == {placing.CUT_DOCUMENT: 1}
+    assert report.counts == {documents.CUT_DOCUMENT: 1}
     (tmp_path / "a.txt").write_text("\n".join(words))
     texts, report = read(tmp_path / "a.txt")  # Words as lines, fewer than are looked at to tell the layout.
     assert "\n".join(texts).split() == words
@@ -135,17 +136,17 @@ def test_a_line_of_100_megabytes_in_bounded_memory(tmp_path: Path, kind: str) ->
     characters = sum(len(document.text) for document in open_source(str(tmp_path / f"a{kind}")).documents(report))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 8 * limits.LONGEST_LINE
+    assert peak < 8 * documents.LONGEST_LINE
     assert characters > 100_000_000 if kind == ".txt" else characters == 0
     layout = "file without blank lines, read as one document a line"
-    expected = {lines.CUT_LINE, placing.CUT_DOCUMENT, layout} if kind == ".txt" else {lines.LONG_LINE}
+    expected = {lines.CUT_LINE, documents.CUT_DOCUMENT, layout} if kind == ".txt" else {lines.LONG_LINE}
     assert set(report.counts) == expected
 
 
 @pytest.mark.parametrize("kind", [".txt.gz", ".jsonl.zst", ".parquet.zst", ".md.gz"])
 @pytest.mark.parametrize("filler", [b"\n", b"a word "])
 def test_compressed_bombs(tmp_path: Path, kind: str, filler: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limbeck.corpus.guarded_stream.EXPANSION_FREE", 2**18)
+    monkeypatch.setattr("limbeck.corpus.opening.EXPANSION_FREE", 2**18)
     monkeypatch.setattr("limbeck.corpus.readers.EXPANSION_FREE", 2**18)
     content = filler * (2**21 // len(filler))
     packed = gzip.compress(content) if kind.endswith(".gz") else zstandard.ZstdCompressor(level=19).compress(content)
@@ -167,7 +168,7 @@ def test_a_parquet_dictionary_that_names_one_text_again_and_again(tmp_path: Path
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert report.counts == {DAMAGED: 1}
-    assert characters < 2 * limits.EXPANSION_FREE
+    assert characters < 2 * documents.EXPANSION_FREE
     assert peak < 50_000_000
 
 

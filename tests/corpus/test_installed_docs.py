@@ -6,8 +6,7 @@ import pytest
 
 from limbeck.corpus import Document, SourceReport
 from limbeck.corpus import installed_docs as module
-from limbeck.corpus.docstrings import LARGEST_FILE, read_docstrings
-from limbeck.corpus.installed_docs import InstalledDocs, installed_roots, python_files
+from limbeck.corpus.installed_docs import LARGEST_FILE, InstalledDocs, installed_roots, python_files, read_docstrings
 
 EXPLOSIVE = '''"""A module that must not be imported by anyone.
 

@@ -10,8 +10,8 @@ import pytest
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from limbeck.corpus import SourceReport
-from limbeck.corpus.labelled_answers import AnswerEncoder
-from limbeck.corpus.labelled_examples import NO_ANSWER, Example
+from limbeck.corpus.answers import AnswerEncoder
+from limbeck.corpus.labelled import NO_ANSWER, Example
 from limbeck.errors import CorpusError
 from tests.support.corpora import byte_tokenizer
 from tests.support.models import tiny_tokenizer

@@ -16,8 +16,8 @@ import pytest
 import zstandard
 
 from limbeck.corpus import LabelledSettings, SourceReport
-from limbeck.corpus.labelled_examples import Example, example_reader
-from limbeck.corpus.labelled_sources import open_rows
+from limbeck.corpus.labelled import Example, example_reader
+from limbeck.corpus.sources import open_rows
 from limbeck.errors import CorpusError
 
 CLASSES = ("negative", "positive")

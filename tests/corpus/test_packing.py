@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizer, PreTrainedTokenizerFast
 
-from limbeck.corpus.encoder import TokenEncoder
-from limbeck.corpus.packing import BlockPacker, PackingCounts
+from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
 from limbeck.errors import CorpusError
 
 UNITS = st.lists(st.lists(st.integers(10, 99), max_size=40), max_size=12)

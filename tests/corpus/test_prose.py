@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limbeck.corpus.markup import unwrap_markup
-from limbeck.corpus.prose import extract_prose
+from limbeck.corpus.prose import extract_prose, unwrap_markup
 
 
 def prose(text: str) -> list[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from limbeck.corpus.replacing import ReplacedTokens, word_ids
+from limbeck.corpus.batches import ReplacedTokens, word_ids
 from limbeck.errors import CorpusError
 from tests.support.models import tiny_tokenizer
 

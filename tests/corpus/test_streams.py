@@ -122,7 +122,7 @@ def test_the_beginning_is_read_once(
 ) -> None:
     source = write_texts(tmp_path / "a.jsonl", make_texts("text", 20))
     first = stream(cache, bert_tokenizer, source)
-    monkeypatch.setattr("limbeck.corpus.stream.store_beginning", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("limbeck.corpus.streaming.store_beginning", lambda *_: pytest.fail("read again"))
     assert stream(cache, bert_tokenizer, source, shuffle_buffer=3).path == first.path
 
 

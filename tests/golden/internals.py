@@ -7,7 +7,7 @@ from typing import Any
 
 from limbeck.benchmark.loss_cases import CONTESTS
 from limbeck.core.files import fingerprint
-from limbeck.corpus.encoder import TokenEncoder
+from limbeck.corpus.packing import TokenEncoder
 from limbeck.evaluation.fine_tuning.fingerprints import (
     data_fingerprint,
     model_fingerprint,

@@ -8,23 +8,22 @@ Rows with labels go the same way: `labelled_sources` give rows; `labelled_exampl
 them; `labelled_encoding` and `labelled_answers` make tokens; `build_labelled_corpus` returns a `LabelledCorpus`.
 """
 
-from limbeck.corpus.build import build_corpus
-from limbeck.corpus.collate import LabelKind, PadCollator, padding_share
-from limbeck.corpus.corpus import Corpus
-from limbeck.corpus.document import Document
-from limbeck.corpus.document_reading import Progress
-from limbeck.corpus.labelled_build import build_labelled_corpus
-from limbeck.corpus.labelled_corpus import LabelledCorpus
-from limbeck.corpus.labelled_settings import LabelledSettings, LabelledTask
-from limbeck.corpus.masking import IGNORED_LABEL, MaskedTokens, mask_id_of
-from limbeck.corpus.mixing import Mix, RowMix
-from limbeck.corpus.replacing import ReplacedTokens, word_ids
-from limbeck.corpus.settings import CorpusSettings
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.batches import (
+    IGNORED_LABEL,
+    LabelKind,
+    MaskedTokens,
+    PadCollator,
+    ReplacedTokens,
+    mask_id_of,
+    padding_share,
+    word_ids,
+)
+from limbeck.corpus.build import Corpus, LabelledCorpus, build_corpus, build_labelled_corpus
+from limbeck.corpus.documents import UNITS, Document, SourceReport, split_paragraphs, split_sentences
+from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix
 from limbeck.corpus.sources import open_source
-from limbeck.corpus.stream import StreamedCorpus, open_stream
-from limbeck.corpus.stream_blocks import Lane
-from limbeck.corpus.units import UNITS, split_paragraphs, split_sentences
+from limbeck.corpus.store import Progress
+from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
 
 __all__ = [
     "IGNORED_LABEL",

@@ -10,8 +10,258 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from limbeck.corpus.markup import unwrap_markup
-from limbeck.corpus.prose_blocks import split_blocks
+# Docstrings and documentation pages to blocks of running text, by layout alone.
+#
+# A block is the lines of one paragraph or list item. Headings, tables, code, directives and lists of parameters never
+# become blocks; what they look like in each of the usual docstring styles is written down here.
+
+
+# Sections that list things rather than tell them, as a heading of either style, in lower case.
+_LISTING_SECTIONS = frozenset(
+    """
+    args, arguments, parameters, params, other parameters, keyword args, keyword arguments, keyword
+    parameters, kwargs, returns, return, return value, return values, yields, receives, raises,
+    except, exceptions, warns, attributes, members, methods, properties, fields, functions, classes,
+    example, examples, usage, sample usage, example usage, doctest, doctests, see also, references,
+    reference, citation, todo, todos, inputs, input, outputs, output, shape, shapes, bibtex, links,
+    version, author, authors, license, copyright, versionadded, versionchanged, contents, index,
+    signature
+    """.replace("\n    ", " ")
+    .strip()
+    .split(", ")
+)
+_HEADING_WORDS = re.compile(r"\W*([A-Za-z][A-Za-z ]*?)\s*(?:\([^)]*\))?\s*:?:?\W*\Z")
+_UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:_<>])\1{2,}\Z")
+_HASH_HEADING = re.compile(r"#{1,6}\s")
+_FENCE = re.compile(r"(```+|~~~+)")
+_DIRECTIVE = re.compile(r"\.\.(?:\s|\Z)")
+_TABLE = re.compile(r"\||\+[-=+]{3,}|[=\-]{2,}(?:\s+[=\-]{2,})+\Z")
+# Interactive sessions and shell commands.
+_PROMPT = re.compile(r">>>|\.\.\. |In \[\d*\]:|Out\[\d*\]:|\$ |% ")
+# A paragraph that begins like this is code that nothing else marks as such.
+_CODE = re.compile(
+    r"from\s+\S+\s+import\b|import\s+[\w.]+(?:\s+as\s+\w+)?\Z|(?:def|class)\s+\w+[(:]|[\w.\[\]]+\s*=\s*\S|@\w[\w.]*(?:\(|\Z)"
+)
+# ":param x: ...", "@param x: ...", "* `x` (`int`): ..."
+_FIELD = re.compile(
+    r":[A-Za-z][^:`]*:(?:\s|\Z)|@[a-z]+\b[^:@]*:(?:\s|\Z)|[-*]?\s*[`*]{0,2}[\w.*]+[`*]{0,2} \(.{1,80}?\)\s*:"
+)
+_BULLET = re.compile(r"(?:[-*+•]|\(?(?:\d{1,2}|[a-zA-Z#])[.)])\s+(?=\S)")
+_LONGEST_SECTION_NAME = 40
+_LONGEST_HEADING = 80
+_LONGEST_TERM_WORDS = 5
+
+
+class Block(NamedTuple):
+    """The lines of one paragraph or list item.
+
+    Args:
+        text: The lines, joined by spaces.
+        is_item: Whether it is an item of a list.
+    """
+
+    text: str
+    is_item: bool
+
+
+def split_blocks(text: str) -> list[Block]:
+    """Return the blocks of running text of a docstring or page without common indentation."""
+    return _BlockReader(text.expandtabs().split("\n")).read()
+
+
+class _BlockReader:
+    """Goes through the lines once; its attributes are what a line's meaning depends on."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._blocks: list[Block] = []
+        self._pending: list[str] = []  # Lines of the block that is being read.
+        self._pending_indent = 0
+        self._pending_is_item = False
+        self._fence = ""  # What closes the fenced code that is being passed over.
+        self._outer: int | None = None  # Lines indented deeper than this are passed over.
+        self._in_listing = False  # Below the heading of a listing: out until the next heading.
+        self._in_code = False  # Out until the next blank line.
+
+    def read(self) -> list[Block]:
+        for position, line in enumerate(self._lines):
+            content = line.strip()
+            if self._fence:
+                if content.startswith(self._fence):
+                    self._fence = ""
+            elif not content:
+                self._close()
+                self._in_code = False
+            else:
+                self._read_line(position, content, len(line) - len(line.lstrip()))
+        self._close()
+        return self._blocks
+
+    def _read_line(self, position: int, content: str, indent: int) -> None:
+        if self._outer is not None:
+            if indent > self._outer:
+                return
+            self._outer = None
+        if fence := _FENCE.match(content):
+            self._close()
+            mark = fence.group()
+            self._fence = "" if mark in content[len(mark) :] else mark
+        elif self._is_underlined(position) or _HASH_HEADING.match(content):
+            self._close()
+            self._in_listing = _is_listing(content)
+        elif _UNDERLINE.match(content):
+            self._close()
+        elif not self._in_listing and not self._in_code:
+            self._read_text(content, indent)
+
+    def _read_text(self, content: str, indent: int) -> None:
+        if _TABLE.match(content) or _PROMPT.match(content) or (not self._pending and _CODE.match(content)):
+            self._drop()  # What stands right above is code or a caption as well.
+            self._in_code = True
+        elif _DIRECTIVE.match(content) or _FIELD.match(content):
+            self._close()
+            self._outer = indent
+        elif content.endswith(":") and _is_section_name(content):
+            self._close()
+            if _is_listing(content):
+                self._outer = indent
+        else:
+            self._append(content, indent)
+            if content.endswith("::"):
+                self._close()
+                self._outer = indent
+
+    def _append(self, content: str, indent: int) -> None:
+        if bullet := _BULLET.match(content):
+            self._close()
+            self._pending_is_item = True
+            content = content[bullet.end() :]
+            indent += bullet.end()
+        elif self._pending and indent > self._pending_indent:
+            if self._is_term():
+                self._drop()
+        elif self._pending and indent < self._pending_indent:
+            self._close()
+        if not self._pending:
+            self._pending_indent = indent
+        self._pending.append(content)
+
+    def _is_term(self) -> bool:
+        """Whether the pending block is a name that the deeper lines explain; the name is not prose."""
+        if len(self._pending) > 1 or self._pending_is_item:
+            return False
+        term = self._pending[0]
+        return len(term.split()) <= _LONGEST_TERM_WORDS and not term.endswith((".", "!", "?", ","))
+
+    def _close(self) -> None:
+        if self._pending:
+            self._blocks.append(Block(" ".join(self._pending), self._pending_is_item))
+        self._drop()
+
+    def _drop(self) -> None:
+        self._pending = []
+        self._pending_is_item = False
+
+    def _is_underlined(self, position: int) -> bool:
+        if position + 1 == len(self._lines):
+            return False
+        below = self._lines[position + 1].strip()
+        return len(below) > 2 and not below[0].isalnum() and _UNDERLINE.match(below) is not None
+
+
+def _is_section_name(content: str) -> bool:
+    return len(content) < _LONGEST_SECTION_NAME and len(content.split()) <= 3 and bool(_HEADING_WORDS.match(content))
+
+
+def _is_listing(heading: str) -> bool:
+    words = _HEADING_WORDS.match(" ".join(heading[:_LONGEST_HEADING].split()))
+    return words is not None and words.group(1).lower() in _LISTING_SECTIONS
+
+
+# Inline markup of reStructuredText, Markdown and epytext, unwrapped to the words a reader sees.
+
+
+# What none of the patterns below can match without; most paragraphs hold none and are done at once.
+_ANY_MARKUP = re.compile(r"[`*|\[\\<_{]|::|&")
+
+# Texts come from anywhere: no pattern may try a long stretch again from each of its characters.
+_IMAGE = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")
+_LINK = re.compile(r"\[([^\[\]]+)\]\((?:[^()]|\([^()]*\))*+\)")
+_EPYTEXT = re.compile(r"\b[A-Z]\{([^{}]*)\}")
+# :role:`text <target>`, :role:`~a.b`, :role:`!x`
+_ROLE = re.compile(r":[a-zA-Z][\w+.:-]{0,60}:`([^`]+)`")
+_LITERAL = re.compile(r"``(.+?)``")
+_QUOTED = re.compile(r"`([^`\n]+)`_{0,2}")
+_TARGET = re.compile(r"(?<!\s)\s*<[^<>]*>\Z")
+_STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)((?:[^*]|\*(?!\*))+?)(?<=\S)\*\*(?![\w*])")
+_EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
+_SUBSTITUTION = re.compile(r"(?<![\w|])\|(\w[^|\n]*?)\|_{0,2}(?![\w|])")
+_FOOTNOTE = re.compile(r"(?<!\s)\s*\[(?:\d+|#\w*|\*|[A-Z][\w.-]*)\]_")
+# HF and Google styles write cross-references as [`Name`]; the backquotes are gone by then.
+_BRACKETED = re.compile(r"\[~?([A-Za-z_][\w.]*(?:\(\))?)\](?![\w(\[])")
+_TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]*)?/?>")
+_REFERENCE = re.compile(r"(?<=\w)__?(?=[\s.,;:)]|\Z)")
+_ESCAPE = re.compile(r"\\([^\w\s])|\\\s")
+_SPACES = re.compile(r"\s+")
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&nbsp;": " "}
+
+
+def unwrap_markup(text: str) -> str:
+    """Return `text` with inline markup unwrapped and runs of white space made one space.
+
+    For example ``:class:`~torch.nn.Linear` `` becomes ``Linear``, ``[a link](http://x)`` becomes ``a link``
+    and ``**bold**`` becomes ``bold``.
+    """
+    if _ANY_MARKUP.search(text):
+        text = _unwrap(text)
+    return _SPACES.sub(" ", text).strip()
+
+
+def _unwrap(text: str) -> str:
+    if "](" in text:
+        text = _IMAGE.sub("", text)
+        text = _LINK.sub(r"\1", text)
+    if "{" in text:
+        text = _EPYTEXT.sub(r"\1", text)
+    if "`" in text:
+        text = _ROLE.sub(_role_text, text)
+        text = _LITERAL.sub(r"\1", text)
+        text = _QUOTED.sub(_quoted_text, text)
+    if "*" in text:
+        text = _STRONG.sub(r"\1", text)
+        text = _EMPHASIS.sub(r"\1", text)
+    if "|" in text:
+        text = _SUBSTITUTION.sub(r"\1", text)
+    if "[" in text:
+        text = _FOOTNOTE.sub("", text)
+        text = _BRACKETED.sub(r"\1", text)
+    if "<" in text:
+        text = _TAG.sub("", text)
+    if "_" in text:
+        text = _REFERENCE.sub("", text)
+    if "\\" in text:
+        text = _ESCAPE.sub(r"\1", text)
+    if "&" in text:
+        for entity, character in _ENTITIES.items():
+            text = text.replace(entity, character)
+    return re.sub(r"::(?=\s|\Z)", ":", text)
+
+
+def _role_text(match: re.Match[str]) -> str:
+    content = match.group(1)
+    shown = _TARGET.sub("", content)
+    if shown and shown != content:
+        return shown
+    if content.startswith("~"):
+        return content.rpartition(".")[2].lstrip("~")
+    return content.lstrip("!.")
+
+
+def _quoted_text(match: re.Match[str]) -> str:
+    content = match.group(1)
+    shown = _TARGET.sub("", content) or content
+    return shown.rpartition(".")[2].lstrip("~") if shown.startswith("~") else shown
+
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _CODE_CHARACTERS = re.compile(r"[{}\[\]<>=_/\\|@#^~$+*`\d]")

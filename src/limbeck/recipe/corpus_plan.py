@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.corpus import CorpusSettings, LabelledSettings, Mix
-from limbeck.corpus.finding import INSTALLED_DOCS
-from limbeck.corpus.hub import PREFIX, is_hub_name
-from limbeck.corpus.source_report import one_line
+from limbeck.corpus.documents import one_line
+from limbeck.corpus.sources import INSTALLED_DOCS, PREFIX, is_hub_name
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.recipe.corpus_specs import CorpusSpec
 from limbeck.recipe.model_plan import TeacherChoice

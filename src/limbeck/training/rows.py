@@ -19,7 +19,7 @@ from limbeck.corpus import (
     mask_id_of,
     word_ids,
 )
-from limbeck.corpus.stream_blocks import Block
+from limbeck.corpus.streaming import Block
 
 _HELD_OUT_ROWS = 512
 

@@ -11,7 +11,7 @@ from torch.utils.data import Sampler
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from limbeck.corpus import RowMix, padding_share
-from limbeck.corpus.grouping import group_by_length
+from limbeck.corpus.batches import group_by_length
 
 
 class LengthGroupedSampler(Sampler[int]):

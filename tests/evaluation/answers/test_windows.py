@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from limbeck.corpus import SourceReport
-from limbeck.corpus.labelled_answers import AnswerEncoder
-from limbeck.corpus.labelled_examples import NO_ANSWER, Example
+from limbeck.corpus.answers import AnswerEncoder
+from limbeck.corpus.labelled import NO_ANSWER, Example
 from limbeck.errors import CorpusError
 from limbeck.evaluation.answers import AnswerWindows
 from limbeck.evaluation.tasks import TaskRow

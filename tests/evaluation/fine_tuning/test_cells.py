@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from limbeck.corpus.collate import PadCollator
+from limbeck.corpus.batches import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
 from limbeck.evaluation.fine_tuning import (
     Cell,

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from limbeck.corpus.labelled_answers import AnswerEncoder, answer_tokens, find_frame, window_starts
-from limbeck.corpus.labelled_encoding import TOKEN_TYPES
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.answers import AnswerEncoder, answer_tokens, find_frame, window_starts
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import TOKEN_TYPES
 from limbeck.evaluation.tasks.task import TaskRow
 
 NO_ANSWER = (0, 0)
@@ -41,7 +41,7 @@ class AnswerWindow:
 
 
 class AnswerWindows:
-    """Cuts rows into windows, the ones that limbeck also distils on (`limbeck.corpus.labelled_answers`).
+    """Cuts rows into windows, the ones that limbeck also distils on (`limbeck.corpus.answers`).
 
     The question comes first, or second where the tokenizer pads on the left. Neighbouring windows share `stride`
     tokens. A question may take half of the tokens that windows do not share; a longer one is cut.

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.corpus.collate import LabelKind, PadCollator
-from limbeck.corpus.labelled_encoding import TOKEN_TYPES
+from limbeck.corpus.batches import LabelKind, PadCollator
+from limbeck.corpus.labelled import TOKEN_TYPES
 from limbeck.evaluation.tasks.task import TaskKind
 
 _LABELS: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}

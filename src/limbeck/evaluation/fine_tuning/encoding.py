@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from datasets import Dataset
 
-from limbeck.corpus.labelled_encoding import TOKEN_TYPES, SequenceEncoder
-from limbeck.corpus.labelled_examples import Example
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import TOKEN_TYPES, Example, SequenceEncoder
 from limbeck.evaluation.tasks.task import Task, TaskRow
 
 Item = TypeVar("Item")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limbeck.core.files import build_once, fingerprint
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.documents import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.fine_tuning.cell import Cell, Point, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.fine_tuning.encoding import drawn, encode_sequences

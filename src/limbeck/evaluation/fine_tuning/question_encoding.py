@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from limbeck.corpus.labelled_encoding import TOKEN_TYPES
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import TOKEN_TYPES
 from limbeck.evaluation.answers.windows import AnswerWindow, AnswerWindows
 from limbeck.evaluation.fine_tuning.encoding import open_columns, write_columns
 from limbeck.evaluation.tasks.task import TaskRow

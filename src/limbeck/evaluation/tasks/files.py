@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from limbeck.corpus.labelled_readers import ROW_READERS, read_rows
+from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.opening import open_file
-from limbeck.corpus.readers import decoded_lines, kind_of
-from limbeck.corpus.rows import PlacedRow
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.readers import ROW_READERS, PlacedRow, decoded_lines, kind_of, read_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.definition import FileSource
 

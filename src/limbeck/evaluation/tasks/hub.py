@@ -7,7 +7,7 @@ from pathlib import Path
 
 import datasets
 
-from limbeck.corpus.rows import PlacedRow, class_names
+from limbeck.corpus.readers import PlacedRow, class_names
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.definition import HubSource
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from limbeck.corpus.labelled_classes import ClassNumbers, is_missing, parse_value
-from limbeck.corpus.rows import PlacedRow
+from limbeck.corpus.labelled import ClassNumbers, is_missing, parse_value
+from limbeck.corpus.readers import PlacedRow
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.task import Task
 

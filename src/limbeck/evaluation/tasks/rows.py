@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from limbeck.corpus.labelled_classes import is_missing
-from limbeck.corpus.parquet import list_columns
-from limbeck.corpus.rows import PlacedRow
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import is_missing
+from limbeck.corpus.readers import PlacedRow, list_columns
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.definition import Columns
 from limbeck.evaluation.tasks.labels import label_reader

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.documents import SourceReport
 from limbeck.errors import CorpusError
 from limbeck.evaluation.tasks.definition import SplitSource, TaskDefinition
 from limbeck.evaluation.tasks.files import find_file, read_split_file

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from limbeck.corpus.labelled_encoding import TOKEN_TYPES, EncodedRows
-from limbeck.corpus.labelled_examples import NO_ANSWER, Example
-from limbeck.corpus.source_report import SourceReport
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, EncodedRows, Example
 from limbeck.errors import CorpusError
 
 _PROBES = ("a", "the", "0", ".", "一")

@@ -1,0 +1,347 @@
+"""Batches of token blocks: padded to the longest of the batch, on either side, without a loop over tokens."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from limbeck.errors import CorpusError, suggestion
+
+# Batches of similar length, in random order.
+
+
+_BATCHES_SORTED_TOGETHER = 50
+
+
+def group_by_length(
+    order: NDArray[np.int64], lengths: NDArray[np.int64], batch_size: int, generator: np.random.Generator
+) -> list[NDArray[Any]]:
+    """Cut a random order of rows into batches of similar length, and put these into a random order.
+
+    Args:
+        order: Indices of rows, shuffled; fifty batches at a time are sorted by length.
+        lengths: Length of every row.
+        batch_size: Rows of a batch.
+        generator: Decides the order of the batches.
+
+    Returns:
+        The indices of each batch; a last one that is not full stays last.
+    """
+    group = batch_size * _BATCHES_SORTED_TOGETHER
+    batches: list[NDArray[Any]] = []
+    for start in range(0, len(order), group):
+        part = order[start : start + group]
+        part = part[np.argsort(-lengths[part], kind="stable")]
+        batches.extend(np.split(part, range(batch_size, len(part), batch_size)))
+    # In the middle a batch that is not full would shift the bounds of all others.
+    full = [batch for batch in batches if len(batch) == batch_size]
+    rest = [batch for batch in batches if len(batch) < batch_size]
+    return [*(full[index] for index in generator.permutation(len(full))), *rest]
+
+
+# Masking tokens for masked language modelling, anew in every epoch, and always the same in a repeated one.
+
+
+IGNORED_LABEL = -100
+"""Label of a position that is not to be predicted."""
+
+_MASKED, _RANDOM = 0.8, 0.1  # Of the chosen positions; the rest stays.
+
+
+def mask_id_of(tokenizer: Any) -> int:
+    """Return the id of the mask token.
+
+    Args:
+        tokenizer: A `transformers` tokenizer.
+
+    Raises:
+        CorpusError: if it has no mask token.
+    """
+    mask_id: int | None = tokenizer.mask_token_id
+    if mask_id is None:
+        raise CorpusError(
+            f"The tokenizer ({type(tokenizer).__name__}) has no mask token: choose a method without masked language "
+            f"modelling, or a teacher that was trained with it."
+        )
+    return mask_id
+
+
+class MaskedTokens(Dataset[dict[str, Any]]):
+    """A data set of token blocks with masked tokens and their `labels`, int64, as long as `input_ids`.
+
+    Every token that is not special is chosen with the same chance. Of the chosen ones 80 % become the mask token,
+    10 % a random token and 10 % stay; `labels` has their ids, and -100 at all other positions. A block that is short
+    may have none.
+
+    What is masked is a function of the block's tokens, the seed and the epoch, not of the order it is read in: a
+    resumed run meets the same masks. Columns read by name are those of the wrapped blocks, without masks.
+
+    Around `ReplacedTokens` the labels are the replaced ids: what the teacher reads is also what is to be predicted.
+
+    Args:
+        blocks: Rows with `input_ids`, read by number; other columns are passed on.
+        share: Chance of each token that is not special to be chosen, above 0 up to 1; BERT has 0.15.
+        mask_id: Id of the mask token; see `mask_id_of`.
+        words: Ids to draw random tokens from, all equally likely; see `word_ids`.
+        special: Ids that are never chosen; the mask token is one of them anyway.
+        seed: Decides what is masked; 0 or more.
+
+    Raises:
+        CorpusError: if the share is out of range, there is no word, or the blocks have labels already.
+
+    Source:
+        BERT (arXiv 1810.04805, section 3.1) for the shares; RoBERTa (arXiv 1907.11692, section 4.1) for masking anew
+        every time. Nearest alternative: `ReplacedTokens`, which changes the text and asks for no prediction.
+    """
+
+    def __init__(
+        self,
+        blocks: Any,
+        share: float,
+        *,
+        mask_id: int,
+        words: NDArray[np.int64],
+        special: Sequence[int],
+        seed: int,
+    ) -> None:
+        if not 0 < share <= 1:
+            raise CorpusError(f"The share of masked tokens is {share}: give a number above 0, up to 1.")
+        if len(words) == 0:
+            raise CorpusError("There is no word to draw random tokens from: give the ids of at least one.")
+        self._blocks = blocks
+        self._share = share
+        self._mask_id = mask_id
+        self._words = words
+        self._special = np.asarray(sorted({*special, mask_id}), dtype=np.int64)
+        self._seed = seed
+        # In shared memory: worker processes of a data loader that outlive the epoch see it change.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the masks of this epoch, 0 or more; it is 0 until said otherwise, as held-out blocks need it."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._blocks[key] if isinstance(key, str) else self.mask(self._blocks[key])
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Read several rows at once, as data loaders do."""
+        return [self.mask(row) for row in self._blocks.__getitems__(list(indices))]
+
+    def mask(self, row: Mapping[str, Any], epoch: int | None = None) -> dict[str, Any]:
+        """Mask one row, whether it is of this data set or not.
+
+        Args:
+            row: The row.
+            epoch: How often it was read before; the data set's own epoch by default.
+        """
+        if "labels" in row:
+            raise CorpusError("Rows that have labels cannot be masked too: leave out the masking, or the task.")
+        ids = np.array(row["input_ids"], dtype=np.int64)
+        generator = np.random.default_rng(
+            [self._seed, int(self._epoch) if epoch is None else epoch, zlib.crc32(ids.tobytes())]
+        )
+        chosen = (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special)
+        labels = np.where(chosen, ids, IGNORED_LABEL)
+        fate = generator.random(len(ids))
+        ids[chosen & (fate < _MASKED)] = self._mask_id
+        replaced = chosen & (fate >= _MASKED) & (fate < _MASKED + _RANDOM)
+        ids[replaced] = generator.choice(self._words, int(replaced.sum()))
+        return {**row, "input_ids": ids, "labels": labels}
+
+
+LabelKind: TypeAlias = Literal["none", "token", "class", "value", "span"]
+
+
+class PadCollator:
+    """Pads a batch of B rows to its longest, L tokens.
+
+    Rows are grouped by length when the batches are drawn, so that little or nothing is padded here. Token types are
+    padded where the rows have them: a block of text is one segment, and not every model knows them.
+
+    | `labels` | a row's `labels` | in the batch |
+    |---|---|---|
+    | `"none"` | not read | absent |
+    | `"token"` | as many as tokens | int64 `[B, L]`, padded with -100 |
+    | `"class"` | a whole number | int64 `[B]` |
+    | `"value"` | a number | float32 `[B]` |
+    | `"span"` | first and last token of an answer | int64 `[B, 2]`, counted in the padded row; -100 stays |
+
+    Args:
+        pad_token_id: Id that fills the room.
+        side: Where the padding goes, `"right"` or `"left"`.
+        multiple_of: Round L up to a multiple of this; 8 suits GPUs.
+        labels: What the rows' labels are.
+
+    Raises:
+        CorpusError: if `side` or `labels` is none of these, there is no padding id, or `multiple_of` is not positive.
+    """
+
+    def __init__(
+        self,
+        pad_token_id: int | None,
+        side: str = "right",
+        multiple_of: int = 1,
+        labels: LabelKind = "none",
+    ) -> None:
+        if side not in ("right", "left"):
+            raise CorpusError(f"Unknown padding side '{side}'.{suggestion(side, ('right', 'left'))}")
+        if pad_token_id is None:
+            raise CorpusError("The tokenizer has no padding token: set one, for example its eos token.")
+        if multiple_of < 1:
+            raise CorpusError(f"multiple_of is {multiple_of}: give 1 or more.")
+        if labels not in get_args(LabelKind):
+            raise CorpusError(f"Unknown kind of labels '{labels}'.{suggestion(labels, get_args(LabelKind))}")
+        self._pad_token_id = pad_token_id
+        self._side = side
+        self._multiple_of = multiple_of
+        self._labels = labels
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return `input_ids` and `attention_mask`, int64 `[B, L]`; `token_type_ids`, the same; and `labels`.
+
+        Args:
+            features: Rows with `input_ids`; `token_type_ids` where all of them have it; `labels` as announced.
+
+        Raises:
+            CorpusError: if labels were announced and a row has none, or not as many as tokens.
+        """
+        rows = [np.asarray(feature["input_ids"], dtype=np.int64) for feature in features]
+        lengths = np.array([len(row) for row in rows])[:, None]
+        width = -(-int(lengths.max()) // self._multiple_of) * self._multiple_of
+        columns = np.arange(width)[None, :]
+        valid = columns < lengths if self._side == "right" else columns >= width - lengths
+        batch = {"input_ids": _fill(rows, valid, self._pad_token_id), "attention_mask": valid.astype(np.int64)}
+        if "token_type_ids" in features[0]:
+            types = [np.asarray(feature["token_type_ids"], dtype=np.int64) for feature in features]
+            batch["token_type_ids"] = _fill(types, valid, 0)
+        if self._labels != "none":
+            batch["labels"] = self._collate_labels(features, lengths, valid)
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    def _collate_labels(
+        self, features: Sequence[Mapping[str, Any]], lengths: NDArray[np.int64], valid: NDArray[np.bool_]
+    ) -> NDArray[Any]:
+        if not all("labels" in feature for feature in features):
+            raise CorpusError(f"A row has no labels, but labels of the kind '{self._labels}' are asked of this batch.")
+        given = [feature["labels"] for feature in features]
+        if self._labels == "token":
+            rows = [np.asarray(labels, dtype=np.int64) for labels in given]
+            if [len(row) for row in rows] != lengths[:, 0].tolist():
+                raise CorpusError("A row has not as many labels as tokens: with labels='token' every token has one.")
+            return _fill(rows, valid, IGNORED_LABEL)
+        if self._labels == "value":
+            return np.asarray(given, dtype=np.float32)
+        labels = np.asarray(given, dtype=np.int64)
+        if self._labels == "span" and self._side == "left":
+            labels = np.where(labels == IGNORED_LABEL, labels, labels + valid.shape[1] - lengths)
+        return labels
+
+
+def _fill(rows: Sequence[NDArray[np.int64]], valid: NDArray[np.bool_], filler: int) -> NDArray[np.int64]:
+    """Lay the rows into the places that are valid, `[B, L]`."""
+    filled = np.full(valid.shape, filler, dtype=np.int64)
+    filled[valid] = np.concatenate(rows)
+    return filled
+
+
+def padding_share(lengths: Sequence[int], batch_size: int) -> float:
+    """Return the share of padding in batches made of `lengths` in the given order, from 0 to below 1."""
+    real = sum(lengths)
+    batches = (lengths[start : start + batch_size] for start in range(0, len(lengths), batch_size))
+    padded = sum(max(batch) * len(batch) for batch in batches)
+    return 1 - real / padded if padded else 0.0
+
+
+# Replacing tokens by random words, so that a narrow corpus still reaches the whole vocabulary.
+#
+# Distillation needs no labels: teacher and student read the same changed text, and the teacher's answer to it is as
+# good a target as to any other: what the student has to learn of a word shows in sentences that no one wrote, too.
+
+
+_WORD_STARTS = ("Ġ", "▁")
+_ENOUGH_WORDS = 32
+
+
+def word_ids(tokenizer: Any) -> NDArray[np.int64]:
+    """Ids of the tokens that are whole words of letters; all but the special tokens where there are too few.
+
+    Args:
+        tokenizer: A `transformers` tokenizer: WordPiece, byte-level BPE or SentencePiece.
+    """
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    special = set(tokenizer.all_special_ids)
+    marked = any(token.startswith(_WORD_STARTS) for token in vocabulary)
+    words = [
+        index
+        for token, index in vocabulary.items()
+        if index not in special
+        and (token.startswith(_WORD_STARTS) if marked else not token.startswith("##"))
+        and len(letters := token.lstrip("".join(_WORD_STARTS))) > 1
+        and letters.isalpha()
+    ]
+    if len(words) < _ENOUGH_WORDS:
+        words = [index for index in vocabulary.values() if index not in special]
+    return np.asarray(sorted(words), dtype=np.int64)
+
+
+class ReplacedTokens(Dataset[dict[str, Any]]):
+    """A data set of token blocks in which a share of the tokens is replaced by random words.
+
+    What a block becomes is a function of its tokens and the seed, not of the order it is read in: a resumed run meets
+    the same text.
+
+    Args:
+        blocks: Rows with `input_ids`; also the columns of the data set by name.
+        share: Chance of each token that is not special to be replaced, above 0 up to 1.
+        words: Ids to draw from, all equally likely; see `word_ids`.
+        special: Ids that stay as they are.
+        seed: Decides what is replaced by what.
+
+    Raises:
+        CorpusError: if the share is out of range.
+
+    Source:
+        Replacing words of the training text is TinyBERT's data augmentation (arXiv 1909.10351, section 3.2), which
+        picks likely words by a language model; here all words are equally likely, to reach those that the text lacks.
+    """
+
+    def __init__(
+        self, blocks: Any, share: float, *, words: NDArray[np.int64], special: Sequence[int], seed: int
+    ) -> None:
+        if not 0 < share <= 1:
+            raise CorpusError(f"The share of replaced tokens is {share}: give a number above 0, up to 1.")
+        self._blocks = blocks
+        self._share = share
+        self._words = words
+        self._special = np.asarray(sorted(special), dtype=np.int64)
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._blocks[key] if isinstance(key, str) else self.replace(self._blocks[key])
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Read several rows at once, as data loaders do."""
+        columns = self._blocks[list(indices)]
+        rows = zip(*columns.values(), strict=True)
+        return [self.replace(dict(zip(columns, row, strict=True))) for row in rows]
+
+    def replace(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace tokens of one row, whether it is of this data set or not."""
+        ids = np.array(row["input_ids"], dtype=np.int64)
+        generator = np.random.default_rng([self._seed, zlib.crc32(ids.tobytes())])
+        chosen = (generator.random(len(ids)) < self._share) & ~np.isin(ids, self._special)
+        ids[chosen] = generator.choice(self._words, int(chosen.sum()))
+        return {**row, "input_ids": ids}

@@ -1,0 +1,376 @@
+"""`Document`: one text of a corpus, and the cleaning that makes any string safe to store and tokenise."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+# C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.
+_UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
+
+
+class Document(NamedTuple):
+    """One text: paragraphs separated by newlines.
+
+    Args:
+        text: The whole text, the title's sentence included.
+        title: The first paragraph, when it summarises the rest (a docstring's summary line); else `None`.
+    """
+
+    text: str
+    title: str | None = None
+
+    @property
+    def body(self) -> str:
+        """The text without its title: what a retrieval evaluation searches for the title."""
+        if self.title is None:
+            return self.text
+        return self.text.removeprefix(self.title).lstrip("\n")
+
+    @property
+    def key(self) -> int:
+        """A 64-bit hash of the text: equal texts, in any corpus and any process, have equal keys."""
+        return int.from_bytes(hashlib.blake2b(self.text.encode(), digest_size=8).digest(), "little")
+
+
+def clean_text(text: str) -> str:
+    """Return `text` with Unix newlines, without control characters, stripped at both ends.
+
+    Lone surrogates (legal in JSON escapes and Python literals, illegal in UTF-8) become U+FFFD.
+    """
+    return clean_and_count(text)[0]
+
+
+def clean_and_count(text: str) -> tuple[str, int]:
+    """Return what `clean_text` does, and how many characters it replaced; newlines and spaces are not counted."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    replaced = 0
+    if not text.isprintable():
+        text, replaced = _UNWANTED.subn(_replacement, text)
+    return text.strip(), replaced
+
+
+def cut_text(text: str, longest: int) -> Iterator[str]:
+    """Iterate over parts of at most `longest` characters that make up `text`, cut before spaces where there are some.
+
+    No tokenizer in use joins a space to the word before it.
+    """
+    start = 0
+    while len(text) - start > longest:
+        end = text.rfind(" ", start + longest // 2, start + longest)
+        end = start + longest if end < 0 else end
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _replacement(match: re.Match[str]) -> str:
+    character = match.group()
+    if character == "\ufeff":
+        return ""
+    return "\ufffd" if "\ud800" <= character <= "\udfff" else " "
+
+
+# Documents into units: whole documents, paragraphs or sentences. Rules only, no model and no dependency.
+
+
+# A possible end of a sentence: closing punctuation, perhaps quotes or brackets, then space; scripts that
+# write no space between sentences end at their own full stop. A run of dots is tried from its beginning only, and never
+# partly, or a long one would take quadratic time.
+_BOUNDARY = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+\s+|[。！？｡]+[”’」』）]*\s*")
+_LAST_WORD = re.compile(r"[^\W_](?:[\w.'’-]*\w)?\Z")
+_OPENERS = "\"'“‘«([{¿¡"
+
+# Words whose full stop rarely ends a sentence, without it and in lower case.
+_TITLES = "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt cmdr gov sen rep pres messrs mme mlle"
+_LATIN = "e.g i.e eg ie cf vs viz al approx resp incl excl ca circa esp"
+_PRINT = "fig figs eq eqs sec secs ch chap vol vols no nos nr pp ed eds trans repr univ dept"
+_TRADE_AND_TIME = "inc ltd co corp bros assn jan feb mar apr jun jul aug sep sept oct nov dec mt ft"
+_ABBREVIATIONS = frozenset(" ".join((_TITLES, _LATIN, _PRINT, _TRADE_AND_TIME)).split())
+# These take a number after them ("No. 5", "Fig. 3"), and are ordinary words otherwise ("I said no.").
+_NUMBERED = "no nos nr fig figs eq eqs sec secs ch chap vol vols pp jan mar mt co"
+_BEFORE_NUMBER = frozenset(_NUMBERED.split())
+_LOOK_BACK = 24
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split one paragraph into sentences, on whitespace after closing punctuation.
+
+    Abbreviations ("Dr. No"), initials ("J. S. Bach"), decimals ("3.14") and dotted names ("torch.nn") do not
+    end a sentence, nor does a full stop before a lower-case letter. Joining the result with spaces gives the
+    words of `text` back, all of them, in order.
+    """
+    sentences = []
+    start = 0
+    for match in _BOUNDARY.finditer(text):
+        end = match.end()
+        if end < len(text) and _ends_sentence(text, match.start(), end):
+            sentences.append(text[start:end].strip())
+            start = end
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if sentence]
+
+
+def split_paragraphs(text: str) -> list[str]:
+    """Split a document at its newlines; blank lines are not paragraphs."""
+    return [paragraph for line in text.split("\n") if (paragraph := line.strip())]
+
+
+def _ends_sentence(text: str, punctuation: int, following: int) -> bool:
+    if text[punctuation] in "。！？｡":
+        return True
+    first = text[following]
+    if first in _OPENERS and following + 1 < len(text):
+        first = text[following + 1]
+    if first.islower():
+        return False
+    if text[punctuation] != "." or text.startswith("...", punctuation):
+        return True
+    word = _LAST_WORD.search(text[max(0, punctuation - _LOOK_BACK) : punctuation])
+    if word is None:
+        return True
+    last = word.group()
+    if len(last) == 1:
+        # An initial ("J. Smith"), or a list number ("1. First"); but "Plan B. It" is worth the rare mistake.
+        return not last.isalpha() or last in "Iai"
+    last = last.lower()
+    if last in _BEFORE_NUMBER:
+        return not first.isdigit()
+    return last not in _ABBREVIATIONS
+
+
+def _document(text: str) -> list[str]:
+    return [text] if text else []
+
+
+def _sentences(text: str) -> list[str]:
+    return [sentence for paragraph in split_paragraphs(text) for sentence in split_sentences(paragraph)]
+
+
+UNITS: dict[str, Callable[[str], list[str]]] = {
+    "document": _document,
+    "paragraph": split_paragraphs,
+    "sentence": _sentences,
+}
+"""Unit name → function from a document's text to its units."""
+
+
+# What one file may ask of this machine: the bounds that keep memory constant whatever is in it.
+#
+# Everything beyond a bound is counted in the `SourceReport`; nothing is dropped in silence.
+
+
+LONGEST_LINE = 16 * 2**20
+"""Bytes. A longer line of a `.txt` file is read as several lines; in tables and JSON it is passed over."""
+
+LONGEST_DOCUMENT = 4_000_000
+"""Characters, about the length of War and Peace. A longer text is read as several documents, cut at spaces."""
+
+MOST_EXPANSION = 200
+"""A file that gives more than so many times its size is taken for damaged there; text packs 3 to 10 times."""
+
+EXPANSION_FREE = 64 * 2**20
+"""Bytes that any file may unpack to, however small it is."""
+
+LARGEST_WHOLE = 2**30
+"""Bytes of a file that has to be read as a whole: JSON, and parquet inside `.gz` or `.zst`."""
+
+LONGEST_PAGE = 4 * 2**20
+"""Characters of a Markdown or reStructuredText page, which is read as a whole."""
+
+BINARY_SHARE = 0.1
+"""Of the bytes of a text file, those that no text has (control characters, bytes that are not UTF-8)."""
+
+FEWEST_BINARY = 16
+"""Such bytes that any text may have; with so many NULs it is binary whatever the share."""
+
+JUDGED_BYTES = 2**16
+"""Bytes of a text file that are judged together."""
+
+
+# `Place`: where the reading of a shard goes on, as plain values that a checkpoint can hold.
+
+
+@dataclass
+class Place:
+    """A position between two documents of a shard; readers move it before they give a document.
+
+    Args:
+        offset: What lies before: bytes of the unpacked content, rows, or the state of a Hub data set. Falsy at the
+            beginning.
+        line: Lines before it, for messages.
+        within: Documents taken of the text that follows, which is longer than a document may be.
+    """
+
+    offset: Any = 0
+    line: int = 0
+    within: int = 0
+
+    def to_json(self) -> list[Any]:
+        """Return plain JSON values."""
+        return [self.offset, self.line, self.within]
+
+    @classmethod
+    def from_json(cls, values: list[Any]) -> Place:
+        """Read back what `to_json` wrote."""
+        return cls(*values)
+
+    @property
+    def at_start(self) -> bool:
+        """Whether nothing has been read."""
+        return not self.offset and not self.within
+
+
+# `Cursor`: where the reading of a source goes on.
+
+
+@dataclass
+class Cursor:
+    """A position between two documents of a source; reading moves it.
+
+    Args:
+        shard: Shards that were read to their end.
+        place: The position in the next one.
+    """
+
+    shard: int = 0
+    place: Place = field(default_factory=Place)
+
+    @property
+    def at_start(self) -> bool:
+        """Whether nothing has been read."""
+        return self.shard == 0 and self.place.at_start
+
+    def next_shard(self) -> None:
+        """Go to the beginning of the next shard."""
+        self.shard += 1
+        self.place = Place()
+
+    def to_json(self) -> list[Any]:
+        """Return plain JSON values."""
+        return [self.shard, self.place.to_json()]
+
+    @classmethod
+    def from_json(cls, values: list[Any]) -> Cursor:
+        """Read back what `to_json` wrote."""
+        return cls(values[0], Place.from_json(values[1]))
+
+
+# `SourceReport`: what was wrong with the text, counted by kind, with a few places to look at.
+
+
+EXAMPLES_PER_KIND = 5
+_LONGEST_PLACE = 300
+
+
+@dataclass
+class SourceReport:
+    """Counts of everything that reading passed over or repaired.
+
+    Bad text never stops a build and never disappears silently: it ends up here, and here in the manifest.
+
+    Args:
+        counts: Number of cases of each kind, for example `{"invalid JSON": 3}`.
+        examples: The first few places of each kind, for example `{"invalid JSON": ["a.jsonl:12"]}`.
+        muted: Whether cases are left out for now, because what is read has been read before.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    muted: bool = False
+
+    def note(self, kind: str, where: str, count: int = 1) -> None:
+        """Count `count` cases of `kind`, and keep `where` as an example if there are few yet."""
+        if count <= 0 or self.muted:
+            return
+        self.counts[kind] = self.counts.get(kind, 0) + count
+        places = self.examples.setdefault(kind, [])
+        if len(places) < EXAMPLES_PER_KIND:
+            places.append(one_line(where))
+
+    def merge(self, other: SourceReport) -> None:
+        """Add the cases of `other` to this report."""
+        for kind, count in other.counts.items():
+            room = EXAMPLES_PER_KIND - len(self.examples.get(kind, []))
+            self.counts[kind] = self.counts.get(kind, 0) + count
+            self.examples.setdefault(kind, []).extend(other.examples.get(kind, [])[: max(room, 0)])
+
+    def lines(self) -> list[str]:
+        """Return one readable line per kind, the most frequent first; empty when all was well."""
+        order = sorted(self.counts, key=lambda kind: (-self.counts[kind], kind))
+        return [f"{self.counts[kind]:,} x {kind} (such as {self._places(kind)})" for kind in order]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return {"counts": dict(self.counts), "examples": {k: list(v) for k, v in self.examples.items()}}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
+        """Read back what `to_dict` wrote."""
+        return cls(dict(values["counts"]), {k: list(v) for k, v in values["examples"].items()})
+
+    def _places(self, kind: str) -> str:
+        places: Iterable[str] = self.examples.get(kind, [])[:2]
+        return ", ".join(places)
+
+
+def one_line(text: object) -> str:
+    """Return a name from outside as it may stand in a message: on one line, printable, of bounded length."""
+    # File names may hold bytes that no terminal can print, newlines, and codes that change what it shows.
+    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[: 2 * _LONGEST_PLACE])
+    return plain if len(plain) <= _LONGEST_PLACE else f"{plain[: _LONGEST_PLACE // 2]}…{plain[-_LONGEST_PLACE // 2 :]}"
+
+
+# One text of a shard to its documents: cleaned, cut where it is too long, with the place behind each.
+
+
+CUT_DOCUMENT = f"document longer than {LONGEST_DOCUMENT:,} characters, cut"
+
+
+def place_documents(text: str, where: str, place: Place, behind: Place, report: SourceReport) -> Iterator[Document]:
+    """Iterate over the documents of one text, the first `place.within` left out.
+
+    Args:
+        text: As it was read.
+        where: Where it stands, for messages.
+        place: Moved behind every document before it is given.
+        behind: The place behind the text.
+        report: Receives what is repaired; muted until now if the text was begun before.
+    """
+    report.muted = report.muted and place.within > 0
+    cleaned, replaced = clean_and_count(text)
+    if not cleaned:
+        report.note("empty document", where)
+        return
+    if replaced:
+        report.note("document with control characters, replaced", where)
+    parts = [part for piece in cut_text(cleaned, LONGEST_DOCUMENT) if (part := piece.strip())]
+    if len(parts) > 1:
+        report.note(CUT_DOCUMENT, where)
+    report.muted = False
+    for number, part in islice(enumerate(parts, start=1), place.within, None):
+        if number < len(parts):
+            place.within = number
+        else:
+            place.offset, place.line, place.within = behind.offset, behind.line, 0
+        yield Document(part)
+
+
+def text_value(value: Any, where: str, column: str, report: SourceReport) -> str | None:
+    """Return a value of the text's column if it is text; what is not is counted.
+
+    Args:
+        value: The value.
+        where: Where it stands.
+        column: The column.
+        report: Receives what is no text.
+    """
+    if isinstance(value, str):
+        return value
+    report.note("empty document" if value is None else f"column '{column}' that is not text", where)
+    return None

@@ -1,0 +1,496 @@
+"""`StreamedCorpus`: text that is tokenised while it is trained on; only its beginning and what is held out is kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limbeck.core.files import build_once, default_cache_dir, fingerprint
+from limbeck.corpus.batches import group_by_length
+from limbeck.corpus.build import BLOCK_FORMAT, SPLITS, Corpus, Shard, block_packing, held_out_threshold, tokenise_shard
+from limbeck.corpus.documents import UNITS, Cursor, Document, SourceReport, one_line
+from limbeck.corpus.installed_docs import InstalledDocs
+from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
+from limbeck.corpus.settings import HOW_IT_IS_READ, CorpusSettings, Mix, draw_counts
+from limbeck.corpus.sources import ShardedSource, Source, open_source
+from limbeck.corpus.store import DOCUMENT_FORMAT, Progress, document_files, lowest_keys, read_documents, write_documents
+from limbeck.errors import CorpusError
+
+# The beginning of a stream, on disk: what is held out of it, and a few blocks to see beforehand.
+
+
+# How much is looked at for documents to hold out, all sources together, and how many others are kept.
+_DOCUMENTS = 50_000
+_CHARACTERS = 50_000_000
+_KEPT_TO_SEE = 1000
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How text becomes blocks.
+
+    Args:
+        encoder: The tokenizer.
+        unit: What a block never crosses.
+        packing: Keyword arguments of `BlockPacker`.
+    """
+
+    encoder: TokenEncoder
+    unit: str
+    packing: dict[str, Any]
+
+
+def store_beginning(
+    settings: CorpusSettings, sources: Sequence[Source], cutting: Cutting, folder: Path, progress: Progress | None
+) -> dict[str, Any]:
+    """Write blocks and held-out documents of the beginning of a stream; return the manifest's content.
+
+    Args:
+        settings: What to read and how to cut it.
+        sources: The sources, opened.
+        cutting: How text becomes blocks.
+        folder: Where the files go.
+        progress: Told how reading advances.
+
+    Raises:
+        CorpusError: if a source cannot be read or gives no document, or no block is left to train on.
+    """
+    aside = folder / "beginning"
+    chosen = aside / "chosen"
+    chosen.mkdir(parents=True)
+    report = SourceReport()
+    per_source: dict[str, int] = {}
+    count, characters = write_documents(_beginnings(settings.sources, sources, per_source, report, progress), aside)
+    # One more than may be held out, and repeats of them.
+    lowest = np.unique(lowest_keys(aside, min(count, 2 * settings.held_out_documents + 1)))
+    held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+    write_documents(_choose(read_documents(aside), held_below), chosen)
+    counts = {split: PackingCounts() for split in SPLITS}
+    for number, path in enumerate(document_files(chosen)):
+        shard = Shard(path, folder, number, held_below, cutting.unit, cutting.encoder, cutting.packing)
+        done = tokenise_shard(shard)
+        counts = {split: counts[split] + done[split] for split in SPLITS}
+    if counts["train"].blocks == 0:
+        raise CorpusError(
+            f"The beginning of the stream, {count} documents, gives no block of text to train on: give more text, a "
+            f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out})."
+        )
+    held = (document for document in read_documents(chosen) if document.key < held_below)
+    held_documents, _ = write_documents(held, folder)
+    shutil.rmtree(aside)
+    return {
+        "settings": {key: value for key, value in asdict(settings).items() if key not in HOW_IT_IS_READ},
+        "tokenizer": {"fingerprint": cutting.encoder.fingerprint()},
+        "documents": count,
+        "held_out_documents": held_documents,
+        "held_below": held_below,
+        "characters": characters,
+        "sources": per_source,
+        "report": report.to_dict(),
+        "splits": {split: asdict(counts[split]) for split in SPLITS},
+    }
+
+
+def _beginnings(
+    names: Sequence[str],
+    sources: Sequence[Source],
+    per_source: dict[str, int],
+    report: SourceReport,
+    progress: Progress | None,
+) -> Iterator[Document]:
+    """Iterate over the first documents of each source."""
+    for name, source in zip(names, sources, strict=True):
+        own = SourceReport()
+        read = characters = 0
+        step = None if progress is None else partial(progress, f"looking into {name}")
+        for document in source.documents(own, step):
+            yield document
+            read += 1
+            characters += len(document.text)
+            if read >= _DOCUMENTS // len(sources) or characters >= _CHARACTERS // len(sources):
+                break
+        report.merge(own)
+        per_source[name] = per_source.get(name, 0) + read
+        if read == 0:
+            why = f": {'; '.join(own.lines())}" if own.lines() else ""
+            raise CorpusError(f"The source '{one_line(name)}' holds no text{why}.")
+
+
+def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document]:
+    """Keep the documents that are held out, each once, and the first of the others."""
+    held: set[int] = set()
+    others = 0
+    for document in documents:
+        key = document.key
+        if key < held_below and key not in held:
+            held.add(key)
+            yield document
+        elif key >= held_below and others < _KEPT_TO_SEE:
+            others += 1
+            yield document
+
+
+# `SourceBlocks`: the endless sequence of one source's token blocks, made while it is read, from any block on.
+
+
+# Documents that are tokenised at once; after a checkpoint as many are tokenised again.
+_CHUNK_DOCUMENTS = 32
+_CHUNK_CHARACTERS = 100_000
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One of the processes that read a stream side by side, each its own part.
+
+    Args:
+        index: Which.
+        count: How many there are.
+    """
+
+    index: int
+    count: int
+
+
+@dataclass(frozen=True)
+class BlockMaker:
+    """How the text of a stream becomes blocks.
+
+    Args:
+        encoder: The tokenizer.
+        unit: What a block never crosses.
+        packing: Keyword arguments of `BlockPacker`.
+        held_below: Documents with a key below this are held out.
+    """
+
+    encoder: TokenEncoder
+    unit: str
+    packing: dict[str, Any]
+    held_below: int
+
+
+class Block(NamedTuple):
+    """A block.
+
+    Args:
+        ids: Its tokens.
+        source: Index of its source.
+        number: How often the source had been read to its end before.
+    """
+
+    ids: NDArray[np.int32]
+    source: int
+    number: int
+
+
+class SourceBlocks(Iterator[Block]):
+    """Blocks of one lane's part of a source, pass after pass, in an order that the seed decides.
+
+    Shards are dealt out to the lanes, in another order in every pass, if their number is a multiple of that of the
+    lanes; otherwise every lane reads all of them and keeps the documents whose key falls to it.
+
+    Args:
+        source: The source.
+        index: Its index.
+        name: Its name, for messages.
+        maker: How text becomes blocks.
+        lane: Whose part it is.
+        seed: Decides the order of the shards.
+        state: What `state` returned at the block to go on from; `None` begins.
+    """
+
+    def __init__(
+        self,
+        source: ShardedSource,
+        index: int,
+        name: str,
+        maker: BlockMaker,
+        lane: Lane,
+        *,
+        seed: int,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        self._source, self._index, self._name = source, index, name
+        self._maker, self._lane, self._seed = maker, lane, seed
+        self._packer = BlockPacker(**maker.packing)
+        state = state or {}
+        self._pass: int = state.get("pass", 0)
+        self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
+        self._fruitful: bool = state.get("fruitful", False)
+        self.report = SourceReport.from_dict(state.get("report", SourceReport().to_dict()))
+        self._packer.restore(state.get("packer", self._packer.state()))
+        self._shards = source.shards()
+        self._deals = self._shards % lane.count == 0
+        self._order = self._make_order()
+        self._documents: Iterator[Document] | None = None
+        self._blocks: list[list[int]] = []
+        self._number = self._pass
+        self._chunk = self._snapshot()
+        self._taken: int = state.get("taken", 0)
+        self._again = self._taken > 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the place behind the last block, as plain JSON values: the chunk it is in, and how far in it."""
+        return {**self._chunk, "taken": self._taken}
+
+    def close(self) -> None:
+        """Close the file that is being read."""
+        if isinstance(self._documents, Generator):
+            self._documents.close()
+
+    def __next__(self) -> Block:
+        if self._again:
+            self._read_chunk()
+            self._again = False
+        while self._taken >= len(self._blocks):
+            self._read_chunk()
+            self._taken = 0
+        ids = np.asarray(self._blocks[self._taken], dtype=np.int32)
+        self._taken += 1
+        return Block(ids, self._index, self._number)
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "pass": self._pass,
+            "cursor": self._cursor.to_json(),
+            "fruitful": self._fruitful,
+            "report": self.report.to_dict(),
+            "packer": self._packer.state(),
+        }
+
+    def _read_chunk(self) -> None:
+        """Tokenise the next documents, all of one shard."""
+        self._chunk = self._snapshot()
+        texts: list[str] = []
+        characters = 0
+        while not texts:
+            if self._documents is None:
+                self._documents = self._open_shard()
+            for document in self._documents:
+                if self._is_mine(document):
+                    texts.append(document.text)
+                    characters += len(document.text)
+                    if len(texts) == _CHUNK_DOCUMENTS or characters >= _CHUNK_CHARACTERS:
+                        break
+            else:
+                self._documents = None
+                self._cursor.next_shard()
+        split = UNITS[self._maker.unit]
+        units = [unit for text in texts for unit in split(text)]
+        self._blocks = list(self._packer.pack(self._maker.encoder.encode(units)))
+        self._fruitful = self._fruitful or bool(self._blocks)
+        self._number = self._pass
+
+    def _open_shard(self) -> Iterator[Document]:
+        """Open the shard that it is the turn of, after the last one the first of the next pass."""
+        if self._cursor.shard >= len(self._order):
+            if not self._fruitful:
+                raise CorpusError(
+                    f"The source '{one_line(self._name)}' has no block of text for process {self._lane.index + 1} of "
+                    f"the {self._lane.count} that read it: use fewer, build the corpus, or leave the source out."
+                )
+            self._pass, self._cursor, self._fruitful = self._pass + 1, Cursor(), False
+            self._order = self._make_order()
+        return self._source.read(self._order[self._cursor.shard], self._cursor.place, self.report)
+
+    def _make_order(self) -> list[int]:
+        generator = np.random.default_rng([self._seed, self._index, self._pass])
+        order: list[int] = generator.permutation(self._shards).tolist()
+        return order[self._lane.index :: self._lane.count] if self._deals else order
+
+    def _is_mine(self, document: Document) -> bool:
+        key = document.key
+        return key >= self._maker.held_below and (self._deals or key % self._lane.count == self._lane.index)
+
+
+# `StreamBatches`: the endless sequence of batches of one lane of a stream, from any batch on.
+
+
+class NamedSource(NamedTuple):
+    """A source and how it takes part.
+
+    Args:
+        name: As the settings name it.
+        source: The source.
+        share: Its share of the blocks.
+    """
+
+    name: str
+    source: ShardedSource
+    share: float
+
+
+class StreamBatches:
+    """Reads blocks window by window: a window is filled, shuffled, cut into batches of similar length, and given.
+
+    A window takes the place of a sliding shuffle buffer, for it begins at a known place of every source: a resumed run
+    fills the window that it was in anew, and goes on behind the batches that it had. The state is that place, a few
+    hundred bytes, where a sliding buffer would have to be saved as a whole.
+
+    Args:
+        sources: The sources, with shares that add up to 1.
+        maker: How text becomes blocks.
+        lane: Whose part is read.
+        window: Blocks of a window; rounded down to whole batches, but one at least.
+        batch_size: Blocks of a batch.
+        seed: Decides all orders.
+        state: What came with the batch to go on behind; `None` begins.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[NamedSource],
+        maker: BlockMaker,
+        lane: Lane,
+        *,
+        window: int,
+        batch_size: int,
+        seed: int,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        self._shares = [source.share for source in sources]
+        self._batch_size = batch_size
+        self._size = max(window // batch_size, 1) * batch_size
+        self._lane, self._seed = lane, seed
+        state = state or {"window": 0, "sources": [None] * len(sources), "taken": 0, "drawn": [0] * len(sources)}
+        self._window: int = state["window"]
+        self._taken: int = state["taken"]
+        self._drawn: list[int] = list(state["drawn"])
+        self._blocks = [
+            SourceBlocks(source.source, index, source.name, maker, lane, seed=seed, state=begun)
+            for index, (source, begun) in enumerate(zip(sources, state["sources"], strict=True))
+        ]
+
+    def __iter__(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
+        """Iterate over batches, each with the state behind it."""
+        try:
+            while True:
+                yield from self._read_window()
+        finally:
+            for blocks in self._blocks:
+                blocks.close()
+
+    def _read_window(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
+        start = {"window": self._window, "sources": [blocks.state() for blocks in self._blocks]}
+        generator = np.random.default_rng([self._seed, self._lane.index, self._window])
+        window = self._fill(generator)
+        lengths = np.array([len(block.ids) for block in window])
+        order = generator.permutation(len(window))
+        report = self._report().to_dict()
+        batches = group_by_length(order, lengths, self._batch_size, generator)
+        for number, rows in enumerate(batches[self._taken :], start=self._taken + 1):
+            batch = [window[row] for row in rows]
+            for block in batch:
+                self._drawn[block.source] += 1
+            yield batch, {**start, "taken": number, "drawn": list(self._drawn), "report": report}
+        self._window, self._taken = self._window + 1, 0
+
+    def _fill(self, generator: np.random.Generator) -> list[Block]:
+        counts = draw_counts(self._size, self._shares, generator.random())
+        return [next(blocks) for blocks, count in zip(self._blocks, counts, strict=True) for _ in range(count)]
+
+    def _report(self) -> SourceReport:
+        """Join what the sources had wrong so far."""
+        report = SourceReport()
+        for blocks in self._blocks:
+            report.merge(blocks.report)
+        return report
+
+
+STREAM_FORMAT = 1
+"""Raise it when the same sources would give other batches."""
+
+
+class StreamedCorpus(Corpus):
+    """An endless stream of token blocks.
+
+    It is opened like a corpus whose text is the beginning of the stream: `train` are a few blocks of it, for whoever
+    needs to see some beforehand, and `held_out` those that training never meets. What is trained on comes from
+    `batches`.
+
+    Args:
+        path: The folder that `open_stream` made.
+        sources: The sources, with their shares.
+        maker: How text becomes blocks.
+        window: Blocks that are shuffled together.
+    """
+
+    def __init__(self, path: Path, sources: Sequence[NamedSource], maker: BlockMaker, window: int) -> None:
+        super().__init__(path)
+        self.sources = list(sources)
+        self._maker = maker
+        self._window = window
+
+    def batches(self, lane: Lane, *, batch_size: int, seed: int, state: dict[str, Any] | None = None) -> StreamBatches:
+        """Return the batches of one of the processes that read side by side; see `StreamBatches`.
+
+        Args:
+            lane: Which process, of how many.
+            batch_size: Blocks of a batch.
+            seed: Decides the order.
+            state: What came with the batch to go on behind; `None` begins.
+        """
+        return StreamBatches(
+            self.sources, self._maker, lane, window=self._window, batch_size=batch_size, seed=seed, state=state
+        )
+
+
+def open_stream(
+    settings: CorpusSettings,
+    tokenizer: Any,
+    *,
+    cache_dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> StreamedCorpus:
+    """Open sources as a stream: read their beginning, decide what is held out, and leave the rest where it is.
+
+    A document is held out if its hash falls below a threshold, wherever in the stream it stands. The held-out figures
+    are of those at the beginning of the sources. Documents that appear twice are read twice.
+
+    Args:
+        settings: What to read and how to cut it.
+        tokenizer: A `transformers` tokenizer; it is not changed.
+        cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
+        progress: Called with the name of the step, what is done, the total or `None`, and what is counted.
+
+    Raises:
+        CorpusError: if a source is missing, unreadable, empty, or of a kind that cannot be streamed, or the shares of
+            several cannot be known.
+    """
+    cache = Path(cache_dir).expanduser() if cache_dir is not None else default_cache_dir()
+    encoder = TokenEncoder(tokenizer)
+    packing = block_packing(settings, encoder)
+    sources = [_open(name, settings.text_column) for name in settings.sources]
+    states = [source.fingerprint() for source in sources]
+    split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
+    formats = [STREAM_FORMAT, BLOCK_FORMAT, DOCUMENT_FORMAT]
+    folder = cache / "streams" / fingerprint([formats, states, encoder.fingerprint(), packing, split])
+
+    def build(aside: Path) -> dict[str, Any]:
+        return store_beginning(settings, sources, Cutting(encoder, settings.unit, packing), aside, progress)
+
+    manifest = build_once(folder, build)
+    maker = BlockMaker(encoder, settings.unit, packing, int(manifest["held_below"]))
+    return StreamedCorpus(folder, _with_shares(settings, sources), maker, settings.shuffle_buffer)
+
+
+def _open(name: str, text_column: str) -> ShardedSource:
+    source = open_source(name, text_column)
+    if isinstance(source, InstalledDocs):
+        raise CorpusError(f"'{one_line(name)}' is read as a whole, so it cannot be streamed: leave out streaming.")
+    return source  # type: ignore[return-value]
+
+
+def _with_shares(settings: CorpusSettings, sources: Sequence[ShardedSource]) -> list[NamedSource]:
+    mix = settings.mix or Mix(exponent=1.0)
+    if len(sources) == 1:
+        shares = [1.0]
+    else:
+        shares = mix.shares([source.size() if mix.weights is None else None for source in sources])
+    return [NamedSource(*values) for values in zip(settings.sources, sources, shares, strict=True)]
