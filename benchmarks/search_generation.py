@@ -36,7 +36,7 @@ from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set
 from limbeck.core.machine import synchronise
 from limbeck.methods import METHODS
 from limbeck.methods.composition import Pairing
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.search import elm_space
 from limbeck.search.evolution import draw_new

@@ -9,7 +9,7 @@ import typer
 from limbeck.cli.main import build_app
 from limbeck.core.yaml import parse_yaml
 from limbeck.methods import METHODS
-from limbeck.models.family_table import families
+from limbeck.models.families import families
 from limbeck.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]

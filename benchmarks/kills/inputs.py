@@ -12,7 +12,7 @@ import yaml
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.models.loading import quiet
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -9,7 +9,7 @@ from limbeck.benchmark.operations import ForwardCost, forward_cost, loss_operati
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.methods.head_groups import HeadGroups
 from limbeck.models.families import blocks, shape_of
-from limbeck.models.packed_linear import pack_linear_maps
+from limbeck.models.packing import pack_linear_maps
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 from tests.support.models import tiny_batch, tiny_config, tiny_model

@@ -13,7 +13,7 @@ from limbeck.evaluation.tasks.registry import TASK_GROUPS, TASKS
 from limbeck.export.formats import FLOAT_DTYPES, FORMATS
 from limbeck.methods.cards import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
-from limbeck.models.presets import presets
+from limbeck.models.blueprint import presets
 from limbeck.search.shape_samplers import SAMPLERS
 
 

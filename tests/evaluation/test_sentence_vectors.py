@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from limbeck.errors import ModelError
 from limbeck.evaluation import encode, pair_similarities, spearman_agreement
-from limbeck.models.pooling import POOLINGS
+from limbeck.models.taps import POOLINGS
 from tests.support.word_models import tiny_bert, tiny_models, tiny_tokenizer
 
 TEXTS = [

@@ -12,7 +12,7 @@ from limbeck.export.differences import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.sample_text import built_in_texts
 from limbeck.models.loading import load_model
-from limbeck.models.sentence_folder import sentence_pooling
+from limbeck.models.locating import sentence_pooling
 from limbeck.models.vocabulary import load_tokenizer
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student, with_pooler

@@ -20,8 +20,8 @@ from limbeck.evaluation.tasks import TASK_GROUPS, TASKS, load_task
 from limbeck.evaluation.tasks.registry import DEFINITIONS
 from limbeck.export.formats import FORMATS
 from limbeck.methods import METHODS
-from limbeck.models.family_table import families
-from limbeck.models.presets import presets
+from limbeck.models.blueprint import presets
+from limbeck.models.families import families
 from limbeck.objectives import OBJECTIVES
 from limbeck.training.trainer import DistillationTrainer
 

@@ -13,10 +13,9 @@ from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Pairing
 from limbeck.methods.cards import read_card
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
-from limbeck.models.blueprint import parse_blueprint
-from limbeck.models.building import student_config
+from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
-from limbeck.models.layer_selection import selected_layers
+from limbeck.models.initialise import selected_layers
 from limbeck.recipe import Recipe, load_recipe
 from tests.support.models import tiny_config
 

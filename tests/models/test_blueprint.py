@@ -4,11 +4,16 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import StudentBlueprint, blueprint_like, parse_blueprint
-from limbeck.models.building import build_student, student_config
+from limbeck.models.blueprint import (
+    StudentBlueprint,
+    blueprint_like,
+    build_student,
+    parse_blueprint,
+    presets,
+    student_config,
+)
 from limbeck.models.families import block_list, family_of, shape_of
 from limbeck.models.loading import model_class
-from limbeck.models.presets import presets
 from tests.support import models as tiny
 
 

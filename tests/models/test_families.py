@@ -10,6 +10,7 @@ from limbeck.models.families import (
     block_list,
     blocks,
     depth,
+    families,
     family_of,
     ffn,
     head_size,
@@ -17,7 +18,6 @@ from limbeck.models.families import (
     hidden_size,
     shape_of,
 )
-from limbeck.models.family_table import families
 from tests.support import models as tiny
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.models.heads import HEADS, check_has_head, copy_head, head_class
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.streams import StreamKey
@@ -92,7 +92,7 @@ def test_what_a_checkpoint_was_saved_as_decides(tmp_path):
 
 
 def test_a_checkpoint_gives_its_head_too(tmp_path):
-    from limbeck.models.checkpoint import load_checkpoint
+    from limbeck.models.loading import load_checkpoint
 
     folder = make_teacher(tmp_path, "bert", head="classification", num_labels=3)
     student = build_student(load_config(folder), seed=7, head="classification")

@@ -11,7 +11,7 @@ import pytest
 
 from limbeck.errors import ModelError
 from limbeck.models.loading import load_config, load_model
-from limbeck.models.sentence_folder import sentence_pooling
+from limbeck.models.locating import sentence_pooling
 
 
 @pytest.fixture

@@ -9,12 +9,10 @@ import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import blueprint_like, parse_blueprint
-from limbeck.models.building import build_student, student_config
-from limbeck.models.checkpoint import load_checkpoint
+from limbeck.models.blueprint import blueprint_like, build_student, parse_blueprint, student_config
 from limbeck.models.families import blocks, shape_of
-from limbeck.models.initialise import InitialisationReport, initialise_student
-from limbeck.models.layer_selection import selected_layers
+from limbeck.models.initialise import InitialisationReport, initialise_student, selected_layers
+from limbeck.models.loading import load_checkpoint
 from tests.support import models as tiny
 
 EXACT = pytest.mark.parametrize("family", tiny.ALL_FAMILIES)

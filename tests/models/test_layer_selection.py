@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from limbeck.errors import ModelError
-from limbeck.models.layer_selection import selected_layers
+from limbeck.models.initialise import selected_layers
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,10 @@ import torch
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import blueprint_like
-from limbeck.models.building import build_student, student_config
-from limbeck.models.families import blocks, shape_of
-from limbeck.models.family_table import families
+from limbeck.models.blueprint import blueprint_like, build_student, student_config
+from limbeck.models.families import blocks, families, shape_of
 from limbeck.models.initialise import InitialisationReport, initialise_student
-from limbeck.models.narrowing import head_rows, strongest
-from limbeck.models.principal import principal_directions
+from limbeck.models.narrowing import head_rows, principal_directions, strongest
 from tests.support import models as tiny
 
 WITH_ROLES = [name for name, family in families.items() if family.roles is not None]
@@ -50,7 +47,7 @@ def test_directions_are_orthonormal_ordered_and_the_svds() -> None:
 def test_rows_in_chunks_give_the_same_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.randn(100, 8, generator=torch.Generator().manual_seed(1))
     whole = principal_directions(rows, 3).basis
-    monkeypatch.setattr("limbeck.models.principal._CHUNK", 7)
+    monkeypatch.setattr("limbeck.models.narrowing._CHUNK", 7)
     torch.testing.assert_close(principal_directions(rows, 3).basis, whole)
 
 

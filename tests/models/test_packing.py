@@ -4,11 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from limbeck.models import dropout_tap
-from limbeck.models.families import blocks, depth
-from limbeck.models.family_table import families
-from limbeck.models.packed_linear import PackedLinear, pack_linear_maps, unpack_linear_maps
-from limbeck.models.packing import plan_packing
+from limbeck.models import tap_points
+from limbeck.models.families import blocks, depth, families
+from limbeck.models.packing import PackedLinear, pack_linear_maps, plan_packing, unpack_linear_maps
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 from tests.support.models import tiny_model
@@ -104,7 +102,7 @@ def test_another_attention_of_the_users_choice_stays():
 
 def test_dropout_modules_are_given_back():
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Dropout(0.5, inplace=True))
-    dropout_tap.attach(model)
+    tap_points.attach_dropout(model)
     torch.manual_seed(0)
     x = torch.ones(2, 4)
     dropped = model[1](x)
@@ -114,7 +112,7 @@ def test_dropout_modules_are_given_back():
     assert "forward" not in model[2].__dict__
     assert set(dropped.unique().tolist()) <= {0.0, 2.0}
     assert torch.equal(model.eval()[1](x), x)
-    dropout_tap.detach(model)
+    tap_points.detach_dropout(model)
     assert "forward" not in model[1].__dict__
 
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.attention_tap import TAPPED_ATTENTION
 from limbeck.models.families import base_model, blocks, depth
-from limbeck.models.pooling import pool
 from limbeck.models.streams import ATTENTION_KINDS, StreamKey
-from limbeck.models.taps import StreamTap
+from limbeck.models.tap_points import TAPPED_ATTENTION
+from limbeck.models.taps import StreamTap, pool
 from tests.support.models import ALL_FAMILIES, LAYERS, tiny_model
 
 LENGTH = 11

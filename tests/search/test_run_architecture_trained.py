@@ -6,8 +6,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from limbeck.models.blueprint import parse_blueprint
-from limbeck.models.building import student_config
+from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.recipe.plan import plan_run
 from limbeck.search.architecture_request import MeasuringRequest
 from limbeck.search.last_layer_loss import LastLayerLoss, held_out_batches

@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
 from limbeck.search.shape_limits import ShapeLimits, check_some_small_enough, fastest_guess, parse_count, written_count
 from limbeck.search.shape_space import ShapePoint, ShapeSizes, shape_space, with_shape

@@ -16,7 +16,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.models.heads import Head
 from limbeck.models.loading import quiet
 

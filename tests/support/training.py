@@ -4,7 +4,7 @@ import torch
 from transformers import TrainerCallback
 
 from limbeck.methods import METHODS, Pairing
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule

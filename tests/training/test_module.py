@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from limbeck.methods import METHODS, Pairing
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
-from limbeck.models.packed_linear import PackedLinear
+from limbeck.models.packing import PackedLinear
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule
 from limbeck.training.sampling import LengthGroupedSampler

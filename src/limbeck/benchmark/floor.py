@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from limbeck.benchmark.timing import stopwatch, take_turns
-from limbeck.models.packed_linear import pack_linear_maps
+from limbeck.models.packing import pack_linear_maps
 
 # Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
 CPU_SIZE, DEVICE_SIZE = 1536, 8192

@@ -8,10 +8,8 @@ from pathlib import Path
 import torch
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
-from limbeck.models.blueprint import parse_blueprint
-from limbeck.models.building import build_student, student_config
+from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
 from limbeck.models.loading import load_config, load_model
-from limbeck.models.presets import presets
 
 _SIZE = re.compile(r"\d+\s*[x×]\s*\d+(h\d+)?", re.IGNORECASE)
 

@@ -27,7 +27,7 @@ from torch import nn
 from limbeck.methods.composition import Term
 from limbeck.methods.layer_choice import stream_width
 from limbeck.models.families import Shape, blocks, family_of
-from limbeck.models.packed_linear import PackedLinear
+from limbeck.models.packing import PackedLinear
 from limbeck.models.taps import StreamTap
 
 

@@ -15,7 +15,7 @@ from limbeck.benchmark.memory import Peak, watch_peak
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set_up_step
 from limbeck.core.machine import choose_device, keep_freed_memory, synchronise
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.module import DistillationModule

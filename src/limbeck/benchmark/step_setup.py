@@ -17,8 +17,7 @@ from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
 from limbeck.methods.registry import METHODS
-from limbeck.models.blueprint import parse_blueprint
-from limbeck.models.building import student_config
+from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import Shape, family_of, shape_of
 from limbeck.models.heads import Head, head_class
 from limbeck.models.loading import as_dtype

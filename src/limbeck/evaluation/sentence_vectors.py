@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from limbeck.core.progress import Count, Report, quietly
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
-from limbeck.models.pooling import check_pooling, pool
+from limbeck.models.taps import check_pooling, pool
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -46,7 +46,7 @@ def encode(
         model: A loaded `transformers` encoder, or a task model, whose encoder is then used.
         tokenizer: Its tokenizer. Padding and truncation that its file may have fixed are ignored.
         texts: The texts, in any order.
-        pooling: `"mean"` or `"cls"`, see `limbeck.models.pooling.pool`.
+        pooling: `"mean"` or `"cls"`, see `limbeck.models.taps.pool`.
         max_length: Longest input in tokens, special tokens included; lowered to what the model can take.
         batch_size: Texts per forward pass.
         dtype: What to compute in; None keeps the model's own dtype. Pooling is always done in float32.

@@ -20,7 +20,7 @@ from limbeck.export.sentence_transformers import write_sentence_transformers_fil
 from limbeck.export.source import Source, load_weights
 from limbeck.models.families import hidden_size
 from limbeck.models.loading import load_config, quiet
-from limbeck.models.sentence_folder import SentencePooling
+from limbeck.models.locating import SentencePooling
 
 ONNX_FOLDER = "onnx"
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.export.source import ExportHead
-from limbeck.models.pooling import pool
-from limbeck.models.sentence_folder import SentencePooling
+from limbeck.models.locating import SentencePooling
+from limbeck.models.taps import pool
 
 HIDDEN, SENTENCE, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
 ANSWER_ENDS = ("start_logits", "end_logits")

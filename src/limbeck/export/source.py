@@ -16,8 +16,7 @@ from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encoder_of, longest_input
 from limbeck.models.heads import Head
 from limbeck.models.loading import as_dtype, load_config, load_model, one_line, quiet
-from limbeck.models.locating import check_weights, is_local, resolve_model
-from limbeck.models.sentence_folder import SentencePooling, sentence_pooling
+from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model, sentence_pooling
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 
 ExportHead: TypeAlias = Literal[Head, "token_classification"]

@@ -12,7 +12,7 @@ from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.layer_terms import equal_heads, kept, learned_map
 from limbeck.methods.option_types import MappingChoice
-from limbeck.models.family_table import families
+from limbeck.models.families import families
 from limbeck.models.streams import StreamKey
 
 

@@ -12,8 +12,7 @@ from limbeck.methods.citations import cite
 from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
 from limbeck.methods.layer_choice import resolve_layer, stream_width
 from limbeck.methods.option_types import HeadCount, LayerChoice
-from limbeck.models.families import Shape
-from limbeck.models.family_table import families
+from limbeck.models.families import Shape, families
 from limbeck.models.streams import StreamKey
 
 _PARTS = ("query", "key", "value")

@@ -3,14 +3,70 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 
+from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import Shape
-from limbeck.models.presets import presets
+from limbeck.models.families import Shape, family_of, shape_of
+from limbeck.models.heads import Head, head_class
+from limbeck.models.loading import model_class, pooler_option, quiet
+
+# Presets: the students of the papers, by name, each with its source.
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A published student's shape and where it is published; None follows the rules of `parse_blueprint`."""
+
+    layers: int
+    hidden: int
+    source: str
+    heads: int | None = None
+    ffn: int | None = None
+    embedding: int | None = None
+
+
+presets: Registry[Preset] = Registry("student preset", error=ModelError)
+
+presets.register(
+    "minilm-6x384",
+    Preset(6, 384, "MiniLM (Wang et al. 2020), tables 3 and 4; also ELM §5.2 and the comparative study, table 1."),
+)
+presets.register("minilm-4x384", Preset(4, 384, "MiniLM (Wang et al. 2020), tables 3 and 4."))
+presets.register("minilm-3x384", Preset(3, 384, "MiniLM (Wang et al. 2020), tables 3 and 4."))
+presets.register("minilm-12x384", Preset(12, 384, "MiniLM (Wang et al. 2020), tables 4 and 8."))
+presets.register(
+    "minilm-6x768",
+    Preset(6, 768, "MiniLM (Wang et al. 2020), table 2; the DistilBERT shape; MiniLMv2, table 1."),
+)
+presets.register(
+    "minilmv2-12x384-e128",
+    Preset(
+        12,
+        384,
+        "MiniLMv2 (Wang et al. 2021), table 4: 12x384 with 128-wide factorised embeddings.",
+        embedding=128,
+    ),
+)
+presets.register(
+    "tinybert-4x312",
+    Preset(4, 312, "TinyBERT; ELM §5.2 and MLKD-BERT §4.2: M=4, d=312, d_i=1200, h=12.", heads=12, ffn=1200),
+)
+presets.register(
+    "nas-4x576",
+    Preset(4, 576, "The comparative study, table 1: 4, 12, 576, 768, found by KD-NAS.", heads=12, ffn=768),
+)
+presets.register(
+    "nas-3x384",
+    Preset(3, 384, "The comparative study, table 1: 3, 12, 384, 1024, found by KD-NAS.", heads=12, ffn=1024),
+)
+
 
 # Papers' students have 12 heads whatever their width; widths that 12 does not divide get heads of 64.
 USUAL_HEADS = 12
@@ -168,3 +224,148 @@ def _nearest_heads(hidden: int, wanted: int | None = None) -> int:
     aim = wanted or max(1, hidden // USUAL_HEAD_SIZE)
     divisors = [n for n in range(1, hidden + 1) if hidden % n == 0]
     return min(divisors, key=lambda n: (abs(n - aim), n))
+
+
+# From a blueprint to a student: its configuration, derived from the teacher's, and a fresh model.
+
+
+# Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
+# teacher saved in bfloat16 must not make the student train in bfloat16 weights.
+_NOT_INHERITED = (
+    "architectures",
+    "_name_or_path",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "model_type",
+)
+
+
+def student_config(
+    blueprint: StudentBlueprint,
+    teacher_config: PreTrainedConfig,
+    *,
+    source_layers: Sequence[int] | None = None,
+) -> PreTrainedConfig:
+    """Derive a student's configuration: the teacher's with only the shape changed.
+
+    The family, vocabulary, positions, special ids, activation and dropout stay. A BERT teacher with
+    factorised embeddings gives an ELECTRA configuration, whose encoder is BERT's with a map after the
+    embeddings.
+
+    Args:
+        blueprint: The shape.
+        teacher_config: The teacher's configuration; not changed.
+        source_layers: The teacher layers (1-based, one for each student layer) that the student's blocks will
+            be copied from. Where layers differ in kind (ModernBERT's global and local attention) each keeps
+            the kind of its source. Without them (or empty, as for random layers) the teacher's pattern starts anew.
+
+    Raises:
+        ModelError: for an unknown family, or factorised embeddings in a family that has none.
+    """
+    family, shape = family_of(teacher_config), shape_of(teacher_config)
+    embedding = blueprint.embedding
+    if family.fields.embedding is None and embedding not in (None, blueprint.hidden):
+        if family.model_type != "bert":
+            raise ModelError(
+                f"A {family.model_type} student cannot have factorised embeddings (embedding {embedding}, "
+                f"hidden {blueprint.hidden}): only bert (as ELECTRA), electra and albert can; leave out "
+                "embedding."
+            )
+        return _electra_config(blueprint, teacher_config)
+    values: dict[str, Any] = {k: v for k, v in teacher_config.to_dict().items() if k not in _NOT_INHERITED}
+    fields = family.fields
+    values |= {
+        fields.layers: blueprint.layers,
+        fields.hidden: blueprint.hidden,
+        fields.heads: blueprint.heads,
+        fields.ffn: blueprint.ffn,
+    }
+    if fields.embedding is not None:
+        # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden
+        # width.
+        inherited = shape.embedding if shape.embedding != shape.hidden else blueprint.hidden
+        values[fields.embedding] = embedding or inherited
+    if blueprint.dropout is not None:
+        values |= dict.fromkeys(fields.dropouts, blueprint.dropout)
+    values |= _attention_fields(values, blueprint, shape)
+    values |= _layer_fields(values, blueprint.layers, shape.layers, source_layers)
+    return type(teacher_config)(**values)
+
+
+def _attention_fields(values: dict[str, Any], blueprint: StudentBlueprint, shape: Shape) -> dict[str, Any]:
+    """Keep grouped-query attention and explicit head widths consistent with the new number of heads."""
+    changed: dict[str, Any] = {}
+    if values.get("num_key_value_heads") is not None:
+        group = max(1, shape.heads // shape.key_value_heads)
+        changed["num_key_value_heads"] = blueprint.heads // group if blueprint.heads % group == 0 else blueprint.heads
+    same_attention = (blueprint.hidden, blueprint.heads) == (shape.hidden, shape.heads)
+    if values.get("head_dim") is not None and not same_attention:
+        changed["head_dim"] = blueprint.hidden // blueprint.heads
+    return changed
+
+
+def _layer_fields(
+    values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None
+) -> dict[str, Any]:
+    """Rebuild what a configuration holds per layer for the new depth."""
+    changed: dict[str, Any] = {}
+    types = values.get("layer_types")
+    if types is not None:
+        if source_layers:
+            changed["layer_types"] = [types[layer - 1] for layer in source_layers]
+        else:
+            period = _period(types)
+            changed["layer_types"] = [types[layer % period] for layer in range(layers)]
+    if "num_hidden_groups" in values:
+        changed["num_hidden_groups"] = min(int(values["num_hidden_groups"]), layers)
+    if "max_window_layers" in values:
+        changed["max_window_layers"] = min(int(values["max_window_layers"]), max(layers, teacher_layers))
+    return changed
+
+
+def _period(types: Sequence[str]) -> int:
+    """Return the length of the shortest pattern that the layer kinds repeat."""
+    return next(p for p in range(1, len(types) + 1) if all(t == types[i % p] for i, t in enumerate(types)))
+
+
+def _electra_config(blueprint: StudentBlueprint, teacher: PreTrainedConfig) -> ElectraConfig:
+    """Return BERT with factorised embeddings, which is what ELECTRA's encoder is."""
+    shared = (
+        *("vocab_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
+        *("max_position_embeddings", "type_vocab_size", "initializer_range", "layer_norm_eps"),
+        *("pad_token_id", "bos_token_id", "eos_token_id", "id2label", "label2id", "problem_type"),
+    )
+    values = {name: getattr(teacher, name) for name in shared if getattr(teacher, name, None) is not None}
+    if blueprint.dropout is not None:
+        values |= dict.fromkeys(family_of(teacher).fields.dropouts, blueprint.dropout)
+    return ElectraConfig(
+        embedding_size=blueprint.embedding,
+        hidden_size=blueprint.hidden,
+        num_hidden_layers=blueprint.layers,
+        num_attention_heads=blueprint.heads,
+        intermediate_size=blueprint.ffn,
+        **values,
+    )
+
+
+def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = None) -> PreTrainedModel:
+    """Build a student with random weights in float32, in eval mode, without a pooler where the class allows.
+
+    Args:
+        config: Its configuration, see `student_config`; not changed.
+        seed: Decides every weight; the global random state is left as it was.
+        head: The task whose head it gets, or None.
+
+    Raises:
+        ModelError: for an unknown family, or heads that do not divide the hidden width.
+    """
+    shape = shape_of(config)
+    if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:
+        raise ModelError(f"{shape.heads} heads do not divide the hidden width {shape.hidden} of the student.")
+    loader = model_class(config) if head is None else head_class(config, head)
+    # Only the CPU generator is forked and seeded: the model is made on the CPU, and CUDA is left alone.
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = loader._from_config(type(config)(**config.to_dict()), dtype=torch.float32, **pooler_option(loader))
+    return model.eval()

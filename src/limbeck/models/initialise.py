@@ -2,25 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from transformers import PreTrainedModel
 
-from limbeck.errors import ModelError
-from limbeck.models.building import build_student
-from limbeck.models.embedding_transfer import (
+from limbeck.errors import ModelError, suggestion
+from limbeck.models.blueprint import build_student
+from limbeck.models.families import Shape, base_model, block_list, blocks, family_of, shape_of
+from limbeck.models.narrowing import (
     Bases,
+    Transfer,
+    check_narrowing,
     embedding_mode,
     find_bases,
+    narrow_block,
     redraw_embeddings,
     transfer_embeddings,
 )
-from limbeck.models.families import Shape, base_model, block_list, blocks, family_of, shape_of
-from limbeck.models.layer_selection import LayerStrategy, selected_layers
-from limbeck.models.narrowing import check_narrowing, narrow_block
-from limbeck.models.transfer import Transfer
+
+# Which teacher layers a student starts from.
+
+
+LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
+LayerStrategy: TypeAlias = str | Sequence[int]
+
+
+def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: int) -> list[int]:
+    """Return the teacher layer that each student layer is copied from.
+
+    With S = `student_depth`, T = `teacher_depth` and i = 1..S:
+
+    - `random`: none, the empty list;
+    - `first`: i, the truncated teacher;
+    - `last`: T − S + i;
+    - `uniform`: min(k·i, T) with k = ⌈T/S⌉, for example 2, 4, 6 for 3 of 6;
+    - `ends`: evenly spaced from the first to the last, 1 + ⌊(i−1)(T−1)/(S−1)⌋, for example 1, 3, 6; T alone
+    for S = 1;
+    - explicit: S teacher layers. They may repeat and need not increase.
+
+    Args:
+        strategy: One of `LAYER_STRATEGIES`, or the layers themselves, counted from 1.
+        student_depth: Layers of the student, at least 1.
+        teacher_depth: Layers of the teacher, at least 1.
+
+    Raises:
+        ModelError: for an unknown strategy, a student deeper than its teacher (explicit layers may repeat),
+            explicit layers of another number than the student has, or out of range.
+    """
+    if not isinstance(strategy, str):
+        return _explicit(strategy, student_depth, teacher_depth)
+    if strategy not in LAYER_STRATEGIES:
+        raise ModelError(
+            f"Unknown layer strategy '{strategy}'.{suggestion(strategy, LAYER_STRATEGIES)} Or a list like [1, 3, 6]."
+        )
+    if strategy == "random":
+        return []
+    if student_depth > teacher_depth:
+        raise ModelError(
+            f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "
+            f"{teacher_depth}; list the layers (they may repeat), or start it random."
+        )
+    steps = range(1, student_depth + 1)
+    if strategy == "first":
+        return list(steps)
+    if strategy == "last":
+        return [teacher_depth - student_depth + i for i in steps]
+    if strategy == "uniform":
+        stride = -(-teacher_depth // student_depth)
+        return [min(stride * i, teacher_depth) for i in steps]
+    if student_depth == 1:
+        return [teacher_depth]
+    return [1 + (i - 1) * (teacher_depth - 1) // (student_depth - 1) for i in steps]
+
+
+def _explicit(layers: Sequence[int], student_depth: int, teacher_depth: int) -> list[int]:
+    for layer in layers:
+        if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
+            raise ModelError(f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}.")
+    if len(layers) != student_depth:
+        raise ModelError(
+            f"The student has {student_depth} layers but {len(layers)} teacher layers are listed to start "
+            f"from ({list(layers)}); list one for each student layer."
+        )
+    return list(layers)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Loading a configuration or a model: safetensors only, no remote code, no noise, one clear line when it
-fails."""
+fails.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +19,59 @@ from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrained
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.config_numbers import check_numbers
-from limbeck.models.family_table import families
-from limbeck.models.heads import Head, head_class
+from limbeck.models.families import base_model, families, family_of, shape_of
+from limbeck.models.heads import HEADS, Head, copy_head, has_head, head_class
 from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model
+
+# The numbers of a configuration from outside, before anything is built by them.
+
+
+# Far beyond any encoder; with more, making the empty model alone would take all time and memory.
+_MOST = {
+    "layers": 1_000,
+    "hidden": 1_000_000,
+    "heads": 100_000,
+    "ffn": 10_000_000,
+    "vocabulary": 100_000_000,
+    "positions": 100_000_000,
+    "embedding": 1_000_000,
+}
+_COMMON = {"vocabulary": "vocab_size", "positions": "max_position_embeddings"}
+"""What all families call alike."""
+
+
+def check_numbers(name: str | Path, config: PreTrainedConfig) -> None:
+    """Refuse a configuration whose numbers no model can have.
+
+    Args:
+        name: What the user calls the model, for the message.
+        config: Its configuration.
+
+    Raises:
+        ModelError: for an unknown family; a number of layers, a width, a number of heads, tokens or positions that is
+            no whole number from 1 up to a bound that no model reaches; or more heads than the width has room for.
+    """
+    try:
+        fields = family_of(config).fields
+    except ModelError as error:
+        raise ModelError(f"The config.json of '{name}': {error}") from None
+    for what, most in _MOST.items():
+        field = _COMMON.get(what) or getattr(fields, what)
+        value = None if field is None else getattr(config, field, None)
+        if value is None and what in ("ffn", "positions", "embedding"):  # GPT-2's width may be unset, and so on.
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            shown = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "so long a number"
+            raise ModelError(
+                f"The config.json of '{name}' says {field or what} = {shown[:80]}; a model has a whole number of 1 to "
+                f"{most:,} there: copy or download it again."
+            )
+    if getattr(config, "head_dim", None) is None and getattr(config, fields.heads) > getattr(config, fields.hidden):
+        raise ModelError(
+            f"The config.json of '{name}' has {getattr(config, fields.heads)} heads in a width of "
+            f"{getattr(config, fields.hidden)}; copy or download it again."
+        )
+
 
 _DTYPES = {
     "float32": torch.float32,
@@ -224,3 +274,57 @@ def _refuse_missing(name: str | Path, head: str | None, cls: str, missing: list[
     raise ModelError(
         f"The weights of '{name}' lack {len(missing)} tensors of {cls} (first {missing[0]}); save it whole again."
     )
+
+
+# Starting a student from an earlier student's folder.
+
+
+@torch.no_grad()
+def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revision: str | None = None) -> list[str]:
+    """Set the student's weights from a saved model of the same shape, in place.
+
+    A task head is set too where the checkpoint has the same, else it stays as it is. The shapes are compared before any
+    weight is read.
+
+    Args:
+        student: With or without a head.
+        name_or_path: The earlier student: a folder, `package:NAME`, or a Hub name.
+        revision: A branch, tag or commit on the Hub.
+
+    Returns:
+        Names of the tensors that were set.
+
+    Raises:
+        ModelError: for everything `load_model` refuses, and a checkpoint of another shape.
+    """
+    ours, theirs = shape_of(student.config), shape_of(load_config(name_or_path, revision))
+    if ours != theirs:
+        raise ModelError(
+            f"The checkpoint '{name_or_path}' is {theirs}, vocabulary {theirs.vocabulary}, positions "
+            f"{theirs.positions}; the student is {ours}, vocabulary {ours.vocabulary}, positions "
+            f"{ours.positions}: give the student that shape, or start it from the checkpoint's layers with "
+            "it as the teacher."
+        )
+    source = _load_alike(student, name_or_path, revision)
+    given = base_model(source).state_dict()
+    target = base_model(student).state_dict()
+    lacking = [name for name in target if name not in given or given[name].shape != target[name].shape]
+    if lacking:
+        raise ModelError(
+            f"The checkpoint '{name_or_path}' has no tensor that fits '{lacking[0]}' ({len(lacking)} in "
+            "all); derive the student's configuration from the one that was used for it."
+        )
+    for name, tensor in target.items():
+        tensor.copy_(given[name])
+    copied = copy_head(student, source) if base_model(source) is not source else []
+    return [*target, *copied]
+
+
+def _load_alike(student: PreTrainedModel, name_or_path: str | Path, revision: str | None) -> PreTrainedModel:
+    """Load the checkpoint with the student's head where it was saved with one, else the Transformer alone."""
+    config = load_config(name_or_path, revision)
+    saved_alike = type(student).__name__ in (config.architectures or [])
+    kinds = (head for head in HEADS if has_head(config, head) and type(student) is head_class(config, head))
+    head = next(kinds, None) if saved_alike else None
+    pooler = any(name.startswith("pooler.") for name in base_model(student).state_dict())
+    return load_model(name_or_path, revision=revision, head=head, pooler=pooler)

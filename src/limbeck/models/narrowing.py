@@ -1,19 +1,92 @@
-"""Copying a block into a narrower one, head by head.
-
-Written with T for the teacher's width and S for the student's. A basis P is `[T, S]` with orthonormal
-columns: the student's hidden state stands for Pᵀ times the teacher's. A map that reads the hidden state is
-multiplied by P, one that writes to it by Pᵀ. None stands for the identity.
-"""
+"""Writing a student's tensors, and remembering how each came about."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
+
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
-from limbeck.errors import ModelError
-from limbeck.models.families import Shape
-from limbeck.models.family_table import families
-from limbeck.models.transfer import Transfer
+from limbeck.errors import ModelError, suggestion
+from limbeck.models.families import Shape, families, family_of
+
+
+@dataclass
+class Transfer:
+    """Writes a student's tensors and remembers how each came about, by the name it has in the base model."""
+
+    copied: list[str] = field(default_factory=list)
+    projected: list[str] = field(default_factory=list)
+    reset: list[str] = field(default_factory=list)
+    random: list[str] = field(default_factory=list)
+
+    def put(self, name: str, target: Tensor, value: Tensor, how: list[str]) -> None:
+        """Write `value` into `target` in place, in the target's dtype, and note it in one of the lists."""
+        if target.shape != value.shape:
+            raise ModelError(
+                f"'{name}' is {list(target.shape)} in the student but {list(value.shape)} from the teacher; "
+                "derive the student's configuration from this teacher's."
+            )
+        target.detach().copy_(value)
+        how.append(name)
+
+    def copy(self, prefix: str, target: nn.Module, source: nn.Module) -> None:
+        """Copy every tensor of a module bit for bit (up to the dtype); a norm that only the student has is
+        reset."""
+        given = source.state_dict()
+        for name, tensor in target.state_dict().items():
+            if name in given:
+                self.put(f"{prefix}.{name}", tensor, given[name], self.copied)
+            else:
+                # ModernBERT's first block has no attention norm, its others have.
+                self._reset(f"{prefix}.{name}", tensor)
+
+    def redraw(self, prefix: str, target: nn.Module, fresh: nn.Module) -> None:
+        """Take every tensor of a module from a freshly built student."""
+        given = fresh.state_dict()
+        for name, tensor in target.state_dict().items():
+            self.put(f"{prefix}.{name}", tensor, given[name], self.random)
+
+    def embed(self, prefix: str, target: nn.Module, source: nn.Module, basis: Tensor | None) -> None:
+        """Copy an embedding module, its tables projected onto `basis`, its norm reset if they are."""
+        if basis is None:
+            self.copy(prefix, target, source)
+            return
+        given = source.state_dict()
+        for name, tensor in target.state_dict().items():
+            if tensor.dim() == 2:
+                # No mean is taken off: the map stays linear, so a zero padding row stays zero.
+                self.put(f"{prefix}.{name}", tensor, given[name].double() @ basis, self.projected)
+            else:
+                self._reset(f"{prefix}.{name}", tensor)
+
+    def linear(self, prefix: str, target: nn.Module, weight: Tensor, bias: Tensor) -> None:
+        """Write a linear map that was worked out from the teacher's: `weight` `[out, in]`, `bias` `[out]`."""
+        given = {"weight": weight, "bias": bias}
+        for name, tensor in target.state_dict().items():
+            self.put(f"{prefix}.{name}", tensor, given[name], self.projected)
+
+    def reset_norm(self, prefix: str, target: nn.Module) -> None:
+        """Set a norm to scale 1 and shift 0.
+
+        A norm's scale and shift belong to the teacher's features one by one. The student's features are
+        mixtures of them, so none of the teacher's values is right for any.
+        """
+        for name, tensor in target.state_dict().items():
+            self._reset(f"{prefix}.{name}", tensor)
+
+    def _reset(self, name: str, target: Tensor) -> None:
+        target.detach().fill_(0.0 if name.endswith("bias") else 1.0)
+        self.reset.append(name)
+
+
+# Copying a block into a narrower one, head by head.
+#
+# Written with T for the teacher's width and S for the student's. A basis P is `[T, S]` with orthonormal columns: the
+# student's hidden state stands for Pᵀ times the teacher's. A map that reads the hidden state is multiplied by P, one
+# that writes to it by Pᵀ. None stands for the identity.
 
 
 def narrow_block(
@@ -143,3 +216,201 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
             f"The teacher's word embeddings span only {teacher.embedding} directions, too few to tell which "
             f"{student.hidden} of its {teacher.hidden} to keep; set hidden to {teacher.hidden}, {way_out}."
         )
+
+
+# Principal directions: the narrower space that keeps most of what the teacher's word embeddings differ in.
+
+
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class PrincipalDirections:
+    """An orthonormal basis, most important direction first.
+
+    Attributes:
+        basis: `[H, width]` in float64, `basisᵀ basis = 1`; the column's largest entry is positive.
+        explained: Share of the variance that the basis keeps, 0..1.
+    """
+
+    basis: Tensor
+    explained: float
+
+
+def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = None) -> PrincipalDirections:
+    """Return the leading principal directions of a matrix's rows (PCA).
+
+    Works on the H x H covariance in float64, in chunks of rows, so a vocabulary of 250 000 needs no second
+    copy of its embeddings. The sign of each direction is fixed, so the same rows give the same basis.
+
+    Args:
+        rows: `[V, E]`, one row a token.
+        width: How many directions, 1..H.
+        through: `[H, E]`, a map applied to the rows first (the projection of factorised embeddings); H = E
+            without it.
+    """
+    rows = rows.detach()
+    mean = rows.double().mean(0) if len(rows) <= _CHUNK else rows.mean(0, dtype=torch.float64)
+    covariance = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
+    for chunk in rows.split(_CHUNK):
+        centred = chunk.double() - mean
+        covariance += centred.T @ centred
+    if through is not None:
+        through = through.detach().double()
+        covariance = through @ covariance @ through.T
+    values, vectors = torch.linalg.eigh(covariance)
+    basis = vectors.flip(1)[:, :width]
+    largest = basis.abs().argmax(0, keepdim=True)
+    basis = basis * basis.gather(0, largest).sign()
+    spread = values.clamp(min=0).flip(0)
+    explained = float(spread[:width].sum() / spread.sum()) if float(spread.sum()) > 0 else 1.0
+    return PrincipalDirections(basis.contiguous(), explained)
+
+
+# Embeddings of a student from its teacher's: which way the widths allow, the bases, and the transfer itself.
+
+
+EMBEDDING_STRATEGIES = ("auto", "copied", "projected", "random")
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Bases `[T, S]` from the teacher's widths to the student's; None where the widths are equal.
+
+    `explained` is the share of the variance of the teacher's word embeddings that the narrowest of them
+    keeps.
+    """
+
+    hidden: Tensor | None = None
+    embedding: Tensor | None = None
+    explained: float | None = None
+
+
+def embedding_mode(strategy: str, student: Shape, teacher: Shape) -> str:
+    """Return how the embeddings start: `"copied"`, `"projected"` or `"random"`.
+
+    Args:
+        strategy: One of `EMBEDDING_STRATEGIES`; `"auto"` copies at equal widths, projects into a narrower
+            student and starts a wider one at random.
+        student: The student's shape.
+        teacher: The teacher's shape.
+
+    Raises:
+        ModelError: for an unknown strategy, or one that the widths do not allow.
+    """
+    if strategy not in EMBEDDING_STRATEGIES:
+        raise ModelError(f"Unknown embeddings '{strategy}'.{suggestion(strategy, EMBEDDING_STRATEGIES)}")
+    if strategy == "random":
+        return strategy
+    ours, theirs = (student.embedding, student.hidden), (teacher.embedding, teacher.hidden)
+    # A plain student cannot stand in for the map that a factorised teacher has after its embeddings.
+    unmatched = (
+        families[student.model_type].plain_drops_projection
+        and teacher.embedding < teacher.hidden
+        and student.embedding == student.hidden
+    )
+    if unmatched or ours[0] > theirs[0] or ours[1] > theirs[1]:
+        possible = "random"
+    else:
+        possible = "copied" if ours == theirs else "projected"
+    if strategy not in ("auto", possible):
+        raise ModelError(
+            f"Embeddings cannot be {strategy}: the student's are {_widths(student)} wide and the teacher's "
+            f"{_widths(teacher)}; set embeddings: {possible}, or auto."
+        )
+    return possible
+
+
+def _widths(shape: Shape) -> str:
+    return str(shape.hidden) if shape.embedding == shape.hidden else f"{shape.embedding} (hidden {shape.hidden})"
+
+
+def find_bases(teacher: PreTrainedModel, student: Shape, shape: Shape) -> Bases:
+    """Return the principal directions that lead from the teacher's widths to the student's.
+
+    Args:
+        teacher: The teacher's base model.
+        student: The student's shape, nowhere wider than the teacher's.
+        shape: The teacher's shape.
+    """
+    words = teacher.get_input_embeddings().weight
+    projection = _projection(teacher)
+    hidden = embedding = None
+    explained: list[float] = []
+    if student.hidden < shape.hidden:
+        through = None if projection is None else projection.weight
+        found = principal_directions(words, student.hidden, through=through)
+        hidden = found.basis
+        explained.append(found.explained)
+    if student.embedding < shape.embedding:
+        # Without a map between them both widths share one space, and the narrower basis is the start of the
+        # wider one.
+        found = principal_directions(words, student.embedding)
+        embedding = found.basis
+        explained.append(found.explained)
+    return Bases(hidden, embedding, min(explained, default=None))
+
+
+def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: PreTrainedModel, bases: Bases) -> None:
+    """Copy or project the embeddings, and the map from a factorised width to the hidden width.
+
+    Args:
+        transfer: Writes and remembers.
+        student: The student's base model.
+        teacher: The teacher's base model.
+        bases: See `find_bases`.
+    """
+    for path in family_of(student.config).embeddings:
+        transfer.embed(path, student.get_submodule(path), teacher.get_submodule(path), bases.embedding)
+    target, source = _projection(student), _projection(teacher)
+    if target is None:
+        return
+    path = str(family_of(student.config).embedding_projection)
+    if source is not None and bases.hidden is None and bases.embedding is None:
+        transfer.copy(path, target, source)
+        return
+    if source is not None:
+        weight, bias = source.weight.double(), source.bias.double()
+        weight = weight if bases.embedding is None else weight @ bases.embedding
+    else:
+        weight, bias = _unfold(teacher, bases)
+    if bases.hidden is not None:
+        weight, bias = bases.hidden.T @ weight, bases.hidden.T @ bias
+    transfer.linear(path, target, weight, bias)
+
+
+def redraw_embeddings(transfer: Transfer, student: PreTrainedModel, fresh: PreTrainedModel) -> None:
+    """Take the embeddings, and the map after factorised ones, from a freshly built student."""
+    family = family_of(student.config)
+    for path in family.embeddings:
+        transfer.redraw(path, student.get_submodule(path), fresh.get_submodule(path))
+    target, source = _projection(student), _projection(fresh)
+    if target is not None and source is not None:
+        transfer.redraw(str(family.embedding_projection), target, source)
+
+
+def _projection(model: PreTrainedModel) -> nn.Linear | None:
+    """Return the map from factorised embeddings to the hidden width; ELECTRA has none at equal widths."""
+    path = family_of(model.config).embedding_projection
+    if path is None or (shape := path.rpartition("."))[2] not in dict(model.get_submodule(shape[0]).named_children()):
+        return None
+    found = model.get_submodule(path)
+    assert isinstance(found, nn.Linear)
+    return found
+
+
+def _unfold(teacher: PreTrainedModel, bases: Bases) -> tuple[Tensor, Tensor]:
+    """Return the map from factorised embeddings back to what a plain teacher's blocks read.
+
+    It is the basis itself, the transpose of what made the embeddings narrow, with the teacher's embedding
+    norm folded
+    in: the student's own norm stands before the map, leaves vectors of length √E where the teacher's has √H,
+        and cannot
+    hold the teacher's scale and shift.
+    """
+    assert bases.embedding is not None
+    norm = teacher.get_submodule("embeddings.LayerNorm")
+    assert isinstance(norm, nn.LayerNorm)
+    wide, narrow = bases.embedding.shape
+    weight = norm.weight.double()[:, None] * bases.embedding * math.sqrt(wide / narrow)
+    return weight, norm.bias.double()

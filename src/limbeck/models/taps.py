@@ -12,13 +12,54 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models import attention_tap, dropout_tap, projection_tap
+from limbeck.models import tap_points
 from limbeck.models.families import base_model, blocks, depth, family_of
 from limbeck.models.loading import quiet
 from limbeck.models.packing import Packing, padded_batch_positions, plan_packing
-from limbeck.models.pooling import pool
-from limbeck.models.recorder import Recorder, StopForward
 from limbeck.models.streams import ATTENTION_KINDS, STREAM_KINDS, StreamKey, Streams
+from limbeck.models.tap_points import Recorder, StopForward
+
+# Pooling: one vector for a row of hidden states.
+
+
+POOLINGS = ("mean", "cls")
+
+
+def pool(hidden: Tensor, valid: Tensor, pooling: str) -> Tensor:
+    """Pool the hidden states of each row, in float32 (or float64 for float64 input).
+
+    `mean`: the average over valid tokens, and zero for a row without any. `cls`: the first valid token, so that left
+    padding does not matter.
+
+    Args:
+        hidden: `[B, L, width]`.
+        valid: Bool `[B, L]`, True for real tokens.
+        pooling: `"mean"` or `"cls"`.
+
+    Returns:
+        `[B, width]`.
+
+    Raises:
+        ModelError: for another pooling.
+    """
+    check_pooling(pooling)
+    hidden = hidden if hidden.is_floating_point() and hidden.element_size() == 8 else hidden.float()
+    if pooling == "mean":
+        # Not a product with the mask: a non-finite padding position must not leak.
+        kept = hidden.masked_fill(~valid.unsqueeze(-1), 0.0)
+        return kept.sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
+    first = valid.int().argmax(1)
+    return hidden.gather(1, first[:, None, None].expand(-1, 1, hidden.shape[-1])).squeeze(1)
+
+
+def check_pooling(pooling: str) -> None:
+    """Refuse a pooling that is none of `POOLINGS`.
+
+    Raises:
+        ModelError: naming the nearest.
+    """
+    if pooling not in POOLINGS:
+        raise ModelError(f"Unknown pooling '{pooling}'.{suggestion(pooling, POOLINGS)}")
 
 
 class StreamTap:
@@ -75,7 +116,7 @@ class StreamTap:
                 for path in (family.roles.attention_output, family.roles.ffn_in, family.roles.ffn_out):
                     last.set_submodule(path, nn.Identity().train(last.training))
         self._blocks = list(dict.fromkeys(blocks(model)))
-        dropout_tap.attach(model)
+        tap_points.attach_dropout(model)
         self._install()
 
     def __call__(
@@ -154,11 +195,11 @@ class StreamTap:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        dropout_tap.detach(self.model)
+        tap_points.detach_dropout(self.model)
         for block in self._blocks:
-            attention_tap.detach(block)
+            tap_points.detach_attention(block)
             block.__dict__.pop("forward", None)
-        if self.model.config._attn_implementation == attention_tap.TAPPED_ATTENTION:
+        if self.model.config._attn_implementation == tap_points.TAPPED_ATTENTION:
             self.model.set_attn_implementation(self._previous_attention or "sdpa")
 
     def __enter__(self) -> Self:
@@ -198,17 +239,17 @@ class StreamTap:
         projections = family_of(self.model.config).projections
         if projections is not None:
             for block in self._blocks:
-                self._handles.extend(projection_tap.attach(block, self.recorder, projections))
+                self._handles.extend(tap_points.attach_projections(block, self.recorder, projections))
             return
         with quiet():
-            self.model.set_attn_implementation(attention_tap.TAPPED_ATTENTION)
-        if self.model.config._attn_implementation != attention_tap.TAPPED_ATTENTION:
+            self.model.set_attn_implementation(tap_points.TAPPED_ATTENTION)
+        if self.model.config._attn_implementation != tap_points.TAPPED_ATTENTION:
             raise ModelError(
                 f"'{self.model.config.model_type}' does not take its attention from transformers' AttentionInterface, "
                 "so query, key, value and context cannot be tapped; use a method on hidden states."
             )
         for block in self._blocks:
-            attention_tap.attach(block, self.recorder)
+            tap_points.attach_attention(block, self.recorder)
 
 
 def _recorded(key: StreamKey) -> StreamKey:

@@ -10,8 +10,7 @@ from transformers import BertConfig
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Method, Pairing, Term
 from limbeck.methods.registry import METHODS
-from limbeck.models.blueprint import parse_blueprint
-from limbeck.models.building import student_config
+from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
 
 _SHAPES = ("6x384", "6x768")

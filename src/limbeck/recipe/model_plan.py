@@ -9,12 +9,10 @@ from transformers import PreTrainedConfig
 
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Task, Term
-from limbeck.models.blueprint import StudentBlueprint, parse_blueprint
-from limbeck.models.building import student_config
+from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head
-from limbeck.models.initialise import plan_initialisation
-from limbeck.models.layer_selection import selected_layers
+from limbeck.models.initialise import plan_initialisation, selected_layers
 from limbeck.models.loading import load_config
 from limbeck.models.vocabulary import check_same_vocabulary, load_tokenizer
 from limbeck.recipe.model_specs import StudentSpec, TeacherSpec

@@ -13,7 +13,7 @@ from limbeck.methods.composition import Term
 from limbeck.models.blueprint import StudentBlueprint
 from limbeck.models.families import Shape
 from limbeck.models.heads import Head
-from limbeck.models.sentence_folder import SentencePooling, sentence_pooling
+from limbeck.models.locating import SentencePooling, sentence_pooling
 from limbeck.recipe.corpus_plan import class_names
 from limbeck.recipe.model_plan import StudentChoice, TeacherChoice, choose_student, choose_teacher
 from limbeck.recipe.schema import Recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel
 
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.recipe.plan import RunPlan
 
 

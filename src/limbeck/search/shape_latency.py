@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from limbeck.errors import RecipeError
-from limbeck.models.building import build_student
+from limbeck.models.blueprint import build_student
 from limbeck.models.families import Shape
 from limbeck.search.shape_timing import pass_timer, time_in_turns
 

@@ -22,8 +22,7 @@ from limbeck.errors import OutputError
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head
 from limbeck.models.loading import load_model
-from limbeck.models.locating import check_weights, is_local, resolve_model
-from limbeck.models.sentence_folder import SentencePooling
+from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 from limbeck.recipe.model_plan import StudentChoice, TeacherChoice
 from limbeck.recipe.plan import RunPlan

@@ -16,7 +16,7 @@ from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models.families import base_model, family_of
 from limbeck.models.loading import pooler_option, quiet
-from limbeck.models.sentence_folder import SentencePooling
+from limbeck.models.locating import SentencePooling
 
 
 def never_trained(stages: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:

@@ -8,11 +8,11 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from limbeck.methods.composition import Term
-from limbeck.models.building import build_student
-from limbeck.models.checkpoint import load_checkpoint
+from limbeck.models.blueprint import build_student
 from limbeck.models.families import family_of
 from limbeck.models.heads import Head, copy_head
 from limbeck.models.initialise import initialise_student
+from limbeck.models.loading import load_checkpoint
 from limbeck.recipe.model_plan import StudentChoice
 from limbeck.training.student_folder import add_pooler, fill_from_teacher, never_trained
 

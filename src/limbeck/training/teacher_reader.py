@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from limbeck.core.ranks import process_count
 from limbeck.methods.composition import Term
 from limbeck.models.families import blocks
-from limbeck.models.packed_linear import pack_linear_maps, unpack_linear_maps
+from limbeck.models.packing import pack_linear_maps, unpack_linear_maps
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 

@@ -10,7 +10,7 @@ from limbeck.errors import CorpusError
 from limbeck.evaluation.fine_tuning.cell import SimilarityPoint
 from limbeck.evaluation.fine_tuning.prepared import PreparedTask
 from limbeck.evaluation.sentence_vectors import pair_similarities
-from limbeck.models.sentence_folder import sentence_pooling
+from limbeck.models.locating import sentence_pooling
 
 
 def predict_similarities(
