@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from limbeck.kernels.dropout import fast_dropout
-from limbeck.kernels.random_bits import dropped_share
+from limbeck.kernels.dropout import dropped_share, fast_dropout
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -7,8 +7,8 @@ import torch
 
 from limbeck.errors import KernelError
 from limbeck.kernels import packed_attention as module
+from limbeck.kernels.dropout import dropped_share
 from limbeck.kernels.packed_attention import packed_attention
-from limbeck.kernels.random_bits import dropped_share
 
 HEADS, WIDTH = 3, 5
 LENGTHS = [[7], [1, 1, 1], [4, 1, 9], [6, 6]]

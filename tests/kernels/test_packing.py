@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from limbeck.kernels.packing import PADDING_ALLOWANCE, pack, plan_groups, unpack_into
+from limbeck.kernels.packed_attention import PADDING_ALLOWANCE, pack, plan_groups, unpack_into
 
 
 @pytest.mark.parametrize("on_host", [True, False])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from limbeck.kernels.random_bits import KeepFactors, draw_seed, dropped_share
+from limbeck.kernels.dropout import KeepFactors, draw_seed, dropped_share
 
 
 @pytest.mark.parametrize("p", [0.0, 2**-16, 0.1, 0.5, 0.9, 1.0])

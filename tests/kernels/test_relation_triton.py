@@ -9,7 +9,8 @@ import torch
 pytest.importorskip("triton")
 
 from limbeck.errors import KernelError
-from limbeck.kernels import relation_kl_reference, relation_kl_triton, relation_triton, relation_triton_launch
+from limbeck.kernels import relation_kl_reference, relation_kl_triton, relation_triton
+from limbeck.kernels import relation_triton as relation_triton_launch
 from limbeck.objectives import relation_kl
 from tests.support.masks import NAMES, make_mask
 

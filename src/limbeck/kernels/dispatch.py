@@ -11,8 +11,7 @@ from limbeck.errors import KernelError, suggestion
 from limbeck.kernels.precision import compute_dtype
 from limbeck.kernels.relation_blocked import relation_kl_blocked
 from limbeck.kernels.relation_reference import relation_kl_reference
-from limbeck.kernels.relation_triton import relation_kl_triton, triton_obstacle
-from limbeck.kernels.relation_triton_launch import interpreting
+from limbeck.kernels.relation_triton import interpreting, relation_kl_triton, triton_obstacle
 
 RELATION_BACKENDS = ("auto", "reference", "blocked", "triton")
 
