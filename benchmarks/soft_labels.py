@@ -23,8 +23,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from limbeck.objectives.labels import soft_label_kl
-from limbeck.objectives.soft_labels_from_hidden import soft_label_kl_from_hidden
+from limbeck.objectives.labels import soft_label_kl, soft_label_kl_from_hidden
 
 FORMS = ("plain", "chunked")
 # [tokens, V] tensors that plain logits need at once, a little more than were seen.

@@ -10,14 +10,16 @@ from torch import nn
 from torch.testing import assert_close
 
 from limbeck.errors import KernelError
-from limbeck.objectives import layer_distances
-from limbeck.objectives.layer_emd import (
+from limbeck.objectives import earth_mover
+from limbeck.objectives.earth_mover import (
     attention_layer_emd,
     attention_layer_emd_parts,
+    cost_attention,
     layer_emd,
     layer_emd_parts,
+    transport_flow,
+    uniform_weights,
 )
-from limbeck.objectives.transport import cost_attention, transport_flow, uniform_weights
 from tests.support.masks import NAMES, make_mask
 
 BATCH, LENGTH, STUDENT, TEACHER, HEADS = 4, 6, 4, 6, 2
@@ -151,7 +153,7 @@ def test_many_tokens_add_up_over_the_pieces(monkeypatch, chunk):
         ]
 
     whole = both()
-    monkeypatch.setattr(layer_distances, "CPU_CHUNK", chunk)
+    monkeypatch.setattr(earth_mover, "CPU_CHUNK", chunk)
     for given, expected in zip(both(), whole, strict=True):
         assert_close(given.costs, expected.costs)
         assert_close(given.term.total, expected.term.total)
@@ -160,7 +162,7 @@ def test_many_tokens_add_up_over_the_pieces(monkeypatch, chunk):
 def test_long_texts_compare_scores_pair_by_pair(monkeypatch):
     pairs, valid = draw_pairs(2, 3), make_mask("gaps", LENGTH)
     short = attention_layer_emd_parts(*pairs, heads=HEADS, valid=valid)
-    monkeypatch.setattr(layer_distances, "SHORT", 0)
+    monkeypatch.setattr(earth_mover, "SHORT", 0)
     long = attention_layer_emd_parts(*pairs, heads=HEADS, valid=valid)
     assert_close(long.costs, short.costs)
     assert_close(long.term.total, short.term.total)

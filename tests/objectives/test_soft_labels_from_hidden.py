@@ -8,9 +8,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from limbeck.errors import KernelError
-from limbeck.objectives.labels import soft_label_kl
-from limbeck.objectives.loss_term import LossTerm
-from limbeck.objectives.soft_labels_from_hidden import soft_label_kl_from_hidden
+from limbeck.objectives.labels import soft_label_kl, soft_label_kl_from_hidden
+from limbeck.objectives.terms import LossTerm
 from tests.support.masks import NAMES, make_mask
 
 BATCH, LENGTH, CLASSES, STUDENT, TEACHER = 4, 7, 9, 3, 5

@@ -17,7 +17,7 @@ from limbeck.core.registry import Registry
 from limbeck.errors import RecipeError, suggestion
 from limbeck.kernels.precision import compute_dtype
 from limbeck.objectives import attention_score_mse, relation_kl, soft_label_kl
-from limbeck.objectives.soft_labels_from_hidden import soft_label_kl_from_hidden
+from limbeck.objectives.labels import soft_label_kl_from_hidden
 
 
 @dataclass(frozen=True)

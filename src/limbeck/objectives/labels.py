@@ -8,7 +8,9 @@ from torch.nn import functional as F
 
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, compute_dtype
-from limbeck.objectives.arguments import (
+from limbeck.kernels.soft_label_chunks import Head, soft_label_kl_chunked
+from limbeck.objectives.terms import (
+    LossTerm,
     as_mask,
     blank,
     check_alike,
@@ -17,7 +19,6 @@ from limbeck.objectives.arguments import (
     check_temperature,
     count_of,
 )
-from limbeck.objectives.loss_term import LossTerm
 
 IGNORED_LABEL = -100
 
@@ -96,3 +97,188 @@ def masked_lm_ce(logits: Tensor, labels: Tensor) -> LossTerm:
         scores = blank(logits, labelled, dtype).flatten(0, 1)
         total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
         return LossTerm(total, labelled.sum().to(dtype))
+
+
+# Terms on the labels of a task: classes, answer positions, values; and on the teacher's values.
+
+
+def hard_label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
+    """Cross entropy of the student's scores with the labels of its task.
+
+    total = -sum log softmax(z_r)[label_r] over rows whose label is not -100, in nats.
+
+    Source: BERT-PKD (Sun et al. 2019) section 3.1; the usual fine-tuning loss. Nearest alternatives: `masked_lm_ce`,
+    the same on a vocabulary; `soft_label_kl`, with the teacher's distribution as label.
+
+    Args:
+        logits: `[B, classes]`, or `[B, 2, L]` for the start and end of an answer; carries gradient. -inf excludes a
+            class, unless it is the label.
+        labels: Whole numbers in 0 to classes - 1, or -100 for a row that does not count: `[B]`, or `[B, 2]`.
+
+    Returns:
+        The summed cross entropy; the count is the rows with a label.
+
+    Raises:
+        KernelError: if the shapes do not fit, or (where it can be read without a stall) a label is out of range.
+    """
+    rows = logits.dim() - 1
+    if rows < 1:
+        raise KernelError(f"logits has shape {list(logits.shape)}; it has to be [rows..., classes].")
+    check_rank({"logits": logits}, rows + 1, "[rows..., classes]")
+    check_labels(labels, logits.shape[:-1])
+    labelled = labels != IGNORED_LABEL
+    if labels.device.type == "cpu" and labels.numel():
+        low, high = (int(x) for x in labels.masked_fill(~labelled, 0).aminmax())
+        if low < 0 or high >= logits.shape[-1]:
+            wrong = low if low < 0 else high
+            raise KernelError(
+                f"label {wrong} is not in 0 to {logits.shape[-1] - 1}, nor {IGNORED_LABEL}; check the corpus."
+            )
+    dtype = compute_dtype(logits)
+    with autocast_off(logits.device):
+        scores = blank(logits, labelled, dtype).flatten(0, -2)
+        total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
+        return LossTerm(total, labelled.sum().to(dtype))
+
+
+def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
+    """Squared error of the student's value with the label of its task.
+
+    total = sum_b (z_b - y_b)^2.
+
+    Source: the usual fine-tuning loss of regression tasks such as STS-B. Nearest alternative: `soft_label_mse`, with
+    the teacher's value as label.
+
+    Args:
+        values: `[B, 1]`; carries gradient.
+        labels: `[B]`, floating point.
+
+    Returns:
+        The summed squared error; the count is B.
+
+    Raises:
+        KernelError: if the shapes do not fit or a label is no floating-point number.
+    """
+    check_rank({"values": values}, 2, "[B, 1]")
+    check_rank({"labels": labels}, 1, "[B]")
+    if values.shape != (len(labels), 1):
+        raise KernelError(
+            f"values has shape {list(values.shape)} and labels {list(labels.shape)}; they have to be [B, 1] and [B]."
+        )
+    dtype = compute_dtype(values)
+    with autocast_off(values.device):
+        total = (values[:, 0].to(dtype) - labels.to(dtype)).square().sum()
+        return LossTerm(total, count_of(None, values, axes=1).to(dtype))
+
+
+def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
+    """Squared error of the student's value with the teacher's, for tasks without classes.
+
+    total = sum (z^S - z^T)^2 over samples and values.
+
+    Source: comparing scores themselves is Ba and Caruana's form of distillation (2014); a softmax over the one output
+    of a regression would be 1 whatever it is. Nearest alternative: `soft_label_kl`, for classes.
+
+    Args:
+        student_values: `[B, values]`, normally one; carries gradient.
+        teacher_values: The same shape; never gets a gradient.
+
+    Returns:
+        The summed squared error; the count is B x values.
+
+    Raises:
+        KernelError: if the shapes do not fit.
+    """
+    pair = {"student_values": student_values, "teacher_values": teacher_values}
+    check_rank(pair, 2, "[B, values]")
+    check_alike(pair, 2)
+    dtype = compute_dtype(student_values, teacher_values)
+    with autocast_off(student_values.device):
+        total = (student_values.to(dtype) - teacher_values.detach().to(dtype)).square().sum()
+        return LossTerm(total, count_of(None, student_values, student_values.shape[1], axes=1).to(dtype))
+
+
+# The teacher's soft labels without logits of all tokens, for vocabularies of any size.
+
+
+def soft_label_kl_from_hidden(
+    student_hidden: Tensor,
+    student_weight: Tensor,
+    teacher_hidden: Tensor,
+    teacher_weight: Tensor,
+    *,
+    student_bias: Tensor | None = None,
+    teacher_bias: Tensor | None = None,
+    temperature: float = 1.0,
+    valid: Tensor | None = None,
+) -> LossTerm:
+    """Divergence of the student's output distribution from the teacher's, from what their last layers multiply.
+
+    total = T² Σ KL(softmax(z^T/T) ‖ softmax(z^S/T)) over valid rows, z = hidden · weightᵀ + bias, in nats, 0 at
+    equality. It equals `soft_label_kl` of the logits and has no second derivative. Logits exist for a chunk of rows
+    at a time: two chunks of 64 MiB on a CPU, for which the weight's gradient (float32 `[V, width_S]`) is made in the
+    forward pass. Matmuls run in bfloat16 where a model's hidden vectors and weight both are, and in float32 (float64)
+    otherwise; the softmax never in less than float32.
+
+    Source: as `soft_label_kl`: comparative study §3, eq. 5; DistilBERT §3. Nearest alternative: `soft_label_kl`, where
+    there are logits already or classes are few.
+
+    Args:
+        student_hidden: What the student's output layer multiplies (after the head's own transform, if it has one),
+            `[..., width_S]`; carries gradient.
+        student_weight: `[V, width_S]`; carries gradient, which adds up where it is tied to the embeddings.
+        teacher_hidden: The same of the teacher, `[..., width_T]`; never gets a gradient.
+        teacher_weight: `[V, width_T]`; never gets a gradient.
+        student_bias: `[V]`; carries gradient. −inf excludes a class.
+        teacher_bias: `[V]`; never gets a gradient. −inf excludes a class.
+        temperature: T, above 0.
+        valid: Rows that count, bool or 0/1, in the shape of the hidden vectors without their last axis; None means
+            all.
+
+    Returns:
+        The summed divergence; the count is valid rows.
+
+    Raises:
+        KernelError: if shapes, devices, mask or temperature do not fit, or if a second derivative is asked for.
+    """
+    rows = student_hidden.dim() - 1
+    if rows < 1:
+        raise KernelError(f"student_hidden has shape {list(student_hidden.shape)}; it has to be [rows..., width].")
+    hidden = {"student_hidden": student_hidden, "teacher_hidden": teacher_hidden}
+    check_rank(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden")
+    check_alike(hidden, rows)
+    _check_head("student", student_hidden, student_weight, student_bias)
+    _check_head("teacher", teacher_hidden, teacher_weight, teacher_bias)
+    classes = len(student_weight)
+    if len(teacher_weight) != classes:
+        raise KernelError(
+            f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}; they have to be the same "
+            "classes: cut padding rows off."
+        )
+    check_temperature(temperature)
+    mask = as_mask(valid, student_hidden, rows)
+    total = soft_label_kl_chunked(
+        Head(student_hidden.flatten(0, -2), student_weight, student_bias),
+        Head(teacher_hidden.flatten(0, -2), teacher_weight, teacher_bias),
+        temperature,
+        None if mask is None else mask.flatten(),
+    )
+    return LossTerm(total, count_of(mask, student_hidden, axes=rows).to(total.dtype))
+
+
+def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Check a model's output weight and bias against each other and its hidden vectors."""
+    check_rank({f"{model}_weight": weight}, 2, "[V, width]")
+    if weight.shape[1] != hidden.shape[-1] or not len(weight):
+        raise KernelError(
+            f"{model}_weight has shape {list(weight.shape)}; it has to be [V, {hidden.shape[-1]}], V classes as wide "
+            f"as {model}_hidden."
+        )
+    parts = {f"{model}_hidden": hidden, f"{model}_weight": weight}
+    if bias is not None:
+        parts[f"{model}_bias"] = bias
+        check_rank({f"{model}_bias": bias}, 1, "[V]")
+        if len(bias) != len(weight):
+            raise KernelError(f"{model}_bias has shape {list(bias.shape)}; it has to be [{len(weight)}].")
+    # No axes, which leaves the device.
+    check_alike(parts, 0)

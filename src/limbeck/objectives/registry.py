@@ -6,29 +6,79 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from torch import Tensor
 
 from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import KernelError, PluginError
-from limbeck.objectives.attention import attention_score_mse
-from limbeck.objectives.direct import direct_mse
-from limbeck.objectives.hard_labels import hard_label_ce, hard_label_mse, soft_label_mse
-from limbeck.objectives.hidden import hidden_cosine, hidden_mse
-from limbeck.objectives.labels import masked_lm_ce, soft_label_kl
-from limbeck.objectives.layer_emd import (
+from limbeck.objectives.earth_mover import (
     EmdParts,
     attention_layer_emd,
     attention_layer_emd_parts,
     layer_emd,
     layer_emd_parts,
 )
-from limbeck.objectives.loss_term import LossTerm
-from limbeck.objectives.pooled import patient_mse, pooled_cosine
-from limbeck.objectives.relation import relation_kl
-from limbeck.objectives.sample import sample_contrastive, sample_relation_kl
-from limbeck.objectives.signature import read_signature
+from limbeck.objectives.labels import hard_label_ce, hard_label_mse, masked_lm_ce, soft_label_kl, soft_label_mse
+from limbeck.objectives.relations import attention_score_mse, direct_mse, relation_kl
+from limbeck.objectives.terms import LossTerm
+from limbeck.objectives.vectors import (
+    hidden_cosine,
+    hidden_mse,
+    patient_mse,
+    pooled_cosine,
+    sample_contrastive,
+    sample_relation_kl,
+)
+
+# What the arguments of an objective's function say about how training calls it.
+
+
+_RULE = (
+    "call the student's streams student…, then as many of the teacher's teacher…, then labels if it takes them; all "
+    "else is a keyword with a default, or after a *"
+)
+
+
+def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the fields of `Objective` that the arguments of a function tell.
+
+    Arguments without a default are streams and labels, by their names; `valid`, `heads` and `projection` or
+    `projections` among the others are keywords that training gives.
+
+    Args:
+        name: Of the objective, for messages.
+        function: What computes it.
+
+    Raises:
+        PluginError: one line, if the names say something else.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise PluginError(f"The objective '{name}' cannot be added: its function is no function.") from None
+    tensors = [parameter.name for parameter in parameters if _is_tensor(parameter)]
+    keywords = {parameter.name for parameter in parameters} - set(tensors)
+    student = len(list(takewhile(lambda each: each.startswith("student"), tensors)))
+    teacher = len(list(takewhile(lambda each: each.startswith("teacher"), tensors[student:])))
+    rest = tensors[student + teacher :]
+    if not student or teacher not in (0, student) or rest not in ([], ["labels"]):
+        raise PluginError(f"The objective '{name}' cannot be added: it takes ({', '.join(tensors)}); {_RULE}.")
+    return {
+        "student_streams": student,
+        "takes_teacher": teacher > 0,
+        "takes_labels": rest == ["labels"],
+        "takes_valid": "valid" in keywords,
+        "takes_heads": "heads" in keywords,
+        "takes_projection": bool({"projection", "projections"} & keywords),
+    }
+
+
+def _is_tensor(parameter: inspect.Parameter) -> bool:
+    given_in_order = parameter.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    return given_in_order and parameter.default is inspect.Parameter.empty
+
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., LossTerm])
 Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]
@@ -107,7 +157,7 @@ def _problem(name: str, objective: Objective) -> str | None:
     if objective.unit not in get_args(Unit):
         return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
     if objective.takes_layers != (objective.parts is not None):
-        return "takes_layers and parts go together; see limbeck.objectives.layer_emd"
+        return "takes_layers and parts go together; see limbeck.objectives.earth_mover"
     streams = objective.student_streams * (2 if objective.takes_teacher else 1)
     tensors = 2 if objective.takes_layers else streams + objective.takes_labels
     keywords = {key: None for key in ("valid", "heads") if getattr(objective, f"takes_{key}")}

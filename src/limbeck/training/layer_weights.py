@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.methods.composition import Term
-from limbeck.objectives.layer_emd import EmdParts
+from limbeck.objectives.earth_mover import EmdParts, cost_attention, uniform_weights
 from limbeck.objectives.registry import OBJECTIVES
-from limbeck.objectives.transport import cost_attention, uniform_weights
 
 
 class LayerWeights(nn.Module):

@@ -14,7 +14,7 @@ from limbeck.methods.composition import Term
 from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
-from limbeck.objectives.layer_emd import EmdParts
+from limbeck.objectives.earth_mover import EmdParts
 from limbeck.objectives.registry import OBJECTIVES, Objective
 from limbeck.training.gather import gather_rows, sum_over_ranks
 from limbeck.training.layer_weights import make_layer_weights

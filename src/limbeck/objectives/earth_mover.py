@@ -17,21 +17,272 @@ import torch
 from torch import Tensor
 
 from limbeck.errors import KernelError
-from limbeck.kernels.precision import autocast_off, compute_dtype
-from limbeck.objectives.arguments import (
+from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator
+from limbeck.objectives.relations import attention_score_mse
+from limbeck.objectives.terms import (
+    LossTerm,
     Projection,
     as_mask,
     blank,
     check_alike,
     check_heads,
     check_rank,
+    check_temperature,
     count_of,
     project,
 )
-from limbeck.objectives.attention import attention_score_mse
-from limbeck.objectives.layer_distances import hidden_distances, score_distances
-from limbeck.objectives.loss_term import LossTerm
-from limbeck.objectives.transport import transport_flow, uniform_weights
+
+# Squared distances of all layers of one model to all layers of another, computed without graph.
+#
+# They are taken from explicit differences, which keep their digits near the teacher, in pieces of all pairs at once:
+# a layer is read, and a score computed, once for all its pairs.
+
+
+# Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
+CPU_CHUNK = 1 << 20
+CHUNK = 1 << 24
+# Tokens for each number of a student's and a teacher's head from which scores are not worth computing: the pairs are
+# then compared one by one, in time linear in the length (measured on a CPU).
+SHORT = 9
+
+
+@torch.no_grad()
+def hidden_distances(
+    student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """Return Σ (S_i − H_j)² over valid tokens and features for all pairs of layers.
+
+    Args:
+        student: M of `[B, L, width]`.
+        teacher: N of `[B, L, width]`, as wide.
+        mask: Real tokens, bool `[B, L]`; None means all.
+        dtype: What is computed in.
+
+    Returns:
+        `[M, N]` in `dtype`.
+    """
+    width = student[0].shape[-1]
+    own, other = ([x.reshape(-1, width) for x in layers] for layers in (student, teacher))
+    real = None if mask is None else mask.flatten()
+    total = sum_accumulator(student[0].device).repeat(len(own), len(other))
+    step = max(1, _chunk(total) // max(1, total.numel() * width))
+    for start in range(0, len(own[0]), step):
+        rows = slice(start, start + step)
+        part = None if real is None else real[rows]
+        s, t = (torch.stack([blank(x[rows], part, dtype) for x in xs]) for xs in (own, other))
+        total += _all_pairs(s, t)
+    return total.to(dtype)
+
+
+@torch.no_grad()
+def score_distances(
+    student: Sequence[tuple[Tensor, Tensor]],
+    teacher: Sequence[tuple[Tensor, Tensor]],
+    heads: int,
+    mask: Tensor | None,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return Σ (Q_i K_iᵀ/√d − Q'_j K'_jᵀ/√d')² over heads and pairs of valid tokens for all pairs of layers.
+
+    Args:
+        student: M pairs (query, key), each `[B, L, width_S]`.
+        teacher: N pairs (query, key), each `[B, L, width_T]`.
+        heads: Attention heads of both; divides both widths.
+        mask: Real tokens, bool `[B, L]`; None means all.
+        dtype: What is computed in.
+
+    Returns:
+        `[M, N]` in `dtype`.
+    """
+    first = student[0][0]
+    batch, length, width = first.shape
+    if length >= SHORT * ((width + teacher[0][0].shape[-1]) // heads):
+        rows = [[attention_score_mse(*x, *y, heads=heads, valid=mask).total for y in teacher] for x in student]
+        return torch.stack([torch.stack(row) for row in rows]).to(dtype)
+    total = sum_accumulator(first.device).repeat(len(student), len(teacher))
+    of_a_row = max(1, total.numel() * length)
+    row_step = max(1, min(length, _chunk(total) // of_a_row))
+    head_step = max(1, _chunk(total) // (of_a_row * row_step))
+    with autocast_off(first.device):
+        for sample in range(batch):
+            real = None if mask is None else mask[sample]
+            (q, k), (teacher_q, teacher_k) = (
+                _heads(layers, sample, heads, real, dtype) for layers in (student, teacher)
+            )
+            for head in range(0, heads, head_step):
+                some = slice(head, head + head_step)
+                columns, teacher_columns = k[:, some].mT, teacher_k[:, some].mT
+                for start in range(0, length, row_step):
+                    block = slice(start, start + row_step)
+                    total += _all_pairs(q[:, some, block] @ columns, teacher_q[:, some, block] @ teacher_columns)
+    return total.to(dtype)
+
+
+def _heads(
+    layers: Sequence[tuple[Tensor, Tensor]], sample: int, heads: int, real: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return queries, divided by √d, and keys of all layers for one sample, `[layers, heads, L, d]`.
+
+    Tokens that are not real become zeros, and so do all their scores, in both models.
+    """
+    q, k = (
+        torch.stack([blank(layer[i][sample], real, dtype) for layer in layers])
+        .unflatten(-1, (heads, -1))
+        .transpose(1, 2)
+        for i in (0, 1)
+    )
+    return q / math.sqrt(q.shape[-1]), k
+
+
+def _all_pairs(student: Tensor, teacher: Tensor) -> Tensor:
+    """Return the squared distances of the rows `[M, …]` and `[N, …]`, `[M, N]`."""
+    return (student.flatten(1)[:, None] - teacher.flatten(1)).square_().sum(-1)
+
+
+def _chunk(like: Tensor) -> int:
+    return CPU_CHUNK if like.device.type == "cpu" else CHUNK
+
+
+# Which layer moves to which at least cost, and how that cost changes the weights of the layers.
+
+
+# How far a sum of weights in float32 may be from 1.
+_ROUNDING = 1e-5
+# Weights below this move too little for their cost to be read off the flow.
+_LEAST_WEIGHT = 1e-9
+# Lowest unit cost, as a share of the sum of all: its inverse is still a number that a softmax can take.
+_LEAST_SHARE = 1e-12
+
+
+def uniform_weights(layers: int) -> Tensor:
+    """Return equal weights that sum to 1, what BERT-EMD starts from.
+
+    Args:
+        layers: How many, 1 or more.
+
+    Returns:
+        `[layers]`, float64 on the CPU.
+
+    Raises:
+        KernelError: if there is no layer.
+    """
+    if layers < 1:
+        raise KernelError(f"layers is {layers}; weights need at least 1 layer.")
+    return torch.full((layers,), 1.0 / layers, dtype=torch.float64)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tensor) -> Tensor:
+    """Solve the transportation problem between the layers of two models.
+
+    flow = argmin Σ_ij f_ij D_ij, with f_ij ≥ 0, Σ_j f_ij = w^S_i and Σ_i f_ij = w^T_j.
+
+    At most M + N − 1 entries are above 0. Where several flows cost the same, one of them is returned. Costs that are
+    not finite have no cheapest flow: every layer then moves to every layer, f_ij = w^S_i w^T_j, so that the loss shows
+    what happened.
+
+    Source: BERT-EMD §3 (Li et al., EMNLP 2020), where total weights are equal and so nothing is left over. Solved
+    exactly by the network simplex of POT (`ot.emd`), on the CPU.
+
+    Args:
+        costs: D, `[M, N]`, M student and N teacher layers, 0 or more; on another device it is copied to the CPU.
+        student_weights: w^S, `[M]`, 0 or more, summing to 1.
+        teacher_weights: w^T, `[N]`, likewise.
+
+    Returns:
+        `[M, N]`, float64 on the CPU, summing to 1, without gradient.
+
+    Raises:
+        KernelError: if costs are not a matrix, or weights are negative, do not sum to 1 or have another length.
+    """
+    costs = _as_costs(costs)
+    own = _as_weights("student_weights", student_weights, costs.shape[0])
+    other = _as_weights("teacher_weights", teacher_weights, costs.shape[1])
+    if not costs.isfinite().all():
+        return torch.outer(own, other)
+    # Importing POT takes seconds and loads whatever array libraries are installed: only those who solve pay for it.
+    import ot
+
+    # The solver's stopping rule is not free of scale: costs of 1e-30 would all count as 0.
+    scaled = costs / costs.amax().clamp(min=torch.finfo(costs.dtype).tiny)
+    return torch.from_numpy(ot.emd(own.numpy(), other.numpy(), scaled.numpy()))
+
+
+def cost_attention(
+    costs: Tensor, flow: Tensor, student_weights: Tensor, teacher_weights: Tensor, *, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Give more weight to the layers that are moved cheaply: the layer weights for the next batch.
+
+    C^S_i = Σ_j f_ij D_ij / w^S_i (unit transferring cost), ŵ_i = Σ_k C^S_k / C^S_i (inverse ratio),
+    w_i = exp(ŵ_i / τ) / Σ_k exp(ŵ_k / τ); teacher layers likewise, with C^T_j = Σ_i f_ij D_ij / w^T_j.
+
+    The inverse ratio of m layers of equal cost is m, whatever the cost; the scale of the losses does not matter. At
+    τ = 1 few layers get all the weight, others in each batch, even where the costs stay; at τ = 10 they settle.
+    Corners that the formulas leave open: a layer of cost 0 takes its limit, all the weight (shared with others of
+    cost 0); where all costs are 0, or one is not finite, the weights stay; a layer of weight 0 moves nothing and
+    counts its cheapest pair, so that it can come back.
+
+    Source: BERT-EMD §3, update of the weights with cost attention. The formulas are recalled, not read again, and
+    agree with public implementations of the paper; its equation numbers and τ could not be verified. One version of
+    the authors' code divides ŵ by its sum instead of the softmax, and gives a layer of cost 0 no weight.
+
+    Args:
+        costs: D, `[M, N]`, 0 or more, as given to `transport_flow`.
+        flow: f, `[M, N]`, what it returned for these weights.
+        student_weights: w^S, `[M]`, those the flow was solved for.
+        teacher_weights: w^T, `[N]`, likewise.
+        temperature: τ, above 0; the higher, the more equal the weights.
+
+    Returns:
+        The new student weights `[M]` and teacher weights `[N]`, each float64 on the CPU and summing to 1.
+
+    Raises:
+        KernelError: if the temperature is not above 0, the weights do not fit the costs, or the flow the weights.
+    """
+    check_temperature(temperature)
+    costs = _as_costs(costs)
+    own = _as_weights("student_weights", student_weights, costs.shape[0])
+    other = _as_weights("teacher_weights", teacher_weights, costs.shape[1])
+    if flow.shape != costs.shape:
+        raise KernelError(f"flow has shape {list(flow.shape)} and costs {list(costs.shape)}; pass those of one batch.")
+    flow = flow.detach().cpu().double()
+    for name, weights, axis in (("student_weights", own, 1), ("teacher_weights", other, 0)):
+        gap = (flow.sum(axis) - weights).abs().max().item()
+        if not gap <= _ROUNDING:
+            raise KernelError(f"flow misses {name} by {gap:.3g}; pass the weights that the flow was solved for.")
+    return _attend(costs, flow, own, temperature), _attend(costs.T, flow.T, other, temperature)
+
+
+def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) -> Tensor:
+    """Return the new weights of the layers along the first axis."""
+    moved = (flow * costs).sum(1) / weights.clamp(min=_LEAST_WEIGHT)
+    unit = torch.where(weights > _LEAST_WEIGHT, moved, costs.amin(1))
+    total = unit.sum()
+    if not (total > 0 and total.isfinite()):
+        return weights
+    return torch.softmax(1.0 / (unit / total).clamp(min=_LEAST_SHARE) / temperature, 0)
+
+
+def _as_costs(costs: Tensor) -> Tensor:
+    """Return the costs in float64 on the CPU."""
+    if costs.dim() != 2 or 0 in costs.shape:
+        raise KernelError(f"costs has shape {list(costs.shape)}; it has to be [student layers, teacher layers].")
+    return costs.detach().cpu().double()
+
+
+def _as_weights(name: str, weights: Tensor, layers: int) -> Tensor:
+    """Return weights in float64 on the CPU, summing to 1 in that precision."""
+    if weights.shape != (layers,):
+        raise KernelError(f"{name} has shape {list(weights.shape)}; it has to be [{layers}], one weight per layer.")
+    weights = weights.detach().cpu().double()
+    # Written so that nan is refused too.
+    if not (weights >= 0).all():
+        raise KernelError(f"{name} is {weights.tolist()}; no weight may be negative or nan.")
+    total = weights.sum()
+    if not abs(total.item() - 1) <= _ROUNDING:
+        raise KernelError(f"{name} sums to {total.item():.6g}; it has to sum to 1: divide it by its sum.")
+    return weights / total
+
 
 _Layer = TypeVar("_Layer")
 

@@ -1,0 +1,166 @@
+"""Relations between the tokens of a text: MiniLM, MiniLMv2 and the token terms of MLKD-BERT."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from limbeck.errors import KernelError
+from limbeck.kernels.dispatch import relation_kl_total
+from limbeck.kernels.precision import autocast_off, compute_dtype
+from limbeck.kernels.score_gram import score_distance
+from limbeck.objectives.terms import LossTerm, as_mask, blank, check_alike, check_heads, check_rank, count_of
+
+
+def relation_kl(
+    student_a: Tensor,
+    student_b: Tensor,
+    teacher_a: Tensor,
+    teacher_b: Tensor,
+    *,
+    heads: int,
+    valid: Tensor | None = None,
+    causal: bool = False,
+    backend: str = "auto",
+) -> LossTerm:
+    """Divergence of the student's token-to-token relations from the teacher's.
+
+    R = softmax(A_i A_jᵀ / √d_r) over the valid columns, per relation head of size d_r = width / heads (each
+    model's own); total = Σ_b Σ_a Σ_t KL(R^T ‖ R^S) in nats, 0 at equality. Head counts of the two models'
+    attention play no part, so (query, query), (key, key), (value, value) and the six mixed pairs work between
+    any two models.
+
+    Source: MiniLMv2 §3.1, eq. 6–8; with heads = attention heads, (query, key) is MiniLM §3.1 and (value,
+    value) its §3.2; with heads = 1 on embeddings MLKD-BERT eq. 1–3, on contexts eq. 8–10. Nearest
+    alternative: `direct_mse`, which compares the vectors themselves through learned maps.
+
+    Args:
+        student_a: Left vectors, `[B, L, width_S]`, heads concatenated.
+        student_b: Right vectors, `[B, L, width_S]`; the same tensor as `student_a` for a symmetric relation.
+        teacher_a: Left vectors, `[B, L, width_T]`; never gets a gradient.
+        teacher_b: Right vectors, `[B, L, width_T]`; never gets a gradient.
+        heads: Relation heads A_r, 1 or more; divides both widths.
+        valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
+        causal: Row t sees the columns up to t only, for decoders.
+        backend: "auto", "reference" (plain, the specification), "blocked" (no L×L matrix of all heads) or "triton"
+            (GPU).
+
+    Returns:
+        The summed divergence; the count is heads × valid rows.
+
+    Raises:
+        KernelError: if shapes, widths, heads, mask or backend do not fit.
+    """
+    vectors = {"student_a": student_a, "student_b": student_b, "teacher_a": teacher_a, "teacher_b": teacher_b}
+    check_rank(vectors, 3, "[B, L, width]")
+    check_alike(vectors, 2)
+    for model, a, b in (("student", student_a, student_b), ("teacher", teacher_a, teacher_b)):
+        if a.shape != b.shape:
+            raise KernelError(
+                f"{model}_a is {a.shape[-1]} wide and {model}_b {b.shape[-1]}; a relation needs equal widths "
+                "(with grouped-query attention, pair query only with query and key only with key or value)."
+            )
+    check_heads(heads, {"student": student_a.shape[-1], "teacher": teacher_a.shape[-1]})
+    mask = as_mask(valid, student_a)
+    total = relation_kl_total(
+        student_a, student_b, teacher_a, teacher_b, heads=heads, valid=mask, causal=causal, backend=backend
+    )
+    return LossTerm(total, count_of(mask, student_a, heads).to(compute_dtype(*vectors.values())))
+
+
+# Attention scores compared before their softmax: TinyBERT and ELM.
+
+
+def attention_score_mse(
+    student_q: Tensor,
+    student_k: Tensor,
+    teacher_q: Tensor,
+    teacher_k: Tensor,
+    *,
+    heads: int,
+    valid: Tensor | None = None,
+) -> LossTerm:
+    """Squared error between the attention scores of student and teacher, in time linear in the length.
+
+    total = Σ (Q Kᵀ/√d − Q'K'ᵀ/√d')² over heads and pairs (row, column) of valid tokens, each model with its own head
+    size d = width / heads; the mean is per head and pair. Both models need the same number of attention heads.
+
+    Source: TinyBERT §3.1 (unnormalised scores); ELM eq. 7; eq. 11 of the comparative study. Nearest alternative:
+    `relation_kl` on (query, key) with heads = attention heads, which compares the scores after their softmax.
+
+    Args:
+        student_q: `[B, L, width_S]`, heads concatenated.
+        student_k: `[B, L, width_S]`.
+        teacher_q: `[B, L, width_T]`; never gets a gradient.
+        teacher_k: `[B, L, width_T]`; never gets a gradient.
+        heads: Attention heads of both models; divides both widths.
+        valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
+
+    Returns:
+        The summed squared error; the count is heads × Σ_b (valid tokens of sample b)².
+
+    Raises:
+        KernelError: if shapes, widths, heads or mask do not fit.
+    """
+    vectors = {"student_q": student_q, "student_k": student_k, "teacher_q": teacher_q, "teacher_k": teacher_k}
+    check_rank(vectors, 3, "[B, L, width]")
+    check_alike(vectors, 2)
+    for model, q, k in (("student", student_q, student_k), ("teacher", teacher_q, teacher_k)):
+        if q.shape != k.shape:
+            raise KernelError(
+                f"{model}_q is {q.shape[-1]} wide and {model}_k {k.shape[-1]}; scores need equal widths "
+                "(grouped-query attention is not covered)."
+            )
+    check_heads(heads, {"student": student_q.shape[-1], "teacher": teacher_q.shape[-1]})
+    mask, dtype = as_mask(valid, student_q), compute_dtype(*vectors.values())
+    total = score_distance(student_q, student_k, teacher_q, teacher_k, heads, mask)
+    batch, length, _ = student_q.shape
+    if mask is None:
+        return LossTerm(total, total.new_tensor(heads * batch * length**2))
+    return LossTerm(total, mask.sum(1).to(dtype).square().sum() * heads)
+
+
+# Relation heads compared directly, vector by vector: DirectMiniLM.
+
+
+def direct_mse(
+    student: Tensor, teacher: Tensor, *, heads: int, valid: Tensor | None = None, projections: Tensor | None = None
+) -> LossTerm:
+    """Squared error between each mapped relation head of the student and the teacher's, summed over heads.
+
+    mean = Σ_a MSE(A^S_a W_a, A^T_a), where MSE is a mean over valid tokens and the d_r^T features of one head: with
+    more heads the value grows, as printed. One call covers one of Q, K and V.
+
+    Source: comparative study §3, eq. 10 (which found heads = attention heads best, App. B). Nearest alternatives:
+    `relation_kl`, which compares relations and needs no maps; `hidden_mse`, with one map for the whole width.
+
+    Args:
+        student: Queries, keys or values, `[B, L, width_S]`, heads concatenated.
+        teacher: The same stream, `[B, L, width_T]`; never gets a gradient.
+        heads: Relation heads; divides both widths.
+        valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
+        projections: W_a for every head, `[heads, width_S / heads, width_T / heads]`; None needs equal widths.
+
+    Returns:
+        The summed squared error; the count is valid tokens × width_T / heads.
+
+    Raises:
+        KernelError: if shapes, widths, heads, mask or projections do not fit.
+    """
+    check_rank({"student": student, "teacher": teacher}, 3, "[B, L, width]")
+    check_alike({"student": student, "teacher": teacher}, 2)
+    check_heads(heads, {"student": student.shape[-1], "teacher": teacher.shape[-1]})
+    own, other = student.shape[-1] // heads, teacher.shape[-1] // heads
+    if projections is None and own != other:
+        raise KernelError(f"head sizes differ, student {own} and teacher {other}; give projections.")
+    if projections is not None and projections.shape != (heads, own, other):
+        raise KernelError(f"projections has shape {list(projections.shape)}; it has to be [{heads}, {own}, {other}].")
+    mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
+    with autocast_off(student.device):
+        # [heads, B · L, head size]
+        mapped, target = (
+            blank(x, mask, dtype).reshape(-1, heads, x.shape[-1] // heads).transpose(0, 1)
+            for x in (student, teacher.detach())
+        )
+        if projections is not None:
+            mapped = mapped @ projections.to(dtype)
+        return LossTerm((mapped - target).square().sum(), count_of(mask, student, other).to(dtype))

@@ -1,0 +1,233 @@
+"""Vectors compared position by position: hidden states and embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from limbeck.kernels.precision import autocast_off, compute_dtype
+from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.objectives.terms import (
+    LossTerm,
+    Projection,
+    as_mask,
+    blank,
+    check_alike,
+    check_labels,
+    check_rank,
+    check_temperature,
+    count_of,
+    project,
+)
+
+
+def hidden_mse(
+    student: Tensor, teacher: Tensor, *, valid: Tensor | None = None, projection: Projection | None = None
+) -> LossTerm:
+    """Squared error between the student's mapped vectors and the teacher's.
+
+    total = Σ (H^S W − H^T)² over valid tokens and the teacher's features; the mean is per token and feature.
+
+    Source: HS transfer of the comparative study §3, eq. 6; MLKD-BERT eq. 11; TinyBERT's hidden and embedding
+    terms; on value vectors MiniLM's ablation (its table 6). Nearest alternative: `hidden_cosine`, blind to
+    length.
+
+    Args:
+        student: `[B, L, width_S]`.
+        teacher: `[B, L, width_T]`; never gets a gradient.
+        valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
+        projection: W as a matrix `[width_S, width_T]`, or a module or callable from width_S to width_T; None
+            needs equal widths. One per layer pair: sharing one between layers is a known mistake.
+
+    Returns:
+        The summed squared error; the count is valid tokens × width_T.
+
+    Raises:
+        KernelError: if shapes, widths, mask or projection do not fit.
+    """
+    check_rank({"student": student, "teacher": teacher}, 3, "[B, L, width]")
+    check_alike({"student": student, "teacher": teacher}, 2)
+    mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
+    with autocast_off(student.device):
+        mapped = project(blank(student, mask, dtype), projection, teacher.shape[-1])
+        # A bias moves blank rows: they are wiped once more.
+        total = (blank(mapped, mask, dtype) - blank(teacher.detach(), mask, dtype)).square().sum()
+        return LossTerm(total, count_of(mask, teacher, teacher.shape[-1]).to(dtype))
+
+
+def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = None) -> LossTerm:
+    """Angle between the student's vectors and the teacher's.
+
+    total = Σ (1 − cos(H^S_t, H^T_t)) over valid tokens, each between 0 and 2; a zero vector counts 1.
+
+    Source: DistilBERT §3 (its cosine embedding loss). Nearest alternative: `hidden_mse`, which sees length
+    too and takes a projection.
+
+    Args:
+        student: `[B, L, width]`.
+        teacher: `[B, L, width]`, as wide; never gets a gradient.
+        valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
+
+    Returns:
+        The summed 1 − cos; the count is valid tokens.
+
+    Raises:
+        KernelError: if shapes, widths or mask do not fit.
+    """
+    check_rank({"student": student, "teacher": teacher}, 3, "[B, L, width]")
+    check_alike({"student": student, "teacher": teacher}, 2)
+    project(student, None, teacher.shape[-1])
+    mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
+    with autocast_off(student.device):
+        distance = cosine_distance(blank(student, mask, dtype), blank(teacher.detach(), mask, dtype))
+        total = (distance if mask is None else distance.masked_fill(~mask, 0.0)).sum()
+        return LossTerm(total, count_of(mask, student).to(dtype))
+
+
+def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
+    """1 − cos of the last axis, without the cancellation that costs it all digits when `x` is near `y`.
+
+    Uses 1 − x̂·ŷ = ½‖x̂ − ŷ‖² for unit vectors; exactly 0 at equality. A zero vector has distance 1 to
+    everything.
+
+    Args:
+        x: `[..., width]`.
+        y: `[..., width]`.
+
+    Returns:
+        `[...]`, between 0 and 2.
+    """
+    unit_x, unit_y = F.normalize(x, dim=-1), F.normalize(y, dim=-1)
+    without_direction = (x == 0).all(-1).to(x.dtype) + (y == 0).all(-1).to(x.dtype)
+    return 0.5 * ((unit_x - unit_y).square().sum(-1) + torch.as_tensor(without_direction))
+
+
+# One vector per text: sentence embeddings and CLS vectors.
+
+
+def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | None = None) -> LossTerm:
+    """Angle between the student's sentence vectors and the teacher's.
+
+    total = Σ_b (1 − cos(g^S_b W, g^T_b)), each between 0 and 2.
+
+    Source: the embedding stage of this project's design; the per-sentence form of DistilBERT's cosine term.
+    Nearest
+    alternative: `sample_relation_kl`, which compares the texts of a batch with each other and so needs no
+    projection.
+
+    Args:
+        student: `[B, width_S]`.
+        teacher: `[B, width_T]`; never gets a gradient.
+        projection: W as a matrix `[width_S, width_T]`, or a module or callable; None needs equal widths.
+
+    Returns:
+        The summed 1 − cos; the count is B.
+
+    Raises:
+        KernelError: if shapes, widths or projection do not fit.
+    """
+    check_rank({"student": student, "teacher": teacher}, 2, "[B, width]")
+    check_alike({"student": student, "teacher": teacher}, 1)
+    dtype = compute_dtype(student, teacher)
+    with autocast_off(student.device):
+        mapped = project(student.to(dtype), projection, teacher.shape[-1])
+        total = cosine_distance(mapped, teacher.detach().to(dtype)).sum()
+        return LossTerm(total, count_of(None, student, axes=1).to(dtype))
+
+
+def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
+    """Squared distance of the L2-normalised CLS vectors of one layer pair.
+
+    total = Σ_b ‖h^S_b/‖h^S_b‖ − h^T_b/‖h^T_b‖‖², each between 0 and 4: twice 1 − cos.
+
+    Source: BERT-PKD (Sun et al. 2019) §3.2, its patient loss for one layer. Nearest alternative: `hidden_mse` on all
+    tokens, which sees length too.
+
+    Args:
+        student_cls: `[B, width]`.
+        teacher_cls: `[B, width]`, as wide; never gets a gradient.
+
+    Returns:
+        The summed squared distance; the count is B.
+
+    Raises:
+        KernelError: if the shapes do not fit.
+    """
+    check_rank({"student_cls": student_cls, "teacher_cls": teacher_cls}, 2, "[B, width]")
+    check_alike({"student_cls": student_cls, "teacher_cls": teacher_cls}, 1)
+    project(student_cls, None, teacher_cls.shape[-1])
+    dtype = compute_dtype(student_cls, teacher_cls)
+    with autocast_off(student_cls.device):
+        difference = F.normalize(student_cls.to(dtype), dim=-1) - F.normalize(teacher_cls.detach().to(dtype), dim=-1)
+        return LossTerm(difference.square().sum(), count_of(None, student_cls, axes=1).to(dtype))
+
+
+# Relations between the samples of a batch (MLKD-BERT's second stage): they cannot be split over batches.
+
+
+def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
+    """Divergence of the student's sample-to-sample similarities from the teacher's.
+
+    R = softmax(G Gᵀ / √d) over the batch, each model with its own width d; total = Σ_i KL(R^T_i ‖ R^S_i) in
+    nats, 0 at equality. The rows are taken as they are: normalise them first if only direction should count.
+
+    Source: MLKD-BERT §3.3, eq. 13–15. Nearest alternative: `pooled_cosine`, which compares each text with
+    itself and does not depend on what else is in the batch.
+
+    Args:
+        student: `[B, width_S]`.
+        teacher: `[B, width_T]`, of any width; never gets a gradient.
+
+    Returns:
+        The summed divergence; the count is B.
+
+    Raises:
+        KernelError: if the shapes do not fit.
+    """
+    check_rank({"student": student, "teacher": teacher}, 2, "[B, width]")
+    check_alike({"student": student, "teacher": teacher}, 1)
+    own, other = student[None], teacher[None]
+    total = relation_kl_reference(own, own, other, other, heads=1)
+    return LossTerm(total, count_of(None, student, axes=1).to(compute_dtype(student, teacher)))
+
+
+def sample_contrastive(
+    student_projected: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.07
+) -> LossTerm:
+    """Supervised InfoNCE over the 2b rows of student and teacher: same label near, other labels far.
+
+    total = Σ_i 1/|P(i)| Σ_{p ∈ P(i)} −log(exp(h_i·h_p/ρ) / Σ_{a ≠ i} exp(h_i·h_a/ρ)), where P(i) are the other rows
+    with the label of row i; the teacher's rows take part as constants. The rows are taken as they are: ρ = 0.07
+    presumes that the caller has L2-normalised them.
+
+    Source: MLKD-BERT §3.3, eq. 16–17, after Khosla et al. 2020. Two misprints are not followed: `exp(h·h)/ρ`, in which
+    ρ cancels, and a second sum over i. Nearest alternative: `sample_relation_kl`, which needs no labels.
+
+    Args:
+        student_projected: The student's rows mapped to the teacher's width, `[B, width_T]`.
+        teacher: `[B, width_T]`; never gets a gradient.
+        labels: Class of each sample, whole numbers `[B]`.
+        temperature: ρ, above 0.
+
+    Returns:
+        The summed loss; the count is 2 B.
+
+    Raises:
+        KernelError: if shapes, labels or temperature do not fit.
+    """
+    rows = {"student_projected": student_projected, "teacher": teacher}
+    check_rank(rows, 2, "[B, width]")
+    check_alike(rows, 2)
+    check_labels(labels, student_projected.shape[:1])
+    check_temperature(temperature)
+    dtype = compute_dtype(student_projected, teacher)
+    with autocast_off(student_projected.device):
+        h = torch.cat([student_projected.to(dtype), teacher.detach().to(dtype)])
+        itself = torch.eye(len(h), dtype=torch.bool, device=h.device)
+        # Finite, so that 0 · (what stands on the diagonal) is 0.
+        scores = (h @ h.T / temperature).masked_fill(itself, torch.finfo(dtype).min / 4).log_softmax(-1)
+        classes = torch.cat([labels, labels]).to(h.device)
+        positive = ((classes[:, None] == classes[None]) & ~itself).to(dtype)
+        total = -(positive * scores / positive.sum(-1, keepdim=True)).sum()
+        return LossTerm(total, count_of(None, student_projected, 2, axes=1).to(dtype))
