@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 import limbeck
 from limbeck.methods import LearnedMap, MethodOptions, Pairing, Term, register_as_method
-from limbeck.methods.layer_choice import resolve_layer
-from limbeck.methods.option_types import LayerChoice
+from limbeck.methods.composition import LayerChoice
+from limbeck.methods.layer_mapping import resolve_layer
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import LossTerm, register_as_objective
 

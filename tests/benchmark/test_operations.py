@@ -6,8 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from limbeck.benchmark.operations import ForwardCost, forward_cost, loss_operations
-from limbeck.methods.composition import LearnedMap, Term
-from limbeck.methods.head_groups import HeadGroups
+from limbeck.methods.composition import HeadGroups, LearnedMap, Term
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.packing import pack_linear_maps
 from limbeck.models.streams import StreamKey

@@ -11,7 +11,7 @@ from limbeck.cli import completion
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks.registry import TASK_GROUPS, TASKS
 from limbeck.export.formats import FLOAT_DTYPES, FORMATS
-from limbeck.methods.cards import RECIPE_CARDS
+from limbeck.methods.composition import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import presets
 from limbeck.search.shape_samplers import SAMPLERS

@@ -11,7 +11,7 @@ from transformers import BertConfig
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Pairing
-from limbeck.methods.cards import read_card
+from limbeck.methods.composition import read_card
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of

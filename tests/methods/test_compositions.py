@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from limbeck.errors import LimbeckError
 from limbeck.methods import METHODS, Pairing
-from limbeck.methods.layer_choice import resolve_layer, stream_width
+from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.minilmv2 import PAIRS
 from limbeck.models.families import shape_of
 from limbeck.objectives.registry import OBJECTIVES

@@ -2,7 +2,7 @@
 
 import torch
 
-from limbeck.methods.head_groups import HeadGroups
+from limbeck.methods.composition import HeadGroups
 
 
 def test_average_and_chosen_heads():

@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 
 from limbeck.errors import RecipeError
 from limbeck.methods import Pairing
+from limbeck.methods.composition import MappingChoice
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
-from limbeck.methods.option_types import MappingChoice
 from limbeck.models.families import shape_of
 from tests.support.models import tiny_config
 

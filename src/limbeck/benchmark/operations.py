@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from limbeck.methods.composition import Term
-from limbeck.methods.layer_choice import stream_width
+from limbeck.methods.layer_mapping import stream_width
 from limbeck.models.families import Shape, blocks, family_of
 from limbeck.models.packing import PackedLinear
 from limbeck.models.taps import StreamTap

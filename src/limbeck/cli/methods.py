@@ -36,7 +36,7 @@ def methods(
 ) -> None:
     """List the methods, or show one: its card, the terms it comes to, and a recipe to edit and run."""
     from limbeck.errors import RecipeError
-    from limbeck.methods import cards
+    from limbeck.methods import composition as cards
 
     if name is None:
         if recipe:
@@ -58,7 +58,8 @@ def methods(
 
 
 def _list(as_json: bool) -> None:
-    from limbeck.methods import cards, registry
+    from limbeck.methods import composition as cards
+    from limbeck.methods import registry
 
     rows = [
         {"name": name, "summary": method.summary, "source": _source(method.citation)}
@@ -123,7 +124,8 @@ def _described(name: str) -> dict[str, Any]:
 
 def _card(name: str) -> str:
     """The card of a method; one from a plugin has none, and is told in its sentence."""
-    from limbeck.methods import cards, registry
+    from limbeck.methods import composition as cards
+    from limbeck.methods import registry
 
     return cards.read_card(name) or f"# {name}\n\n{registry.METHODS[name].summary}\n"
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from limbeck.methods.layer_choice import stream_width
+from limbeck.methods.layer_mapping import stream_width
 from limbeck.methods.minilmv2 import relation_heads_for
 from limbeck.models.families import Shape, depth, family_of
 from limbeck.models.streams import StreamKey, Streams

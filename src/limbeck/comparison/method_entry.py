@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from limbeck.core.yaml import Strict
 from limbeck.errors import LimbeckError, suggestion
-from limbeck.methods.option_types import LayerChoice, MappingChoice
+from limbeck.methods.composition import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS
 from limbeck.recipe.explaining import explain
 from limbeck.recipe.method_recipe import stages_of

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.citations import BERT_EMD as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import LABELLED_TASKS, Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_terms import embedding_term, equal_heads, kept, learned_map
-from limbeck.methods.prediction import hard_label_term, soft_label_term
+from limbeck.methods.composition import BERT_EMD as PAPER
+from limbeck.methods.composition import LABELLED_TASKS, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.terms import embedding_term, equal_heads, hard_label_term, kept, learned_map, soft_label_term
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from limbeck.errors import RecipeError
-from limbeck.methods.citations import BERT_PKD as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import LABELLED_TASKS, Method, MethodOptions, Pairing, Term
+from limbeck.methods.composition import BERT_PKD as PAPER
+from limbeck.methods.composition import LABELLED_TASKS, MappingChoice, Method, MethodOptions, Pairing, Term, cite
 from limbeck.methods.layer_mapping import resolve_mapping, without_last
-from limbeck.methods.layer_terms import kept
-from limbeck.methods.option_types import MappingChoice
-from limbeck.methods.prediction import hard_label_term, soft_label_term
+from limbeck.methods.terms import hard_label_term, kept, soft_label_term
 from limbeck.models.streams import StreamKey
 
 

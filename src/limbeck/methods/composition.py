@@ -3,14 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator
+from torch import Tensor
 
 from limbeck.core.yaml import Strict
-from limbeck.methods.head_groups import HeadGroups
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.objectives.registry import OBJECTIVES
+
+# Merging attention heads into fewer groups: how a student with few heads is given those of a teacher with many.
+
+
+@dataclass(frozen=True)
+class HeadGroups:
+    """Attention heads merged group by group: neighbours averaged, or one of them chosen.
+
+    Args:
+        heads: Attention heads of the stream; a multiple of `groups`.
+        groups: Heads that are left.
+        chosen: The head kept of each group, counted from 0 within it; None averages the group.
+
+    Source:
+        MLKD-BERT (arXiv 2407.02775) section 4.5: average and random mapping. Concat-split needs none of this: it is
+        the plain division of the width.
+    """
+
+    heads: int
+    groups: int
+    chosen: tuple[int, ...] | None = None
+
+    def merge(self, stream: Tensor) -> Tensor:
+        """Merge the heads of a stream.
+
+        Args:
+            stream: `[B, L, heads * D]`, heads concatenated.
+
+        Returns:
+            `[B, L, groups * D]`.
+        """
+        size = stream.shape[-1] // self.heads
+        split = stream.unflatten(-1, (self.groups, self.heads // self.groups, size))
+        if self.chosen is None:
+            return split.mean(-2).flatten(-2)
+        groups = range(self.groups)
+        return split[..., list(groups), list(self.chosen), :].flatten(-2)
+
 
 Task: TypeAlias = Literal["text", "classification", "regression", "question_answering"]
 LABELLED_TASKS: tuple[Task, ...] = ("classification", "regression", "question_answering")
@@ -148,3 +189,176 @@ class Method(Generic[OptionsT]):
     citation: Citation | None = None
     tasks: tuple[Task, ...] = ("text", *LABELLED_TASKS)
     stages: tuple[Mapping[str, Any], ...] = ()
+
+
+# Types of options that methods share, each with an error that says what may be written.
+
+
+MAPPING_FORMS = (
+    "a strategy by name (single, last, uniform, uniform_consecutive, uniform_last, contribution), a teacher layer for "
+    "each student layer such as [0, 0, 5, 10] where 0 is none, or student layer to teacher layers such as {3: 5, 4: "
+    "[9, 10]}"
+)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_mapping(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and all(map(_whole, value))):
+        return value
+    if isinstance(value, dict) and all(map(_whole, value)):
+        targets = [target if isinstance(target, list) else [target] for target in value.values()]
+        if all(_whole(layer) for target in targets for layer in target):
+            return value
+    raise ValueError(f"{str(value)[:80]!r} is no layer mapping; give {MAPPING_FORMS}")
+
+
+def _check_layer(value: Any) -> Any:
+    if _whole(value) or value in ("last", "auto"):
+        return value
+    raise ValueError(
+        f"{str(value)[:80]!r} is no layer; give a number (1 is the first block, -1 the last), 'last' or 'auto'"
+    )
+
+
+def _check_count(value: Any) -> Any:
+    if (_whole(value) and value >= 1) or value == "auto":
+        return value
+    raise ValueError(f"{str(value)[:80]!r} is no number of heads; give a whole number, 1 or more, or 'auto'")
+
+
+MappingChoice: TypeAlias = Annotated[str | list[int] | dict[int, int | list[int]], BeforeValidator(_check_mapping)]
+LayerChoice: TypeAlias = Annotated[int | Literal["last", "auto"], BeforeValidator(_check_layer)]
+HeadCount: TypeAlias = Annotated[int | Literal["auto"], BeforeValidator(_check_count)]
+
+
+# Where the methods come from: one citation a paper, for records and model cards.
+
+
+def cite(citation: Citation, place: str) -> Citation:
+    """Point at a place in a paper.
+
+    Args:
+        citation: The paper.
+        place: Section, equation or table.
+    """
+    return replace(citation, place=place)
+
+
+def _paper(
+    key: str, title: str, authors: str, year: int, url: str, venue: str, kind: str = "inproceedings"
+) -> Citation:
+    """Make a citation and its BibTeX entry from the same facts."""
+    place = "journal" if kind == "article" else "booktitle"
+    names = " and ".join(authors.split(", "))
+    bibtex = (
+        f"@{kind}{{{key},\n  title={{{title}}},\n  author={{{names}}},\n  {place}={{{venue}}},\n  year={{{year}}}\n}}"
+    )
+    return Citation(title, authors, year, url, "", bibtex)
+
+
+MINILM = _paper(
+    "wang2020minilm",
+    "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
+    "Wenhui Wang, Furu Wei, Li Dong, Hangbo Bao, Nan Yang, Ming Zhou",
+    2020,
+    "https://arxiv.org/abs/2002.10957",
+    "Advances in Neural Information Processing Systems 33",
+)
+MINILMV2 = _paper(
+    "wang2021minilmv2",
+    "MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers",
+    "Wenhui Wang, Hangbo Bao, Shaohan Huang, Li Dong, Furu Wei",
+    2021,
+    "https://arxiv.org/abs/2012.15828",
+    "Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021",
+)
+COMPARATIVE_STUDY = _paper(
+    "udagawa2023comparative",
+    "A Comparative Analysis of Task-Agnostic Distillation Methods for Compressing Transformer Language Models",
+    "Takuma Udagawa, Aashka Trivedi, Michele Merler, Bishwaranjan Bhattacharjee",
+    2023,
+    "https://arxiv.org/abs/2310.08797",
+    "Proceedings of the 2023 Conference on Empirical Methods in Natural Language Processing: Industry Track",
+)
+DISTILBERT = _paper(
+    "sanh2019distilbert",
+    "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+    "Victor Sanh, Lysandre Debut, Julien Chaumond, Thomas Wolf",
+    2019,
+    "https://arxiv.org/abs/1910.01108",
+    "arXiv preprint arXiv:1910.01108",
+    kind="article",
+)
+TINYBERT = _paper(
+    "jiao2020tinybert",
+    "TinyBERT: Distilling BERT for Natural Language Understanding",
+    "Xiaoqi Jiao, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
+    2020,
+    "https://arxiv.org/abs/1909.10351",
+    "Findings of the Association for Computational Linguistics: EMNLP 2020",
+)
+ELM = _paper(
+    "jiao2021elm",
+    "Improving Task-Agnostic BERT Distillation with Layer Mapping Search",
+    "Xiaoqi Jiao, Huating Chang, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
+    2021,
+    "https://arxiv.org/abs/2012.06153",
+    "Neurocomputing",
+    kind="article",
+)
+MLKD_BERT = _paper(
+    "zhang2024mlkdbert",
+    "MLKD-BERT: Multi-level Knowledge Distillation for Pre-trained Language Models",
+    "Ying Zhang, Ziheng Yang, Shufan Ji",
+    2024,
+    "https://arxiv.org/abs/2407.02775",
+    "arXiv preprint arXiv:2407.02775",
+    kind="article",
+)
+BERT_PKD = _paper(
+    "sun2019patient",
+    "Patient Knowledge Distillation for BERT Model Compression",
+    "Siqi Sun, Yu Cheng, Zhe Gan, Jingjing Liu",
+    2019,
+    "https://arxiv.org/abs/1908.09355",
+    "Proceedings of EMNLP-IJCNLP 2019",
+)
+BERT_EMD = _paper(
+    "li2020bertemd",
+    "BERT-EMD: Many-to-Many Layer Mapping for BERT Compression with Earth Mover's Distance",
+    "Jianquan Li, Xiaokang Liu, Honghong Zhao, Ruifeng Xu, Min Yang, Yaohong Jin",
+    2020,
+    "https://arxiv.org/abs/2010.06133",
+    "Proceedings of EMNLP 2020",
+)
+BERT = _paper(
+    "devlin2019bert",
+    "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+    "Jacob Devlin, Ming-Wei Chang, Kenton Lee, Kristina Toutanova",
+    2019,
+    "https://arxiv.org/abs/1810.04805",
+    "Proceedings of NAACL-HLT 2019",
+)
+
+
+# Method cards: one page a method, for people who choose.
+
+
+RECIPE_CARDS = {
+    "teacher_assistant": "A student between teacher and student, in a stage of its own; a recipe, with any method.",
+    "truncated_teacher": "The teacher's first layers as they are, without training; a recipe without stages.",
+}
+"""Ways to distil that are no method but a recipe, and have a card too: name to one sentence."""
+
+
+def read_card(name: str) -> str:
+    """Return a card, as Markdown; empty for a method from outside the package, which has none.
+
+    Args:
+        name: A method in the registry, or one of `RECIPE_CARDS`.
+    """
+    card = files("limbeck.methods").joinpath("method_cards", f"{name}.md")
+    return card.read_text(encoding="utf-8") if card.is_file() else ""

@@ -5,10 +5,18 @@ from __future__ import annotations
 from pydantic import Field
 
 from limbeck.errors import RecipeError
-from limbeck.methods.citations import COMPARATIVE_STUDY, cite
-from limbeck.methods.composition import LearnedMap, Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_choice import resolve_layer, stream_width
-from limbeck.methods.option_types import HeadCount, LayerChoice
+from limbeck.methods.composition import (
+    COMPARATIVE_STUDY,
+    HeadCount,
+    LayerChoice,
+    LearnedMap,
+    Method,
+    MethodOptions,
+    Pairing,
+    Term,
+    cite,
+)
+from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.models.streams import StreamKey
 
 _PARTS = ("query", "key", "value")

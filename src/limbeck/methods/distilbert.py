@@ -5,11 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from limbeck.errors import RecipeError
-from limbeck.methods.citations import DISTILBERT as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_terms import kept
-from limbeck.methods.prediction import Positions, hard_label_term, soft_label_term
+from limbeck.methods.composition import DISTILBERT as PAPER
+from limbeck.methods.composition import Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.terms import Positions, hard_label_term, kept, soft_label_term
 from limbeck.models.streams import StreamKey
 
 

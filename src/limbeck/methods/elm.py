@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.citations import ELM as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.composition import ELM as PAPER
+from limbeck.methods.composition import MappingChoice, Method, MethodOptions, Pairing, Term, cite
 from limbeck.methods.layer_mapping import resolve_mapping
-from limbeck.methods.layer_terms import attention_score_terms, hidden_terms, kept
-from limbeck.methods.option_types import MappingChoice
+from limbeck.methods.terms import attention_score_terms, hidden_terms, kept
 
 FOUND = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}
 """Depths of student and teacher to the mapping that the paper's search found (its table 2)."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.citations import COMPARATIVE_STUDY, cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.composition import COMPARATIVE_STUDY, MappingChoice, Method, MethodOptions, Pairing, Term, cite
 from limbeck.methods.layer_mapping import resolve_mapping
-from limbeck.methods.layer_terms import hidden_terms
-from limbeck.methods.option_types import MappingChoice
+from limbeck.methods.terms import hidden_terms
 
 
 class HiddenStatesOptions(MethodOptions):

@@ -6,12 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.methods.citations import MINILM as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.composition import MINILM as PAPER
+from limbeck.methods.composition import MappingChoice, Method, MethodOptions, Pairing, Term, cite
 from limbeck.methods.layer_mapping import resolve_mapping
-from limbeck.methods.layer_terms import equal_heads, kept, learned_map
-from limbeck.methods.option_types import MappingChoice
+from limbeck.methods.terms import equal_heads, kept, learned_map
 from limbeck.models.families import families
 from limbeck.models.streams import StreamKey
 

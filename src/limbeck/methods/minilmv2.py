@@ -7,11 +7,9 @@ from collections.abc import Collection
 from pydantic import Field
 
 from limbeck.errors import RecipeError, suggestion
-from limbeck.methods.citations import MINILMV2 as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_choice import resolve_layer, stream_width
-from limbeck.methods.option_types import HeadCount, LayerChoice
+from limbeck.methods.composition import MINILMV2 as PAPER
+from limbeck.methods.composition import HeadCount, LayerChoice, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.models.families import Shape, families
 from limbeck.models.streams import StreamKey
 

@@ -8,15 +8,21 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from limbeck.errors import RecipeError
-from limbeck.methods.citations import MLKD_BERT as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import LABELLED_TASKS, LearnedMap, Method, MethodOptions, Pairing, Term
-from limbeck.methods.head_groups import HeadGroups
-from limbeck.methods.layer_choice import stream_width
-from limbeck.methods.layer_mapping import resolve_mapping
-from limbeck.methods.layer_terms import hidden_terms, kept
-from limbeck.methods.option_types import HeadCount, MappingChoice
-from limbeck.methods.prediction import soft_label_term
+from limbeck.methods.composition import (
+    LABELLED_TASKS,
+    HeadCount,
+    HeadGroups,
+    LearnedMap,
+    MappingChoice,
+    Method,
+    MethodOptions,
+    Pairing,
+    Term,
+    cite,
+)
+from limbeck.methods.composition import MLKD_BERT as PAPER
+from limbeck.methods.layer_mapping import resolve_mapping, stream_width
+from limbeck.methods.terms import hidden_terms, kept, soft_label_term
 from limbeck.models.streams import StreamKey
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from limbeck.methods.citations import BERT, cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.prediction import hard_label_term
+from limbeck.methods.composition import BERT, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.terms import hard_label_term
 
 
 class MlmOptions(MethodOptions):

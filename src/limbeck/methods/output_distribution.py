@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.citations import COMPARATIVE_STUDY, cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
-from limbeck.methods.prediction import Positions, soft_label_term
+from limbeck.methods.composition import COMPARATIVE_STUDY, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.terms import Positions, soft_label_term
 
 
 class OutputDistributionOptions(MethodOptions):

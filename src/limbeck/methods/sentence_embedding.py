@@ -8,7 +8,7 @@ from pydantic import Field
 
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import LearnedMap, Method, MethodOptions, Pairing, Term
-from limbeck.methods.layer_choice import resolve_layer
+from limbeck.methods.layer_mapping import resolve_layer
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.citations import TINYBERT as PAPER
-from limbeck.methods.citations import cite
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term
+from limbeck.methods.composition import TINYBERT as PAPER
+from limbeck.methods.composition import MappingChoice, Method, MethodOptions, Pairing, Term, cite
 from limbeck.methods.layer_mapping import resolve_mapping
-from limbeck.methods.layer_terms import attention_score_terms, embedding_term, hidden_terms, kept
-from limbeck.methods.option_types import MappingChoice
-from limbeck.methods.prediction import soft_label_term
+from limbeck.methods.terms import attention_score_terms, embedding_term, hidden_terms, kept, soft_label_term
 
 
 class TinyBertOptions(MethodOptions):
