@@ -57,7 +57,7 @@ def test_ctrl_c_stops_with_130(limbeck, monkeypatch):
     def stop(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.recipe.shipped.read_shipped", stop)
+    monkeypatch.setattr("limbeck.recipe.load.read_shipped", stop)
     done = limbeck("recipe", "--example")
     assert done.returncode == 130
     assert done.stderr.strip() == "Stopped."

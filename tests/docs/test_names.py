@@ -14,9 +14,7 @@ from limbeck.cli.main import build_app
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
-from limbeck.recipe.corpus_specs import CorpusSpec
-from limbeck.recipe.model_specs import StudentSpec
-from limbeck.recipe.schema import StageSpec
+from limbeck.recipe.schema import CorpusSpec, StageSpec, StudentSpec
 from tests.docs.pages import PAGES, ROOT
 from tests.support.recipes import models_in
 

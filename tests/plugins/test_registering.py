@@ -12,8 +12,8 @@ from limbeck.errors import PluginError
 from limbeck.methods import METHODS, Method, MethodOptions, Term, register_method
 from limbeck.models.streams import StreamKey
 from limbeck.objectives import OBJECTIVES, LossTerm, Objective, register_objective
-from limbeck.recipe.json_schema import recipe_schema
 from limbeck.recipe.method_recipe import method_recipe, method_terms
+from limbeck.recipe.schema import recipe_schema
 
 
 class Options(MethodOptions):

@@ -6,9 +6,8 @@ import yaml
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.recipe import Recipe, dump_recipe, load_recipe
-from limbeck.recipe.json_schema import recipe_schema
-from limbeck.recipe.load import apply_overrides
-from limbeck.recipe.shipped import read_shipped
+from limbeck.recipe.load import apply_overrides, read_shipped
+from limbeck.recipe.schema import recipe_schema
 
 
 def test_overrides_reach_lists_and_new_keys(tiny_recipe):

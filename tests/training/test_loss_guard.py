@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import LimbeckError, TrainingError
-from limbeck.recipe.guard_spec import GuardSpec
+from limbeck.recipe.schema import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import bad_batch, stage, stage_results
 from limbeck.training.loss_guard import LossGuard, _Step

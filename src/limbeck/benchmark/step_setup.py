@@ -23,9 +23,7 @@ from limbeck.models.heads import Head, head_class
 from limbeck.models.loading import as_dtype
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.model_plan import needed_head
-from limbeck.recipe.plan import plan_run
-from limbeck.recipe.stage_plan import MASKED_SHARE
+from limbeck.recipe.plan import MASKED_SHARE, needed_head, plan_run
 from limbeck.recipe.training_arguments import DEFAULTS, bf16_is_fast
 from limbeck.training.run_corpora import label_kind
 

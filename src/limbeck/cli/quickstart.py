@@ -32,7 +32,7 @@ def quickstart(
     from limbeck.api import distill
     from limbeck.cli.distill import merge_options
     from limbeck.core.yaml import parse_yaml
-    from limbeck.recipe.shipped import read_shipped
+    from limbeck.recipe.load import read_shipped
     from limbeck.report.table import comparison_table
 
     console = progress_console(quiet, verbose)

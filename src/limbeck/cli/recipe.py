@@ -21,8 +21,7 @@ def recipe(
     """Print a commented example recipe, or a recipe with every default filled in."""
     from limbeck.core.yaml import parse_yaml
     from limbeck.errors import RecipeError
-    from limbeck.recipe.load import dump_recipe, load_recipe
-    from limbeck.recipe.shipped import read_shipped
+    from limbeck.recipe.load import dump_recipe, load_recipe, read_shipped
 
     if sum([path is not None, example, quickstart]) != 1:
         raise RecipeError("Say which recipe: --example, --quickstart, or the path of one.")

@@ -10,7 +10,7 @@ from limbeck.cli.shared_options import examples
 
 def schema() -> None:
     """Print the JSON schema of recipes, from which editors complete and check them."""
-    from limbeck.recipe.json_schema import recipe_schema
+    from limbeck.recipe.schema import recipe_schema
 
     print_json(recipe_schema())
 

@@ -11,8 +11,7 @@ from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core.machine import choose_device
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.recipe.load import load_recipe
-from limbeck.recipe.model_plan import choose_teacher
-from limbeck.recipe.plan import RunPlan, plan_run
+from limbeck.recipe.plan import RunPlan, choose_teacher, plan_run
 from limbeck.recipe.training_arguments import check_training
 
 _PLACE = re.compile(r"^(stages\.\d+(\.\w+)*: )+")

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.core.yaml import read_document
 from limbeck.errors import RecipeError
-from limbeck.recipe.explaining import explain
-from limbeck.recipe.load import apply_overrides
-from limbeck.recipe.plain_data import check_plain
+from limbeck.recipe.load import apply_overrides, check_plain
+from limbeck.recipe.schema import explain
 
 
 def load_plan(

@@ -13,9 +13,8 @@ from limbeck.core.yaml import Strict
 from limbeck.errors import LimbeckError, suggestion
 from limbeck.methods.composition import LayerChoice, MappingChoice
 from limbeck.methods.registry import METHODS
-from limbeck.recipe.explaining import explain
 from limbeck.recipe.method_recipe import stages_of
-from limbeck.recipe.schema import StageSpec
+from limbeck.recipe.schema import StageSpec, explain
 
 Stage = dict[str, Any]
 """A stage as a recipe has it, without the steps, which the budget decides."""

@@ -9,9 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from limbeck.comparison.measures import MeasuresSpec
 from limbeck.comparison.method_entry import MethodEntry
 from limbeck.core.yaml import Strict
-from limbeck.recipe.corpus_specs import CorpusSpec
-from limbeck.recipe.model_specs import StudentSpec, TeacherSpec
-from limbeck.recipe.value_types import Name
+from limbeck.recipe.schema import CorpusSpec, Name, StudentSpec, TeacherSpec
 
 _BUDGETED = ("max_steps", "num_train_epochs")
 

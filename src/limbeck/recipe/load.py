@@ -3,17 +3,66 @@
 from __future__ import annotations
 
 import copy
+import math
+import unicodedata
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from limbeck.core.yaml import DEEPEST, dump_yaml, parse_yaml, read_document
+from limbeck.core.yaml import DEEPEST, MOST_DIGITS, dump_yaml, parse_yaml, read_document
 from limbeck.errors import RecipeError
-from limbeck.recipe.explaining import explain
-from limbeck.recipe.plain_data import check_plain
-from limbeck.recipe.schema import Recipe
+from limbeck.recipe.schema import Recipe, explain
+
+# What holds for every value of a recipe, whichever key it has: bounded, and text without control characters.
+
+
+LONGEST_TEXT = 4096
+"""Characters; no path of a file is longer."""
+
+_NOT_WRITTEN = ("Cc", "Cs", "Zl", "Zp")
+# They turn the direction of what follows, so that a name shows as another.
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def check_plain(data: Any, place: str = "", depth: int = 0) -> None:
+    """Refuse what no key may hold: text that a terminal or a file name cannot show, and data without end.
+
+    Args:
+        data: A recipe, or a part of it.
+        place: Where the part is, for the message.
+        depth: Levels above it.
+
+    Raises:
+        RecipeError: for a control character, a lone surrogate, text longer than a path may be, a number that is not
+            finite or longer than any, or too many levels.
+    """
+    if depth > DEEPEST:
+        raise RecipeError(f"{place[:80]}: more than {DEEPEST} levels of lists and mappings; no key is that deep.")
+    if isinstance(data, str):
+        _check_text(data, place)
+    elif isinstance(data, int) and abs(data) >= 10**MOST_DIGITS:
+        raise RecipeError(f"{place}: a number of more than {MOST_DIGITS} digits; no key has such a value.")
+    elif isinstance(data, float) and not math.isfinite(data):
+        raise RecipeError(f"{place} is {data}; give a finite number.")
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            if isinstance(key, str):
+                _check_text(key, f"a key of {place or 'the recipe'}")
+            check_plain(value, f"{place}.{key}" if place else str(key), depth + 1)
+    elif isinstance(data, list | tuple):
+        for index, value in enumerate(data):
+            check_plain(value, f"{place}.{index}", depth + 1)
+
+
+def _check_text(text: str, place: str) -> None:
+    if len(text) > LONGEST_TEXT:
+        raise RecipeError(f"{place}: {text[:60]!r}… has {len(text):,} characters; give {LONGEST_TEXT:,} or less.")
+    strange = next((c for c in text if unicodedata.category(c) in _NOT_WRITTEN or c in _TURNS), None)
+    if strange is not None:
+        raise RecipeError(f"{place}: {text[:80]!a} has the character {strange!a}, which no name has; leave it out.")
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
@@ -110,3 +159,11 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequ
 def dump_recipe(recipe: Recipe) -> str:
     """Write a recipe as YAML, with every default filled in."""
     return dump_yaml(recipe.model_dump(mode="json"))
+
+
+# Recipes that come with the package.
+
+
+def read_shipped(name: str) -> str:
+    """Return the text of a shipped recipe: `example` or `quickstart`."""
+    return files("limbeck.recipe").joinpath("shipped_recipes", f"{name}.yaml").read_text(encoding="utf-8")

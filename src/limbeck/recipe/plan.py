@@ -2,22 +2,441 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from glob import has_magic, iglob
+from pathlib import Path
+from typing import Any
 
+from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
-from limbeck.corpus import LabelledSettings
-from limbeck.errors import RecipeError
-from limbeck.methods.composition import Term
-from limbeck.models.blueprint import StudentBlueprint
-from limbeck.models.families import Shape
-from limbeck.models.heads import Head
+from limbeck.corpus import CorpusSettings, LabelledSettings, Mix
+from limbeck.corpus.documents import one_line
+from limbeck.corpus.sources import INSTALLED_DOCS, PREFIX, is_hub_name
+from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
+from limbeck.methods.composition import Pairing, Task, Term
+from limbeck.methods.registry import METHODS
+from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
+from limbeck.models.families import Shape, shape_of
+from limbeck.models.heads import Head, check_has_head, head_class
+from limbeck.models.initialise import plan_initialisation, selected_layers
+from limbeck.models.loading import load_config
 from limbeck.models.locating import SentencePooling, sentence_pooling
-from limbeck.recipe.corpus_plan import class_names
-from limbeck.recipe.model_plan import StudentChoice, TeacherChoice, choose_student, choose_teacher
-from limbeck.recipe.schema import Recipe
-from limbeck.recipe.stage_plan import StageChoice, plan_stage
+from limbeck.models.vocabulary import check_same_vocabulary, load_tokenizer
+from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, explain
+from limbeck.recipe.training_arguments import build_arguments, check_training
+
+# What a recipe's models come to, from their configurations only.
+
+
+@dataclass(frozen=True)
+class TeacherChoice:
+    """A teacher, known from its configuration.
+
+    Args:
+        spec: What the recipe says.
+        config: Its configuration.
+        shape: Its shape.
+        stage: The earlier stage whose student it is, or None.
+    """
+
+    spec: TeacherSpec
+    config: PreTrainedConfig
+    shape: Shape
+    stage: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What messages and records call it."""
+        return f"the student of stage '{self.stage}'" if self.stage else self.spec.name or self.spec.model
+
+
+@dataclass(frozen=True)
+class StudentChoice:
+    """A student that will be made.
+
+    Args:
+        spec: What the recipe says.
+        config: Its configuration, without dropout changes.
+        blueprint: Its shape in full.
+        shape: The same, as methods compare it.
+        source_layers: Teacher layers that its blocks are copied from, or None.
+    """
+
+    spec: StudentSpec
+    config: PreTrainedConfig
+    blueprint: StudentBlueprint
+    shape: Shape
+    source_layers: list[int] | None
+
+
+def choose_teacher(spec: TeacherSpec) -> TeacherChoice:
+    """Read a teacher's configuration.
+
+    Raises:
+        ModelError: if there is none.
+    """
+    config = load_config(spec.model, spec.revision)
+    return TeacherChoice(spec, config, shape_of(config))
+
+
+def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
+    """Derive a student from its teacher, and check what it starts from.
+
+    Args:
+        spec: What the recipe says of the student.
+        teacher: The teacher that it is initialised from.
+
+    Raises:
+        LimbeckError: for a shape, layers or a checkpoint that do not fit.
+    """
+    shape = spec.shape
+    blueprint = parse_blueprint(shape if isinstance(shape, str) else shape.model_dump(exclude_none=True))
+    layers = spec.initialise.layers
+    sources = None if layers == "random" else selected_layers(layers, blueprint.layers, teacher.shape.layers)
+    config = student_config(blueprint, teacher.config, source_layers=sources)
+    found = shape_of(config)
+    if spec.initialise.checkpoint is None:
+        plan_initialisation(found, teacher.shape, layers=layers, embeddings=spec.initialise.embeddings)
+    elif not teacher.stage:
+        _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, found)
+    return StudentChoice(spec, config, blueprint, found, sources)
+
+
+def needed_head(terms: Sequence[Term], task: Task, owner: str) -> Head | None:
+    """Return the head that terms read scores from, or None if they read none.
+
+    Args:
+        terms: The terms of a stage.
+        task: The task of its corpus.
+        owner: `"student"` or `"teacher"`.
+    """
+    reads = any(key.kind == "logits" for term in terms for key in getattr(term, owner))
+    if not reads:
+        return None
+    return "masked_lm" if task == "text" else task
+
+
+def _check_checkpoint(checkpoint: str, teacher: str, student: Shape) -> None:
+    """A student to start from has the recipe's shape and the teacher's vocabulary."""
+    found = shape_of(load_config(checkpoint))
+    if found != student:
+        raise RecipeError(
+            f"student.initialise.checkpoint '{checkpoint}' is a {found}, but student.shape asks for a {student}; "
+            "change one of them."
+        )
+    check_same_vocabulary(load_tokenizer(checkpoint), load_tokenizer(teacher))
+
+
+# What a recipe's corpus comes to for a stage: settings of text, of a stream, or of labelled rows.
+
+
+_LENGTH = 128
+_SUFFIXES = (".txt", ".md", ".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst")
+_TEXT_DEFAULTS = {"unit": "document", "length": _LENGTH, "join": False, "minimum_tokens": 4}
+
+
+def corpus_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> CorpusSettings | LabelledSettings:
+    """Join the corpus with what a stage says of its text, the stage's word being the last."""
+    if corpus.task is not None:
+        return _labelled_settings(corpus, stage, teacher)
+    text: dict[str, Any] = dict(_TEXT_DEFAULTS)
+    reading: dict[str, Any] = {"streaming": corpus.streaming}
+    if corpus.shuffle_buffer is not None:
+        reading["shuffle_buffer"] = corpus.shuffle_buffer
+    if corpus.mix is not None:
+        reading["mix"] = Mix(corpus.mix.weights, corpus.mix.exponent)
+    for layer in (corpus, stage.text):
+        text.update({key: value for key in text if (value := getattr(layer, key)) is not None})
+    return CorpusSettings(
+        sources=tuple(corpus.sources),
+        text_column=corpus.text_column,
+        held_out=corpus.held_out,
+        max_documents=corpus.max_documents,
+        **reading,
+        **text,
+    )
+
+
+def check_stream(corpus: CorpusSpec, stage: StageSpec, place: str) -> None:
+    """Refuse a stream without a number of steps: it has no end, so that of the training has to be said."""
+    steps = stage.training.get("max_steps", -1)
+    if corpus.streaming and not (isinstance(steps, int) and steps > 0):
+        raise RecipeError(
+            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so say how many steps to train."
+        )
+
+
+def _labelled_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> LabelledSettings:
+    assert corpus.task is not None
+    for name in ("unit", "join", "minimum_tokens"):
+        if getattr(stage.text, name) is not None:
+            raise RecipeError(f"Stage '{stage.title}': text.{name} is for text without labels; leave it out.")
+    spec = corpus.task
+    length = stage.text.length or corpus.length or _LENGTH
+    if spec.kind == "question_answering" and spec.stride > length // 2:
+        raise RecipeError(
+            f"corpus.task.stride {spec.stride} leaves little room in windows of {length} tokens; use {length // 2} or "
+            "less, or longer windows (corpus.length)."
+        )
+    return LabelledSettings(
+        task=spec.kind,
+        sources=tuple(corpus.sources),
+        length=length,
+        text_column=corpus.text_column,
+        pair_column=spec.pair_column,
+        label_column=spec.label_column,
+        question_column=spec.question_column,
+        context_column=spec.context_column,
+        answers_column=spec.answers_column,
+        labels=class_names(teacher) if spec.kind == "classification" else (),
+        stride=spec.stride,
+        held_out=corpus.held_out,
+        max_rows=corpus.max_documents,
+    )
+
+
+def class_names(teacher: TeacherChoice) -> tuple[str, ...]:
+    """Return the names of a classifier's classes, in the order of their ids."""
+    names = teacher.config.id2label or {}
+    return tuple(str(names[key]) for key in sorted(names))
+
+
+def check_source(source: str) -> None:
+    """Refuse a path that is not there before models are loaded; other kinds are checked when they are read."""
+    if "://" in source or source.startswith(PREFIX) or source == INSTALLED_DOCS:
+        return
+    try:
+        found = _may_be_there(source)
+    except (OSError, RuntimeError, ValueError):  # A name too long, of a user without a home, or with a NUL.
+        found = False
+    if not found:
+        way_out = "give a file, a folder, a glob, hub:owner/name or installed-docs"
+        raise CorpusError(f"Corpus source '{one_line(source)}' does not exist; {way_out}.")
+
+
+def _may_be_there(source: str) -> bool:
+    path = Path(source.removeprefix(f"{INSTALLED_DOCS}:")).expanduser()
+    # Path.glob would raise for patterns that are refused in one line when they are read.
+    if path.exists() or (has_magic(source) and any(iglob(str(path), recursive=True))):  # noqa: PTH207
+        return True
+    names_a_file = path.suffix in _SUFFIXES or source.startswith(("/", "./", "../", "~"))
+    return is_hub_name(source) and not names_a_file and not path.parent.is_dir()
+
+
+# What a stage comes to: its terms, its text and its models, checked against each other.
+
+
+MASKED_SHARE = 0.15
+"""Share of tokens that BERT masks (arXiv 1810.04805, section 3.1)."""
+_LEAST_MASKED = 0.01
+
+
+@dataclass(frozen=True)
+class StageChoice:
+    """One stage, with what its options come to for these two models.
+
+    Args:
+        spec: The recipe's stage.
+        terms: The weighted terms.
+        corpus: What its text or rows are, and how they are cut.
+        pooling: How `pooled` streams are made.
+        pairing: What the method was composed for.
+        teacher: The stage's teacher.
+        student: The student of this stage alone; None for the recipe's.
+        student_head: The head that its student needs, or None.
+        teacher_head: The head that its teacher needs, or None.
+        mask_tokens: Share of tokens to mask.
+    """
+
+    spec: StageSpec
+    terms: list[Term]
+    corpus: CorpusSettings | LabelledSettings
+    pooling: str
+    pairing: Pairing
+    teacher: TeacherChoice
+    student: StudentChoice | None
+    student_head: Head | None
+    teacher_head: Head | None
+    mask_tokens: float
+
+    @property
+    def measures_layers(self) -> bool:
+        """Whether the layer mapping depends on what the teacher does to its text."""
+        return self.spec.method.get("mapping") == "contribution"
+
+    def with_layer_cosines(self, cosines: tuple[float, ...]) -> StageChoice:
+        """Compose anew for measured layers.
+
+        Args:
+            cosines: For each teacher layer the mean cosine between its input and its output.
+        """
+        pairing = replace(self.pairing, layer_cosines=cosines)
+        return replace(self, pairing=pairing, terms=_compose(self.spec, pairing, self.spec.title))
+
+
+def plan_stage(
+    index: int, recipe: Recipe, teacher: TeacherChoice, student: StudentChoice, earlier: list[StageChoice]
+) -> StageChoice:
+    """Check a stage and work out what it does.
+
+    Args:
+        index: Which stage of the recipe.
+        recipe: The recipe.
+        teacher: The recipe's teacher.
+        student: The recipe's student.
+        earlier: The stages before it, which may teach here.
+
+    Raises:
+        LimbeckError: one line for the first contradiction, with its place in the recipe.
+    """
+    stage, place = recipe.stages[index], f"stages.{index}"
+    taught_by = _stage_teacher(stage, place, teacher, earlier)
+    try:
+        own = choose_student(stage.student, taught_by) if stage.student is not None else None
+    except LimbeckError as error:
+        raise type(error)(f"{place}.student: {error}") from None
+    learns = own or student
+    corpus = stage.corpus or recipe.corpus
+    assert corpus is not None
+    task: Task = corpus.task.kind if corpus.task is not None else "text"
+    pairing = Pairing(learns.shape, taught_by.shape, task)
+    terms = _compose(stage, pairing, place)
+    heads = needed_head(terms, task, "student"), needed_head(terms, task, "teacher")
+    try:
+        _check_heads(heads, learns, taught_by, earlier)
+    except LimbeckError as error:
+        raise type(error)(f"{place}: {error}") from None
+    _check_training(stage, place, recipe.seed, terms)
+    check_stream(corpus, stage, place)
+    settings = corpus_settings(corpus, stage, taught_by)
+    key = f"{place}.text.length" if stage.text.length else f"{place}.corpus.length" if stage.corpus else "corpus.length"
+    for owner, shape in (("teacher", taught_by.shape), ("student", learns.shape)):
+        if shape.positions is not None and settings.length > shape.positions:
+            raise RecipeError(
+                f"{key} {settings.length} is longer than the {owner}'s {shape.positions} positions; "
+                f"use {shape.positions} or less."
+            )
+    for source in corpus.sources:
+        check_source(source)
+    return StageChoice(
+        spec=stage,
+        terms=terms,
+        corpus=settings,
+        pooling=stage.method.get("pooling", "mean"),
+        pairing=pairing,
+        teacher=taught_by,
+        student=own,
+        student_head=heads[0],
+        teacher_head=heads[1],
+        mask_tokens=_masked_share(stage, terms, task, place),
+    )
+
+
+def _stage_teacher(stage: StageSpec, place: str, teacher: TeacherChoice, earlier: list[StageChoice]) -> TeacherChoice:
+    """The stage's teacher: its own, an earlier stage's student, or the recipe's."""
+    if stage.teacher is None:
+        return teacher
+    if stage.teacher.stage is not None:
+        assistant = next(choice for choice in earlier if choice.spec.title == stage.teacher.stage)
+        assert assistant.student is not None
+        return TeacherChoice(stage.teacher, assistant.student.config, assistant.student.shape, stage.teacher.stage)
+    found = choose_teacher(stage.teacher)
+    try:
+        check_same_vocabulary(load_tokenizer(teacher.spec.model), load_tokenizer(stage.teacher.model))
+    except ModelError:
+        raise RecipeError(
+            f"{place}.teacher '{stage.teacher.model}' has another vocabulary than the recipe's teacher "
+            f"'{teacher.spec.model}', and a student has one; choose a teacher with the same tokenizer."
+        ) from None
+    return found
+
+
+def _compose(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
+    method = METHODS[stage.method["name"]]
+    try:
+        options = method.options.model_validate({k: v for k, v in stage.method.items() if k != "name"})
+    except ValidationError as error:
+        raise RecipeError(f"{place}.method.{explain(error)}") from None
+    if pairing.task not in method.tasks:
+        raise RecipeError(
+            f"{place}.method: {method.name} is made for {', '.join(method.tasks)}, not for {pairing.task}; leave out "
+            "corpus.task or choose another method (`limbeck methods` lists them)."
+        )
+    try:
+        return method.compose(options, pairing)
+    except LimbeckError as error:
+        raise type(error)(f"{place}.method: {error}") from None
+
+
+def _check_heads(
+    heads: tuple[Head | None, Head | None], student: StudentChoice, teacher: TeacherChoice, earlier: list[StageChoice]
+) -> None:
+    """Refuse a teacher without the head that is read, and families that have none."""
+    of_student, of_teacher = heads
+    if of_student is not None:
+        head_class(student.config, of_student)
+    if of_teacher is None:
+        return
+    if teacher.stage is None:
+        check_has_head(teacher.title, teacher.config, of_teacher)
+        return
+    trained = next(choice for choice in earlier if choice.spec.title == teacher.stage).student_head
+    if trained != of_teacher:
+        raise RecipeError(
+            f"{teacher.title} has no {of_teacher} head, since that stage reads no scores; give that stage a method "
+            "that trains it, or take another teacher."
+        )
+
+
+def _check_training(stage: StageSpec, place: str, seed: int, terms: list[Term]) -> None:
+    training = check_training(stage.training, f"{place}.training")
+    try:
+        build_arguments(training, output="", seed=seed, evaluates=True)
+    except RecipeError as error:
+        raise RecipeError(f"{place}.{error}") from None
+    coupled = [term.name for term in terms if term.batch_coupled]
+    if coupled and training.get("gradient_accumulation_steps", 1) > 1:
+        raise RecipeError(
+            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so it cannot be accumulated over "
+            "several; set training.gradient_accumulation_steps to 1 and raise per_device_train_batch_size, or give "
+            "the term the weight 0."
+        )
+    if coupled and stage.guard.on_out_of_memory == "split":
+        raise RecipeError(
+            f"{place}: the term '{coupled[0]}' relates the samples of a batch, so a batch that does not fit cannot be "
+            "run in pieces; leave out guard.on_out_of_memory and lower per_device_train_batch_size, or give the term "
+            "the weight 0."
+        )
+
+
+def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -> float:
+    """Share of tokens to mask: what the stage says, else BERT's where a term reads masked positions."""
+    asked = stage.augment.mask_tokens
+    reads_masked = task == "text" and any(term.unit == "label" for term in terms)
+    if task != "text":
+        if asked:
+            raise RecipeError(f"{place}.augment.mask_tokens is for text without labels; leave it out.")
+        if stage.augment.replace_tokens and any(term.unit == "label" or not term.teacher for term in terms):
+            raise RecipeError(
+                f"{place}.augment.replace_tokens changes what a row says, and a term of this method learns the row's "
+                "label; leave it out, or give the hard labels the weight 0."
+            )
+        return 0.0
+    if asked is not None and 0 < asked < _LEAST_MASKED:
+        raise RecipeError(
+            f"{place}.augment.mask_tokens {asked} masks next to nothing; use {_LEAST_MASKED} or more (BERT has "
+            f"{MASKED_SHARE}), or 0."
+        )
+    if asked is None:
+        return MASKED_SHARE if reads_masked else 0.0
+    if asked == 0 and reads_masked:
+        raise RecipeError(
+            f"{place}.augment.mask_tokens is 0, but this method reads masked positions; leave it out, or choose "
+            "positions: all and a weight of 0 for the hard labels."
+        )
+    return asked
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,373 @@ Field descriptions are the documentation: they become the JSON schema that edito
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from limbeck.core.yaml import Strict
 from limbeck.errors import LimbeckError
 from limbeck.methods.registry import METHODS
-from limbeck.recipe.corpus_specs import AugmentSpec, CorpusSpec, TextSpec
-from limbeck.recipe.explaining import explain
-from limbeck.recipe.guard_spec import GuardSpec
-from limbeck.recipe.model_specs import StageTeacherSpec, StudentSpec, TeacherSpec
-from limbeck.recipe.value_types import Count, Name, Place
+
+# Types of values that many keys of a recipe share.
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty: give a name, or leave the key out")
+    return text
+
+
+def _known_home(text: str) -> str:
+    if text.startswith("~"):
+        try:
+            Path(text).expanduser()
+        except RuntimeError:
+            raise ValueError(f"'{text}' begins with the home folder of a user that is not known here") from None
+    return text
+
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is no number")
+    return value
+
+
+Name: TypeAlias = Annotated[str, AfterValidator(_not_blank)]
+"""Text that names something: a model, a stage, a column."""
+
+Place: TypeAlias = Annotated[Name, AfterValidator(_known_home)]
+"""Text that may be a path."""
+
+Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth_value)]
+"""A finite number, for members of lists; a field refuses truth values by itself."""
+
+Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth_value)]
+"""A whole number, for members of lists."""
+
+Count: TypeAlias = Annotated[Whole, Field(ge=1)]
+"""A whole number from 1 on."""
+
+MOST = 10**12
+"""Of anything that is counted; with more, a slip of the keyboard is likelier than a run."""
+
+
+# What a recipe says of its text: the sources, how they are cut or labelled, and how a stage changes them.
+
+
+class TextSpec(Strict):
+    """How text is cut; a stage may set these anew."""
+
+    unit: Literal["document", "paragraph", "sentence"] | None = Field(
+        default=None, description="What is never joined with its neighbour; default: document."
+    )
+    length: int | None = Field(
+        default=None,
+        ge=4,
+        le=1_000_000,
+        description="Longest block in tokens, special tokens included; default: 128.",
+    )
+    join: bool | None = Field(
+        default=None, description="Join units into blocks of exactly `length` tokens; default: no."
+    )
+    minimum_tokens: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Drop blocks with fewer content tokens; default: 4."
+    )
+
+
+class AugmentSpec(Strict):
+    """How a stage changes the text that teacher and student read."""
+
+    replace_tokens: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of tokens replaced by random words of the vocabulary; helps where the text is narrow.",
+    )
+    mask_tokens: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of tokens masked for masked language modelling, anew every epoch; default: 0.15 where a "
+        "term of the method reads masked positions, else 0.",
+    )
+
+
+class TaskSpec(Strict):
+    """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task."""
+
+    kind: Literal["classification", "regression", "question_answering"] = Field(description="What is predicted.")
+    pair_column: Name | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
+    label_column: Name = Field(default="label", description="Column of the class (by name or number) or the value.")
+    question_column: Name = Field(default="question", description="Question answering: column of the question.")
+    context_column: Name = Field(default="context", description="Question answering: column of the passage.")
+    answers_column: Name = Field(
+        default="answers", description="Question answering: column of the answers, as SQuAD's."
+    )
+    stride: int = Field(
+        default=64,
+        ge=0,
+        le=1_000_000,
+        description="Question answering: tokens that neighbouring windows of a passage share.",
+    )
+
+    @model_validator(mode="after")
+    def _columns_of_this_kind(self) -> TaskSpec:
+        answers = ("question_column", "context_column", "answers_column", "stride")
+        others = ("pair_column", "label_column") if self.kind == "question_answering" else answers
+        for name in others:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} means nothing to {self.kind}: leave it out")
+        return self
+
+
+class MixSpec(Strict):
+    """The shares of several sources, such as languages: by weights, or by their sizes to a power."""
+
+    weights: list[Annotated[Number, Field(gt=0, allow_inf_nan=False)]] | None = Field(
+        default=None, description="A weight for each source, in their order; they need not add up to 1."
+    )
+    exponent: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Shares proportional to size^exponent: 1 keeps the proportions, 0 makes all equal; XLM-R has 0.3.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_the_two(self) -> MixSpec:
+        if (self.weights is None) == (self.exponent is None):
+            raise ValueError("a mix has weights or an exponent: give one of the two")
+        return self
+
+
+class CorpusSpec(TextSpec):
+    """The text that is distilled on."""
+
+    sources: list[Place] = Field(
+        min_length=1,
+        description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, or installed-docs "
+        "(docstrings of installed packages).",
+    )
+    text_column: Name = Field(default="text", description="The column of text in jsonl, parquet and Hub data.")
+    held_out: float = Field(
+        default=0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
+    )
+    max_documents: int | None = Field(
+        default=None, ge=1, le=MOST, description="Use no more documents (or rows) than this."
+    )
+    streaming: bool = Field(
+        default=False, description="Read and tokenise while training, keeping nothing on disk; needs max_steps."
+    )
+    shuffle_buffer: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="Streaming: blocks shuffled together in every process that reads; default: 10,000.",
+    )
+    mix: MixSpec | None = Field(
+        default=None,
+        description="Shares of the sources; default: every row once an epoch, or a stream's sources by their sizes.",
+    )
+    task: TaskSpec | None = Field(
+        default=None, description="What the rows are labelled with; default: text without labels."
+    )
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _stream_and_mix_fit(self) -> CorpusSpec:
+        if self.shuffle_buffer is not None and not self.streaming:
+            raise ValueError("shuffle_buffer is for streaming; a built corpus is shuffled as a whole: leave it out")
+        if self.streaming and self.max_documents is not None:
+            raise ValueError("max_documents is for a built corpus; a stream is as long as its training: leave it out")
+        weights = self.mix.weights if self.mix is not None else None
+        if weights is not None and len(weights) != len(self.sources):
+            raise ValueError(f"mix.weights has {len(weights)} weights for {len(self.sources)} sources: give one each")
+        for name in ("streaming", "mix"):
+            if self.task is not None and getattr(self, name):
+                raise ValueError(f"{name} is for text without labels: leave out {name}, or the task")
+        return self
+
+    @model_validator(mode="after")
+    def _labelled_rows_are_not_cut(self) -> CorpusSpec:
+        if self.task is not None:
+            columns = [self.text_column, self.task.pair_column, self.task.label_column]
+            if self.task.kind != "question_answering" and len(set(columns)) < len(columns):
+                raise ValueError(f"text, pair and label are columns of their own, and these are {columns}: name three")
+            for name in ("unit", "join", "minimum_tokens"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name} is for text without labels; with task every row stays whole: leave it out"
+                    )
+        return self
+
+
+# What a recipe says of its models: the teacher, the student, and what the student starts from.
+
+
+LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
+
+
+class TeacherSpec(Strict):
+    """The pretrained model that is distilled."""
+
+    model: Place = Field(description="A local folder, a Hub name, or package:NAME for a model inside a Python package.")
+    name: Name | None = Field(
+        default=None, description="What the model card calls it, such as its Hub name; default: model."
+    )
+    revision: Name | None = Field(default=None, description="Branch, tag or commit of a Hub model.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto",
+        description="Number format of the teacher's weights; auto: bfloat16 where training uses it.",
+    )
+    sharded: bool = Field(
+        default=False,
+        description="Shard its layers over the processes, where it does not fit on one device; every layer is then "
+        "gathered for every batch.",
+    )
+
+
+class StageTeacherSpec(TeacherSpec):
+    """The teacher of one stage: another model, or the student of an earlier stage (a teacher assistant)."""
+
+    model: str = Field(default="", description="As the recipe's teacher.model; leave it out to name a stage.")
+    stage: str | None = Field(
+        default=None, description="Name of an earlier stage with a student of its own, which teaches here."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_the_two(self) -> StageTeacherSpec:
+        if bool(self.model) == (self.stage is not None):
+            raise ValueError("give either model (a folder or a name) or stage (an earlier stage), and not both")
+        return self
+
+
+class InitialiseSpec(Strict):
+    """What the student starts from."""
+
+    layers: LayerStrategy | list[Whole] = Field(
+        default="random",
+        description="random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6].",
+    )
+    embeddings: Literal["auto", "copied", "projected", "random"] = Field(
+        default="auto",
+        description="The teacher's embeddings: copied, or projected onto their principal directions when narrower.",
+    )
+    checkpoint: Place | None = Field(default=None, description="An earlier student of the same shape to start from.")
+
+
+class ShapeSpec(Strict):
+    """A student's shape, every field by name."""
+
+    layers: int = Field(ge=1, le=1000, description="Number of Transformer blocks.")
+    hidden: int = Field(ge=1, le=65536, description="Width of the hidden states.")
+    heads: int | None = Field(
+        default=None, ge=1, le=65536, description="Attention heads; default: 12 where it divides, else hidden/64."
+    )
+    ffn: int | None = Field(
+        default=None, ge=1, le=4 * 65536, description="Width of the feed-forward layer; default: 4 x hidden."
+    )
+    embedding: int | None = Field(
+        default=None, ge=1, le=65536, description="Width of factorised embeddings; default: as hidden."
+    )
+
+
+class StudentSpec(Strict):
+    """The model that is made."""
+
+    shape: str | ShapeSpec = Field(description='"layers x hidden" such as "6x384", a preset, or every field by name.')
+    initialise: InitialiseSpec = Field(default_factory=InitialiseSpec, description="What the student starts from.")
+    dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Dropout while distilling; default: the teacher's. The saved student always has the teacher's.",
+    )
+    untrained: Literal["random", "teacher"] = Field(
+        default="random",
+        description="What parameters that no stage trains hold in the saved student: their random start, or the "
+        "teacher's values where shapes allow.",
+    )
+
+
+# What a stage does about steps that go wrong.
+
+
+class GuardSpec(Strict):
+    """Policies for losses that are no use and for memory that does not suffice.
+
+    They decide what happens to a run, not what it computes as long as nothing happens: a resumed run may change them.
+    """
+
+    on_bad_loss: Literal["stop", "skip"] = Field(
+        default="stop",
+        description="At a step whose loss or gradient is infinite or no number, or whose loss explodes: stop the run, "
+        "or skip the step, which leaves weights and optimizer as they are. The batch is saved either way.",
+    )
+    explosion_factor: float | None = Field(
+        default=None,
+        gt=1,
+        le=MOST,
+        description="A loss above so many times the median of the last 64 good steps explodes; default: none does.",
+    )
+    skips_in_a_row: int = Field(
+        default=10, ge=1, le=MOST, description="How many steps in a row may be skipped before the run stops."
+    )
+    on_out_of_memory: Literal["stop", "split"] = Field(
+        default="stop",
+        description="When a batch does not fit the device: stop the run, or run it, and all that follow, in smaller "
+        "pieces whose gradients are summed.",
+    )
+
+
+# Validation errors in one line: the place, what is wrong, what was given.
+
+
+_BRANCHES = ("str", "int", "ShapeSpec")
+
+
+def explain(error: ValidationError) -> str:
+    """Turn a validation error into one line: the place, what is wrong, and how many more there are.
+
+    Of a value that may have one of several types pydantic reports a failure for each; the one that comes furthest into
+    the value is the one that its author meant.
+    """
+    errors = error.errors()
+    first = max(errors, key=lambda item: len(_place(item))) if _is_choice(errors) else errors[0]
+    place = ".".join(map(str, _place(first))) or "recipe"
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
+    if first["type"] == "missing":
+        message = "is missing"
+    given = first.get("input")
+    shown = "" if first["type"] in ("missing", "value_error") else f" (got {str(given)[:80]!r})"
+    more = 0 if _is_choice(errors) else len(errors) - 1
+    return f"{place}: {message}{shown}." + (f" ({more} more after this one.)" if more else "")
+
+
+def _place(item: Any) -> list[Any]:
+    """Where an error is, without the names of types that pydantic adds: they are nothing the user wrote."""
+    return [part for part in item["loc"] if not _is_branch(part)]
+
+
+def _is_branch(part: Any) -> bool:
+    return part in _BRANCHES or "[" in str(part)
+
+
+def _is_choice(errors: list[Any]) -> bool:
+    """Whether all errors are of one value that may have several types."""
+    values = {_value_with_branches(item) for item in errors}
+    return len(errors) > 1 and len(values) == 1 and None not in values
+
+
+def _value_with_branches(item: Any) -> tuple[Any, ...] | None:
+    """Where the value is whose type is a choice; None where there is no choice."""
+    place: tuple[Any, ...] = item["loc"]
+    return next((place[:index] for index, part in enumerate(place) if _is_branch(part)), None)
 
 
 class StageSpec(Strict):
@@ -127,3 +482,27 @@ class Recipe(Strict):
         if len(set(titles)) < len(titles):
             raise ValueError(f"two stages have the same name in {titles}; give each stage a name of its own")
         return self
+
+
+# The JSON schema of recipes, with every method's options.
+
+
+def recipe_schema() -> dict[str, Any]:
+    """Make the schema: the recipe's own, where `method` is a name or one of the methods with its options."""
+    schema = Recipe.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    choices: list[dict[str, Any]] = [{"enum": list(METHODS)}]
+    for name, method in METHODS.items():
+        options = method.options.model_json_schema()
+        options["properties"] = {"name": {"const": name}, **options.get("properties", {})}
+        options["required"] = ["name", *options.get("required", [])]
+        options["description"] = method.summary
+        choices.append(options)
+    stage = schema["$defs"]["StageSpec"]["properties"]
+    stage["method"] = {"description": stage["method"].get("description", ""), "anyOf": choices}
+    sources = schema["$defs"]["CorpusSpec"]["properties"]["sources"]
+    schema["$defs"]["CorpusSpec"]["properties"]["sources"] = {
+        "description": sources.get("description", ""),
+        "anyOf": [{"type": "string"}, {k: v for k, v in sources.items() if k != "description"}],
+    }
+    return schema

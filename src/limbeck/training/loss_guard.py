@@ -14,7 +14,7 @@ from torch import Tensor
 from limbeck.core.ranks import same_everywhere
 from limbeck.errors import TrainingError
 from limbeck.methods.composition import Term
-from limbeck.recipe.guard_spec import GuardSpec
+from limbeck.recipe.schema import GuardSpec
 from limbeck.training.arrivals import Arrivals
 from limbeck.training.bad_batch import save_bad_batch
 from limbeck.training.checkpoints import Warn

@@ -18,8 +18,7 @@ from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
-from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.plan import RunPlan, StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.cohort_trainer import CohortTrainer, Cut

@@ -24,9 +24,7 @@ from limbeck.models.heads import Head
 from limbeck.models.loading import load_model
 from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
-from limbeck.recipe.model_plan import StudentChoice, TeacherChoice
-from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoice
 from limbeck.training.checkpoint_files import sync_tree
 from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
 from limbeck.training.layer_cosines import measure_layer_cosines

@@ -20,8 +20,7 @@ from limbeck.corpus import (
     build_labelled_corpus,
     open_stream,
 )
-from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.plan import RunPlan, StageChoice
 
 AnyCorpus = Corpus | LabelledCorpus
 

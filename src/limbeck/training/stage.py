@@ -17,7 +17,7 @@ from limbeck.core.ranks import from_main, same_everywhere
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.methods.composition import Term
-from limbeck.recipe.guard_spec import GuardSpec
+from limbeck.recipe.schema import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.checkpoint_facts import precision, training_facts, warn_of_differences
 from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_leftovers

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
 from limbeck.models.families import base_model, family_of
-from limbeck.recipe.stage_plan import StageChoice
+from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.training_arguments import bf16_is_fast
 from limbeck.training.rows import held_out_rows, training_rows
 

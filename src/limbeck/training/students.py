@@ -13,7 +13,7 @@ from limbeck.models.families import family_of
 from limbeck.models.heads import Head, copy_head
 from limbeck.models.initialise import initialise_student
 from limbeck.models.loading import load_checkpoint
-from limbeck.recipe.model_plan import StudentChoice
+from limbeck.recipe.plan import StudentChoice
 from limbeck.training.student_folder import add_pooler, fill_from_teacher, never_trained
 
 LoadTeacher = Callable[..., PreTrainedModel]

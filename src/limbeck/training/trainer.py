@@ -23,7 +23,7 @@ from limbeck.core.machine import release_freed_memory
 from limbeck.core.ranks import from_main
 from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
-from limbeck.recipe.guard_spec import GuardSpec
+from limbeck.recipe.schema import GuardSpec
 from limbeck.training.batch_splitter import BatchSplitter
 from limbeck.training.checkpoints import Warn
 from limbeck.training.gather import sum_over_ranks
