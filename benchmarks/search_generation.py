@@ -40,10 +40,8 @@ from limbeck.models.blueprint import build_student
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.search import elm_space
 from limbeck.search.evolution import draw_new
-from limbeck.training.cohort import StudentCohort
-from limbeck.training.cohort_trainer import CohortTrainer
-from limbeck.training.units import sum_units
-from limbeck.training.untrained import freeze_unreached
+from limbeck.training.cohort import CohortTrainer, StudentCohort
+from limbeck.training.module import freeze_unreached, sum_units
 
 STUDENTS, TEACHER, STUDENT = 12, "12x768", "4x312"
 

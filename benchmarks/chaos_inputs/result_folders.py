@@ -25,7 +25,7 @@ from limbeck.experiments.folder import prepare_folder
 from limbeck.experiments.results import ResultsFile
 from limbeck.search.search_folder import prepare_search_folder
 from limbeck.search.storage import open_storage
-from limbeck.training.run_status import find_runs, status_of
+from limbeck.training.record import find_runs, status_of
 
 
 def _json_garbage(random: Random) -> bytes:

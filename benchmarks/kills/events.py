@@ -17,7 +17,7 @@ from transformers.trainer_callback import CallbackHandler
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.store import Reading
 from limbeck.experiments.results import FINISHED, ResultsFile
-from limbeck.training.heartbeat import Heartbeat
+from limbeck.training.record import Heartbeat
 
 
 class Event(NamedTuple):

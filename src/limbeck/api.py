@@ -32,11 +32,9 @@ from limbeck.report.comparison_tables import write_comparison
 from limbeck.report.evaluation_tables import write_evaluation
 from limbeck.report.run_cards import write_run_cards
 from limbeck.report.table import write_tables
-from limbeck.training.endings import endings_recorded
 from limbeck.training.output_folder import claimed_together
 from limbeck.training.record import RunRecord
-from limbeck.training.run import Run
-from limbeck.training.student_evaluation import evaluate_student
+from limbeck.training.run import Run, endings_recorded, evaluate_student
 
 
 @dataclass(frozen=True)

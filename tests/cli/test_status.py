@@ -15,8 +15,7 @@ import limbeck
 from limbeck.core.files import HEARTBEAT, RECORD
 from limbeck.core.folders import LOCK, FolderLock
 from limbeck.errors import OutputError
-from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
-from limbeck.training.run_status import SILENT_AFTER, find_runs, status_of
+from limbeck.training.record import SILENT_AFTER, Heartbeat, StagePlace, TrainingHeartbeat, find_runs, status_of
 from tests.support.commands import limbeck as command  # noqa: F401 - a fixture
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
@@ -83,7 +82,7 @@ def test_a_living_run_without_a_step_for_long_is_silent(tmp_path):
 
 
 def test_where_locks_are_not_to_be_had_the_process_is_asked_for(tmp_path, monkeypatch):
-    from limbeck.training import run_status
+    from limbeck.training import record as run_status
 
     folder = write_run(tmp_path / "run", "running")
     monkeypatch.setattr(run_status, "is_locked", lambda folder: None)
@@ -212,10 +211,10 @@ class State:
 
 def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_path, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("limbeck.training.heartbeat.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("limbeck.training.record.time.monotonic", lambda: clock[0])
     writes = []
     monkeypatch.setattr(
-        "limbeck.training.heartbeat.write_atomically",
+        "limbeck.training.record.write_atomically",
         lambda path, text, durable: writes.append(json.loads(text)),
     )
     beat = TrainingHeartbeat(Heartbeat(tmp_path, seconds_between=5.0), StagePlace("s", 2, 3))

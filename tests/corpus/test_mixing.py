@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from limbeck.corpus import Mix, RowMix
 from limbeck.corpus.settings import draw_counts
 from limbeck.errors import CorpusError
-from limbeck.training.sampling import LengthGroupedSampler
+from limbeck.training.data import LengthGroupedSampler
 
 
 @pytest.mark.parametrize(

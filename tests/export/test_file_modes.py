@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.core import files
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.training.saved_weights import save_weights
+from limbeck.training.checkpoints import save_weights
 from tests.support.models import make_teacher, tiny_model
 from tests.support.students import sentence_student
 

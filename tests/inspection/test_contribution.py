@@ -10,7 +10,7 @@ import torch
 import limbeck.inspection
 from limbeck.errors import CorpusError
 from limbeck.inspection import measure_contribution
-from limbeck.training.layer_cosines import measure_layer_cosines
+from limbeck.training.teacher import measure_layer_cosines
 from tests.support.inspection import TEXTS, own_hidden, tiny_subject
 
 
@@ -53,7 +53,7 @@ def test_nothing_to_measure_is_refused():
 
 def test_a_run_loads_no_clustering():
     code = (
-        "import sys, limbeck.inspection.contribution, limbeck.training.layer_cosines; "
+        "import sys, limbeck.inspection.contribution, limbeck.training.teacher; "
         "print([m for m in ('sklearn', 'limbeck.inspection.phrase_clustering') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

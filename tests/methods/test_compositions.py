@@ -9,7 +9,7 @@ from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.minilmv2 import PAIRS
 from limbeck.models.families import shape_of
 from limbeck.objectives.registry import OBJECTIVES
-from limbeck.training.learned_maps import HeadMaps, make_learned_map
+from limbeck.training.module import HeadMaps, make_learned_map
 from tests.support.models import tiny_config
 
 

@@ -21,7 +21,7 @@ from limbeck.report.front_matter import one_line
 from limbeck.report.model_card import code_block, escape_markdown, inline_code, short_name, web_address
 from limbeck.report.run_cards import find_record, write_run_cards
 from limbeck.report.task_scores import find_scores, scores_of
-from limbeck.training.student_folder import describe_layers
+from limbeck.training.students import describe_layers
 from tests.support.models import make_teacher
 from tests.support.reports import card_of, run_record
 from tests.support.students import sentence_student, token_classifier

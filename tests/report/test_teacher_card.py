@@ -6,7 +6,7 @@ import pytest
 
 from limbeck.report import teacher_card
 from limbeck.report.teacher_card import inherited_fields, recorded_hub_name
-from limbeck.training.teacher_facts import teacher_facts
+from limbeck.training.teacher import teacher_facts
 from tests.support.models import make_teacher
 from tests.support.reports import card_of, run_record
 

@@ -20,9 +20,8 @@ from limbeck.search import proxy_scores
 from limbeck.search.held_out_scores import HeldOutScores, held_out_pairs
 from limbeck.search.mapping_request import task_measures
 from limbeck.search.proxy_scores import TaskScores, describe_tasks, fitness_of
-from limbeck.training.run_corpora import build_corpora
-from limbeck.training.student_folder import save_student
-from limbeck.training.students import dropouts, make_student
+from limbeck.training.run import build_corpora
+from limbeck.training.students import dropouts, make_student, save_student
 from tests.support import mapping_search
 from tests.support.corpora import write_text
 from tests.support.task_files import write_tasks

@@ -14,7 +14,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.search import run_mapping
 from limbeck.search.mapping_request import MappingRequest
 from limbeck.search.proxy_request import ProxyRequest
-from limbeck.training.run_corpora import build_corpora
+from limbeck.training.run import build_corpora
 from tests.support.models import make_teacher
 
 TEACHER_LAYERS, STUDENT_LAYERS = 8, 4

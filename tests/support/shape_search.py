@@ -28,7 +28,7 @@ from limbeck.search.shape_latency import ShapeLatency
 from limbeck.search.shape_limits import ShapeLimits
 from limbeck.search.shape_space import ShapePoint, ShapeSizes
 from limbeck.search.storage import open_storage
-from limbeck.training.run_corpora import build_corpora
+from limbeck.training.run import build_corpora
 from tests.support.corpora import write_text
 from tests.support.models import make_teacher
 

@@ -7,9 +7,8 @@ from limbeck.methods import METHODS, Pairing
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.module import DistillationModule
+from limbeck.training.module import DistillationModule, freeze_unreached
 from limbeck.training.trainer import DistillationTrainer
-from limbeck.training.untrained import freeze_unreached
 from tests.support.models import tiny_config, tiny_model
 
 

@@ -13,9 +13,20 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.training import checkpoint_files, stage
-from limbeck.training.checkpoint_files import MANIFEST, STAGING, discard, find_damage, prepare_staging, publish, seal
-from limbeck.training.checkpoints import keep_newest, newest_checkpoint, remove_leftovers
+from limbeck.training import checkpoints as checkpoint_files
+from limbeck.training import stage
+from limbeck.training.checkpoints import (
+    MANIFEST,
+    STAGING,
+    discard,
+    find_damage,
+    keep_newest,
+    newest_checkpoint,
+    prepare_staging,
+    publish,
+    remove_leftovers,
+    seal,
+)
 from tests.support.training import AtStep
 
 

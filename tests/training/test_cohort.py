@@ -96,7 +96,7 @@ def test_each_student_gets_the_weights_that_it_gets_alone(tiny_recipe, tmp_path,
 
 
 def test_the_teacher_runs_once_a_batch(tiny_recipe, monkeypatch):
-    from limbeck.training.teacher_reader import TeacherReader
+    from limbeck.training.teacher import TeacherReader
 
     batches = []
     read = TeacherReader.read

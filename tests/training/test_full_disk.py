@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import OutputError, TrainingError
-from limbeck.training import atomic_trainer, checkpoint_files, heartbeat, record, stage_results
-from limbeck.training.checkpoints import newest_checkpoint
-from limbeck.training.saving import disk_problem, loading, saving
+from limbeck.training import base_trainer, checkpoints, record, stage
+from limbeck.training import record as heartbeat
+from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
 from limbeck.training.trainer import WEIGHTS
 
 
@@ -79,11 +79,11 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
 
             patch.setattr(torch, "save", save)
         elif place == "sync":
-            patch.setattr(atomic_trainer, "seal", after_the_first(checkpoint_files.seal, full))
+            patch.setattr(base_trainer, "seal", after_the_first(checkpoints.seal, full))
         elif place == "manifest":
-            patch.setattr(checkpoint_files, "write_atomically", after_the_first(record.write_atomically, full))
+            patch.setattr(checkpoints, "write_atomically", after_the_first(record.write_atomically, full))
         else:
-            patch.setattr(atomic_trainer, "publish", after_the_first(checkpoint_files.publish, full))
+            patch.setattr(base_trainer, "publish", after_the_first(checkpoints.publish, full))
         with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
             limbeck.distill(recipe)
     message = str(caught.value)
@@ -101,7 +101,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
 def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
     with monkeypatch.context() as patch:
         if place == "finish":
-            patch.setattr(stage_results, "save_weights", full)
+            patch.setattr(stage, "save_weights", full)
         elif place == "student":
             from limbeck.training import run
 

@@ -11,9 +11,8 @@ import pytest
 
 from limbeck.core.files import read_json
 from limbeck.errors import OutputError
-from limbeck.training.checkpoint_files import MANIFEST, find_damage, seal
-from limbeck.training.record import RunRecord
-from limbeck.training.run_status import find_runs, status_of
+from limbeck.training.checkpoints import MANIFEST, find_damage, seal
+from limbeck.training.record import RunRecord, find_runs, status_of
 
 STRANGE: list[Any] = [
     None, True, 3, 1e308, 10**30, "", [], {}, [1], {"a": 1}, float("nan"), float("inf"), "\x1b[2J\n", "[/]"

@@ -14,12 +14,9 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.training import stage
-from limbeck.training.checkpoint_files import MANIFEST, seal
-from limbeck.training.heartbeat import Heartbeat
-from limbeck.training.live_log import LOG, LiveLog
-from limbeck.training.run_status import status_of
-from limbeck.training.stage_clock import StageClock
-from limbeck.training.trainer import PROGRESS
+from limbeck.training.checkpoints import MANIFEST, seal
+from limbeck.training.record import LOG, Heartbeat, LiveLog, status_of
+from limbeck.training.trainer import PROGRESS, StageClock
 from tests.support.training import AtStep
 
 CLOCKS = ("seconds", "runtime", "per_second")

@@ -13,13 +13,12 @@ import limbeck
 from limbeck.errors import LimbeckError, TrainingError
 from limbeck.recipe.schema import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training import bad_batch, stage, stage_results
-from limbeck.training.loss_guard import LossGuard, _Step
-from limbeck.training.loss_judge import WINDOW, Findings, LossJudge
-from limbeck.training.module import DistillationModule
-from limbeck.training.step_skipping import takes_flag
+from limbeck.training import guard as bad_batch
+from limbeck.training import stage
+from limbeck.training import stage as stage_results
+from limbeck.training.guard import WINDOW, Findings, LossGuard, LossJudge, _Step, takes_flag
+from limbeck.training.module import DistillationModule, freeze_unreached
 from limbeck.training.trainer import DistillationTrainer
-from limbeck.training.untrained import freeze_unreached
 from tests.support.training import AtStep, Rows, collate, make_module, make_rows
 
 

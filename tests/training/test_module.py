@@ -8,11 +8,9 @@ from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
 from limbeck.models.packing import PackedLinear
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.module import DistillationModule
-from limbeck.training.sampling import LengthGroupedSampler
+from limbeck.training.data import LengthGroupedSampler
+from limbeck.training.module import UNITS, DistillationModule, count_units, freeze_unreached
 from limbeck.training.trainer import DistillationTrainer
-from limbeck.training.units import UNITS, count_units
-from limbeck.training.untrained import freeze_unreached
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import FAMILIES, tiny_config, tiny_model
 from tests.support.training import Rows, assert_accumulation_changes_nothing, collate, make_module, make_rows

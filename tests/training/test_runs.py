@@ -379,7 +379,7 @@ def test_a_stage_without_a_step_is_an_error(tiny_recipe):
 
 
 def test_building_the_corpus_is_a_sign_of_life(tiny_recipe, monkeypatch, tmp_path):
-    from limbeck.training import heartbeat
+    from limbeck.training import record as heartbeat
 
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     seen = []

@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, load_model
 
-from limbeck.training.saved_weights import save_weights
+from limbeck.training.checkpoints import save_weights
 from tests.support.models import tiny_model
 
 SAVE = """
 import sys
 from pathlib import Path
-from limbeck.training.saved_weights import save_weights
+from limbeck.training.checkpoints import save_weights
 from tests.support.models import tiny_model
 save_weights(tiny_model("bert", head="masked_lm"), Path(sys.argv[1]), None)
 """

@@ -121,7 +121,7 @@ def test_contribution_is_measured_and_kept(recipe):
 def test_layer_cosines_are_those_of_the_hidden_states(bert_folder, text_folder):
     from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
     from limbeck.models.vocabulary import load_tokenizer
-    from limbeck.training.layer_cosines import measure_layer_cosines
+    from limbeck.training.teacher import measure_layer_cosines
 
     tokenizer = load_tokenizer(str(bert_folder))
     corpus = build_corpus(CorpusSettings(sources=(str(text_folder),), length=32), tokenizer)

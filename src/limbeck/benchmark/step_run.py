@@ -18,10 +18,8 @@ from limbeck.core.machine import choose_device, keep_freed_memory, synchronise
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.module import DistillationModule
+from limbeck.training.module import DistillationModule, freeze_unreached, sum_units
 from limbeck.training.trainer import DistillationTrainer
-from limbeck.training.units import sum_units
-from limbeck.training.untrained import freeze_unreached
 
 PARTS = ("teacher forward", "student forward", "loss", "student backward", "optimizer")
 _PROBE_ROWS = 2

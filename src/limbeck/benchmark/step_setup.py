@@ -25,7 +25,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.plan import MASKED_SHARE, needed_head, plan_run
 from limbeck.recipe.training_arguments import DEFAULTS, bf16_is_fast
-from limbeck.training.run_corpora import label_kind
+from limbeck.training.run import label_kind
 
 _LABELS: dict[Task, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
 

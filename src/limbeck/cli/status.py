@@ -15,7 +15,7 @@ from limbeck.cli.messages import print_json, print_line, result_console
 from limbeck.cli.shared_options import Json, examples
 
 if TYPE_CHECKING:
-    from limbeck.training.run_status import RunStatus
+    from limbeck.training.record import RunStatus
 
 _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
 _NOTHING = "–"
@@ -33,7 +33,7 @@ def status(
 
     The exit code is 0 if every run is running, finished or interrupted, and 1 if one is dead, failed or silent.
     """
-    from limbeck.training.run_status import find_runs, status_of
+    from limbeck.training.record import find_runs, status_of
 
     found = [status_of(folder) for folder in find_runs(folders)]
     if as_json:

@@ -28,7 +28,7 @@ from limbeck.errors import Interrupted
 from limbeck.evaluation.fine_tuning.fingerprints import model_fingerprint
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.vocabulary import load_tokenizer
-from limbeck.training.run_corpora import build_corpora
+from limbeck.training.run import build_corpora
 
 TEACHER = "teacher"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from limbeck.training.teacher_facts import LICENSE_KEYS, card_fields, is_hub_name, single_language
+from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
 
 
 def inherited_fields(record: Mapping[str, Any]) -> dict[str, str]:

@@ -20,8 +20,7 @@ from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.fine_tuning.fingerprints import data_fingerprint
 from limbeck.evaluation.tasks import load_task
 from limbeck.recipe.plan import RunPlan
-from limbeck.training.student_folder import save_student
-from limbeck.training.students import dropouts
+from limbeck.training.students import dropouts, save_student
 
 Scores = dict[str, float]
 """By name, in percent; more is better."""

@@ -16,8 +16,7 @@ from transformers import PreTrainedModel
 from limbeck.search.plain_copy import plain_copy
 from limbeck.search.shape_loop import ShapeCandidate, ShapeOutcome
 from limbeck.search.shape_trials import SECONDS
-from limbeck.training.proxy import Proxy
-from limbeck.training.proxy_students import Trained
+from limbeck.training.proxy import Proxy, Trained
 
 Measure = Callable[[PreTrainedModel], float]
 

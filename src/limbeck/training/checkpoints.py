@@ -2,15 +2,152 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
+import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 
-from transformers import TrainerState
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+from torch.distributed.fsdp import FSDPModule
+from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from limbeck.training.checkpoint_files import REPLACED, STAGING, discard, find_damage
+from limbeck.core.files import give_ordinary_mode, read_json, write_atomically
+from limbeck.errors import OutputError, TrainingError
+
+# A checkpoint's files: grown aside, sealed with a manifest of their hashes, and made visible by one rename.
+
+
+MANIFEST = "manifest.json"
+REPLACED = ".replaced"
+STAGING = ".saving"
+"""Where checkpoints grow and are taken apart, beside those that are whole."""
+
+
+def file_facts(path: Path) -> dict[str, Any]:
+    """Return the size in bytes and the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Wait until a folder and all that is in it are on the disk."""
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
+
+
+def staging_of(folder: Path) -> Path:
+    """Return where the checkpoints of a stage grow."""
+    return folder / STAGING
+
+
+def prepare_staging(folder: Path) -> Path:
+    """Make an empty place for a checkpoint to grow in; what a killed write left there goes.
+
+    Args:
+        folder: The stage's folder.
+    """
+    staging = staging_of(folder)
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    return staging
+
+
+def seal(checkpoint: Path, facts: Mapping[str, Any]) -> None:
+    """Bring every file of a checkpoint to the disk, and list them with size and hash in its manifest.
+
+    Args:
+        checkpoint: Its folder, complete but for the manifest.
+        facts: What else the manifest says.
+    """
+    sync_tree(checkpoint)
+    files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
+    listed = {path.relative_to(checkpoint).as_posix(): file_facts(path) for path in files}
+    write_atomically(checkpoint / MANIFEST, json.dumps({**facts, "files": listed}, indent=2) + "\n")
+    sync(checkpoint)
+
+
+def publish(checkpoint: Path, folder: Path) -> Path:
+    """Make a sealed checkpoint visible in a folder, in the place of one of the same name.
+
+    Args:
+        checkpoint: Where it has grown, in a folder of `prepare_staging`, which goes.
+        folder: Where it belongs.
+
+    Returns:
+        Where it is now.
+    """
+    target = folder / checkpoint.name
+    if target.exists():
+        target.rename(checkpoint.with_name(checkpoint.name + REPLACED))
+    checkpoint.rename(target)
+    sync(folder)
+    shutil.rmtree(checkpoint.parent, ignore_errors=True)
+    return target
+
+
+def discard(path: Path) -> None:
+    """Remove a checkpoint so that a kill half-way leaves no part of it under its name."""
+    staging = path.parent / STAGING
+    staging.mkdir(exist_ok=True)
+    aside = staging / (path.name + ".discarded")
+    shutil.rmtree(aside, ignore_errors=True)
+    path.rename(aside)
+    shutil.rmtree(aside)
+
+
+def find_damage(checkpoint: Path) -> str | None:
+    """Compare a checkpoint with its manifest.
+
+    Returns:
+        What is wrong, with the file that it is wrong with; None for a checkpoint as it was written.
+    """
+    manifest = read_json(checkpoint / MANIFEST)
+    listed = manifest.get("files")
+    if not isinstance(listed, dict) or not listed:
+        return f"'{MANIFEST}' is missing or unreadable"
+    for name, facts in listed.items():
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            return f"'{MANIFEST}' lists {name!r:.80}, which lies outside"
+        damage = file_damage(checkpoint / name, facts)
+        if damage is not None:
+            return damage
+    return None
+
+
+def file_damage(path: Path, facts: Any) -> str | None:
+    """Compare a file with its size and hash; None if it is as it was written."""
+    try:
+        if path.exists() and not path.is_file():  # Of a pipe or a device there is no end.
+            return f"'{path.name}' is no file"
+        found = file_facts(path)
+    except (OSError, ValueError) as error:
+        return f"{path.name!r:.80} cannot be read ({getattr(error, 'strerror', None) or error})"
+    if not isinstance(facts, dict) or found["bytes"] != facts.get("bytes"):
+        return f"'{path.name}' has {found['bytes']:,} bytes and not those it was written with"
+    return None if found["sha256"] == facts.get("sha256") else f"'{path.name}' has changed since it was written (hash)"
+
 
 _NAME = re.compile(r"^checkpoint-(\d+)$")
 
@@ -83,3 +220,192 @@ def is_last(checkpoint: Path) -> bool:
     """Whether a checkpoint was made at the last step of its stage."""
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     return state.max_steps > 0 and state.global_step >= state.max_steps
+
+
+# What a checkpoint was trained on, since results are the same to the last bit only on the same.
+
+
+_TITLES = {
+    "device": "device",
+    "precision": "precision",
+    "processes": "number of processes",
+    "threads": "number of threads",
+    "torch": "version of torch",
+}
+
+
+def training_facts(arguments: TrainingArguments) -> dict[str, Any]:
+    """Return what decides the last bits of a training step."""
+    cuda = arguments.device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(arguments.device) if cuda else arguments.device.type,
+        "precision": precision(arguments),
+        "processes": arguments.world_size,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+
+
+def precision(arguments: TrainingArguments) -> str:
+    """Name the number format that training computes in."""
+    return "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
+
+
+def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) -> None:
+    """Say in one line what has changed since a checkpoint was written.
+
+    Args:
+        checkpoint: The checkpoint that the run goes on from.
+        facts: What it goes on with, see `training_facts`.
+        warn: Told about it.
+    """
+    before = read_json(checkpoint / MANIFEST)
+    changed = [
+        f"{title} ({before[name]}, now {facts[name]})"
+        for name, title in _TITLES.items()
+        if name in before and before[name] != facts[name]
+    ]
+    if changed:
+        warn(f"Other than in '{checkpoint.name}': {', '.join(changed)}; the run goes on, but not to the same last bit.")
+
+
+# Saving what is trained, also where it is sharded over processes (FSDP2): gathered to be saved, and put back.
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether a module is sharded; between a forward pass and a step its parameters may be whole all the same."""
+    return isinstance(module, FSDPModule)
+
+
+def whole_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Gather the state of a sharded module; every process has to ask, and gets all of it.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Its state, each tensor once: a name that shares its tensor with an earlier one is left out.
+    """
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+    whole: Mapping[str, Any] = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True))
+    second = _second_names(module)
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in whole.items() if name not in second}
+
+
+def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | None) -> None:
+    """Write a module's state as safetensors, weights that share memory once, under the first of their names.
+
+    safetensors' own way lists the other names in an order that differs from process to process, and so does the file.
+
+    Args:
+        module: The module.
+        path: The file.
+        whole: What `whole_weights` gave of a sharded one; None for others.
+    """
+    if whole is None:
+        second = _second_names(module)
+        whole = {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name not in second}
+    save_file(dict(whole), str(path), metadata={"format": "pt"})
+    give_ordinary_mode([path])
+
+
+def put_whole_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Shard what `whole_weights` gave into a module; every process has to do it.
+
+    Raises:
+        RuntimeError: for weights of another module.
+    """
+    shared = {second: weights[first] for second, first in _second_names(module).items() if first in weights}
+    everything: dict[str, Any] = {**weights, **shared}
+    set_model_state_dict(module, everything, options=StateDictOptions(full_state_dict=True, strict=True))
+
+
+def _second_names(module: nn.Module) -> dict[str, str]:
+    """Return for every parameter that has another name already the name that it has."""
+    first: dict[int, str] = {}
+    second: dict[str, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if first.setdefault(id(parameter), name) != name:
+            second[name] = first[id(parameter)]
+    return second
+
+
+# Failures of saving, such as a full disk, and of loading, in one line that says what is still there.
+
+
+_DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE}
+
+
+@contextmanager
+def saving(what: str, folder: Path) -> Iterator[None]:
+    """Turn a failure of writing into a line for the user.
+
+    Args:
+        what: What is written, at the beginning of a sentence.
+        folder: Where.
+
+    Raises:
+        TrainingError: with the reason, the room on the disk and the way out, for an error of the system, of
+            safetensors or of PyTorch.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise TrainingError(
+            f"{what} could not be written to '{folder}': {_reason(error)}{_room(folder)}. What was saved before is "
+            "intact; make room or mend the disk, and go on with the same command and --resume."
+        ) from error
+
+
+@contextmanager
+def loading(checkpoint: Path) -> Iterator[None]:
+    """Turn a failure of reading a checkpoint whose hashes are right into a line for the user.
+
+    Raises:
+        OutputError: for files of another version, of another student, or that hold code.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
+        raise OutputError(
+            f"Checkpoint '{checkpoint}' cannot be taken up: {_first_line(error)}. Remove it to go on from the one "
+            "before it, or start again with --overwrite."
+        ) from error
+
+
+def disk_problem(error: BaseException, folder: Path) -> str | None:
+    """Say what is wrong with the disk that a run writes to, if that is what an error is about.
+
+    Args:
+        error: Of the system; others are about something else.
+        folder: The run's folder.
+    """
+    if not isinstance(error, OSError) or error.errno not in _DISK_FAILURES:
+        return None
+    return (
+        f"A file of the run could not be written or read: {os.strerror(error.errno)}{_room(folder)}. What was saved "
+        "before is intact; make room or mend the disk, and go on with the same command and --resume."
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong first; PyTorch raises a second error when it closes a file that could not be written."""
+    first = error
+    while first.__context__ is not None and not isinstance(first, OSError):
+        first = first.__context__
+    if isinstance(first, OSError) and first.errno is not None:
+        return os.strerror(first.errno)
+    return _first_line(first)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+def _room(folder: Path) -> str:
+    try:
+        return f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"
+    except OSError:
+        return ""

@@ -14,7 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from limbeck.core.ranks import gathered, process_count
 from limbeck.errors import Interrupted, Preempted
-from limbeck.training.arrivals import Arrivals
+from limbeck.training.guard import Arrivals
 
 
 class Terminated(KeyboardInterrupt):

@@ -2,25 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_gather
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from limbeck.methods.composition import Term
+from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import LossTerm
-from limbeck.objectives.earth_mover import EmdParts
+from limbeck.objectives.earth_mover import EmdParts, cost_attention, uniform_weights
 from limbeck.objectives.registry import OBJECTIVES, Objective
-from limbeck.training.gather import gather_rows, sum_over_ranks
-from limbeck.training.layer_weights import make_layer_weights
-from limbeck.training.learned_maps import HeadMaps, make_learned_map
-from limbeck.training.teacher_reader import TeacherReader, stream_keys
-from limbeck.training.units import IGNORED_LABEL
+from limbeck.training.teacher import TeacherReader, stream_keys
+
+# The weights of both models' layers in earth mover's distances; they belong to the run and are resumed with it.
+
+
+class LayerWeights(nn.Module):
+    """Weights that start equal, and after each training batch follow the costs of its distances.
+
+    Several distances, of hidden states and of attention, share one pair of weights: the mean of what each of them asks
+    for (BERT-EMD, arXiv 2010.06133, section 3).
+
+    Args:
+        student: Layers of the student.
+        teacher: Layers of the teacher.
+        temperature: Of the cost attention; None keeps the weights equal.
+    """
+
+    student: Tensor
+    teacher: Tensor
+
+    def __init__(self, student: int, teacher: int, temperature: float | None) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.register_buffer("student", uniform_weights(student))
+        self.register_buffer("teacher", uniform_weights(teacher))
+
+    @torch.no_grad()
+    def update(self, distances: Sequence[EmdParts]) -> None:
+        """Move the weights after a batch."""
+        if self.temperature is None or not distances:
+            return
+        found = [
+            cost_attention(parts.costs, parts.flow, self.student, self.teacher, temperature=self.temperature)
+            for parts in distances
+        ]
+        self.student.copy_(torch.stack([student for student, _ in found]).mean(0))
+        self.teacher.copy_(torch.stack([teacher for _, teacher in found]).mean(0))
+
+
+def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
+    """Make the weights that the terms over layers share; None where there is no such term."""
+    over_layers = [term for term in terms if OBJECTIVES[term.objective].takes_layers]
+    if not over_layers:
+        return None
+    term = over_layers[0]
+    streams = OBJECTIVES[term.objective].student_streams
+    return LayerWeights(len(term.student) // streams, len(term.teacher) // streams, term.cost_attention)
+
+
+# The run's learned maps: linear, without bias, so that zero stays zero, as the papers' W.
+#
+# They start as the identity, cut or filled with zeros where widths differ: a student that starts from its teacher's
+# layers is then near it from the first step, where a random map would first have to be learned away. The papers do
+# not say how theirs start.
+
+
+class HeadMaps(nn.Module):
+    """One map for every relation head: the projections of `direct_mse`.
+
+    Args:
+        heads: Relation heads R.
+        inputs: Width of a student's head.
+        outputs: Width of a teacher's head.
+    """
+
+    def __init__(self, heads: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(inputs, outputs).repeat(heads, 1, 1))
+
+
+def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
+    """Make the module of a learned map."""
+    if spec.heads is not None:
+        return HeadMaps(spec.heads, spec.inputs // spec.heads, spec.outputs // spec.heads)
+    learned = nn.Linear(spec.inputs, spec.outputs, bias=False)
+    nn.init.eye_(learned.weight)
+    return learned
+
+
+# What terms that couple the samples of a batch need of the other ranks: their rows, or sums over them.
+
+
+def gather_rows(rows: Tensor) -> Tensor:
+    """Join the rows of all ranks along dimension 0; gradients flow back to the rank they belong to.
+
+    Every rank must hold the same number of rows, as its data loader sees to.
+
+    Args:
+        rows: `[B, ...]` of this rank.
+
+    Returns:
+        `[ranks * B, ...]`; the input itself without distribution.
+    """
+    if not _shares_batches():
+        return rows
+    return torch.cat(list(all_gather(rows.contiguous())), dim=0)
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """Sum a tensor of equal shape over all ranks, without gradient; the input itself without distribution."""
+    if not _shares_batches():
+        return values
+    summed = values.detach().clone()
+    torch.distributed.all_reduce(summed)
+    return summed
+
+
+def _shares_batches() -> bool:
+    found = torch.distributed
+    return found.is_available() and found.is_initialized() and found.get_world_size() > 1
+
+
+# Units: what the counts of a batch are proportional to, known before its first backward.
+
+
+UNITS = ("token", "sample", "label", "pair")
+IGNORED_LABEL = -100
+FILLER = "filler"
+"""Key of a batch that only keeps a process in step with the others: it counts nothing."""
+
+
+def count_units(batch: Mapping[str, Any]) -> Tensor:
+    """Count the valid tokens, the samples, the labelled positions and the pairs of valid tokens of a batch.
+
+    Args:
+        batch: `attention_mask` `[B, L]`, and `labels` where there are any.
+
+    Returns:
+        Float64 `[4]` in the order of `UNITS`, on the batch's device: no host sync.
+    """
+    mask: Tensor = batch["attention_mask"]
+    if FILLER in batch:
+        return mask.new_zeros(len(UNITS), dtype=torch.float64)
+    labels: Tensor | None = batch.get("labels")
+    zero = mask.new_zeros((), dtype=torch.float64)
+    return torch.stack(
+        [
+            mask.sum(dtype=torch.float64),
+            zero + mask.shape[0],
+            zero if labels is None else labels.ne(IGNORED_LABEL).sum(dtype=torch.float64),
+            mask.sum(1, dtype=torch.float64).square().sum(),
+        ]
+    )
+
+
+def sum_units(batches: Iterable[Mapping[str, Any]]) -> Tensor:
+    """Add up the units of several batches."""
+    return torch.stack([count_units(batch) for batch in batches]).sum(0)
 
 
 class DistillationModule(nn.Module):
@@ -185,3 +329,76 @@ def _counted_rows(term: Term, valid: Tensor, labels: Tensor | None, all_count: b
     if all_count:
         return None
     return valid if term.rows == "token" or labels is None else labels != IGNORED_LABEL
+
+
+# Measuring the terms of a module on batches, without changing anything that training draws.
+
+
+def measure_terms(
+    model: nn.Module, batches: Iterable[Any], prepare: Callable[[Any], Mapping[str, Any]]
+) -> tuple[dict[str, Tensor], int]:
+    """Add up every term over batches.
+
+    Args:
+        model: The module, or its wrapper; left in the mode that it is in.
+        batches: What to measure on.
+        prepare: Brings a batch to the device.
+
+    Returns:
+        Total and count of each term, float64 `[2]`, and the number of rows.
+    """
+    was_training = model.training
+    model.eval()
+    sums: dict[str, Tensor] = {}
+    rows = 0
+    # A data loader draws a seed: measuring must not change what is drawn in training.
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        for batch in batches:
+            inputs = prepare(batch)
+            counts = 0 if FILLER in inputs else 1
+            rows += counts * inputs["input_ids"].shape[0]
+            for name, (total, count) in model(**without_marks(inputs)).items():
+                pair = torch.stack([total.double(), count.double()]) * counts
+                sums[name] = sums[name] + pair if name in sums else pair
+    model.train(was_training)
+    return sums, rows
+
+
+def without_marks(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a batch the module takes."""
+    return {name: value for name, value in batch.items() if name != FILLER}
+
+
+# Parameters that a stage gives no gradient: found by asking autograd, then kept out of optimizer and reducer.
+
+
+def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) -> list[str]:
+    """Freeze the parameters that no term reaches, and name those of the student.
+
+    A forward and a backward on a small batch tell exactly which they are, whatever the family: for example the
+    attention output and feed-forward layer of the last block when only its queries, keys and values are taught.
+
+    Args:
+        module: The module; parameters already frozen stay so. Its gradients are cleared.
+        batch: `input_ids` and `attention_mask` of a few rows.
+
+    Returns:
+        Names of the student's parameters that the stage does not train, frozen ones included, in order.
+    """
+    was_training = module.training
+    module.eval()  # Dropout must not draw from the run's random stream.
+    try:
+        outputs = module(**batch)
+        torch.stack([total for total, _ in outputs.values()]).sum().backward()
+        for parameter in module.parameters():
+            if parameter.grad is None:
+                parameter.requires_grad_(False)
+    finally:
+        module.zero_grad(set_to_none=True)
+        module.train(was_training)
+    return untrained_names(module.student)
+
+
+def untrained_names(student: nn.Module) -> list[str]:
+    """Names of the parameters that are frozen now."""
+    return [name for name, parameter in student.named_parameters() if not parameter.requires_grad]

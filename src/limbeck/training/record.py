@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from limbeck.core.files import RECORD, read_record, write_atomically
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from limbeck.core.files import HEARTBEAT, RECORD, read_json, read_record, record_damage, write_atomically
+from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
+from limbeck.errors import OutputError
 
 
 class RunRecord:
@@ -74,3 +83,338 @@ class RunRecord:
 
 
 __all__ = ["RECORD", "RunRecord", "read_record", "write_atomically"]
+
+
+# A run's sign of life: a small file beside `run.json`, written as the run gets on and by nothing else.
+#
+# No thread writes it, which would go on when the loop hangs: its age says how long ago the run last got somewhere,
+# and the folder's lock whether the process lives.
+
+
+_SECONDS_BETWEEN = 5.0
+
+
+class Heartbeat:
+    """Writes what a run is at.
+
+    Args:
+        folder: The run's folder.
+        seconds_between: Least time between two writes of the same activity.
+        writes: Whether this process writes; of several one does.
+    """
+
+    def __init__(self, folder: Path, seconds_between: float = _SECONDS_BETWEEN, *, writes: bool = True) -> None:
+        self._writes = writes
+        self._path = folder / HEARTBEAT
+        self._seconds_between = seconds_between
+        self._written = -seconds_between
+        self._fields: dict[str, Any] = {}
+
+    def begin(self, activity: str, **fields: Any) -> None:
+        """Say what the run is at from now on.
+
+        Args:
+            activity: `corpus`, `models`, `training` or `evaluation`.
+            **fields: More of it.
+        """
+        self._fields = {"activity": activity, **fields}
+        self._write()
+
+    def beat(self, *, now: bool = False, **fields: Any) -> None:
+        """Say how far it is; written if the last time is long enough ago.
+
+        Args:
+            now: Write in any case.
+            **fields: What is new.
+        """
+        self._fields.update(fields)
+        if now or time.monotonic() - self._written >= self._seconds_between:
+            self._write()
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        if not self._writes:
+            return
+        text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **self._fields}, indent=2)
+        with suppress(OSError):  # No run fails for want of a sign of life; it only looks older.
+            write_atomically(self._path, text + "\n", durable=False)
+
+
+@dataclass(frozen=True)
+class StagePlace:
+    """Which of the run's stages one is.
+
+    Args:
+        name: Its name.
+        number: From 1.
+        stages: How many there are.
+    """
+
+    name: str
+    number: int
+    stages: int
+
+
+class TrainingHeartbeat(TrainerCallback):
+    """Beats with the steps of a stage.
+
+    Args:
+        heartbeat: The run's.
+        place: Which stage it is.
+    """
+
+    def __init__(self, heartbeat: Heartbeat, place: StagePlace) -> None:
+        self._heartbeat = heartbeat
+        self._place = place
+        self._began = (0.0, 0)  # Time and step.
+        self._last_log: tuple[float, float] | None = None  # Time and tokens.
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Begin the stage."""
+        self._began, self._last_log = (time.monotonic(), state.global_step), None
+        if state.is_world_process_zero:
+            self._heartbeat.begin(
+                "training",
+                stage=self._place.name,
+                stage_number=self._place.number,
+                stages=self._place.stages,
+                step=state.global_step,
+                steps=state.max_steps,
+                checkpoint=state.global_step or None,
+            )
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Beat."""
+        if state.is_world_process_zero:
+            began, first = self._began
+            left = (time.monotonic() - began) / (state.global_step - first) * (state.max_steps - state.global_step)
+            self._heartbeat.beat(step=state.global_step, seconds_left=round(left, 1))
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the rate since the last log: tokens are counted on the device, and read only here."""
+        if not state.is_world_process_zero or not logs or "tokens" not in logs:
+            return
+        if any(name.startswith(("eval_", "train_")) for name in logs):
+            return  # An evaluation or the end: no steps since the last log.
+        now, before = time.monotonic(), self._last_log
+        self._last_log = (now, logs["tokens"])
+        fields: dict[str, Any] = {"loss": logs.get("loss")}
+        if before is not None and now > before[0]:
+            fields["tokens_per_second"] = round((logs["tokens"] - before[1]) / (now - before[0]), 1)
+        self._heartbeat.beat(**fields)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Note the checkpoint."""
+        if state.is_world_process_zero:
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=at)
+
+
+# How a run stands, from what lies in its folder: nothing of it is loaded, changed or held up.
+
+
+Status = Literal["running", "dead", "finished", "interrupted", "failed"]
+
+_MOST = 1e15
+"""Of steps and seconds; a file that says more is damaged."""
+
+SILENT_AFTER = 600.0
+"""Seconds without a step after which a run that trains is called silent."""
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How a run stands.
+
+    Args:
+        folder: Its folder.
+        name: Its name.
+        status: `running`; `dead` if its process ended without a word; `finished`; `interrupted`, to be resumed;
+            `failed`.
+        silent: Whether its process lives and trains, but has long taken no step.
+        activity: What it is at, or was at last.
+        stage: The stage and its number, such as "minilmv2 (1 of 2)"; None outside of training.
+        step: Optimizer steps taken in the stage.
+        steps: Of so many.
+        tokens_per_second: Valid tokens, between the last two logs.
+        loss: Last logged.
+        seconds_since: Since the last sign of life.
+        checkpoint: Step of the stage's last checkpoint.
+        seconds_left: For the rest of the stage at its mean pace; None unless it runs.
+        host: Where its process runs or ran last.
+        pid: Number of that process.
+        problem: Why it failed or stopped, or that its record is damaged.
+    """
+
+    folder: Path
+    name: str
+    status: Status
+    silent: bool
+    activity: str | None
+    stage: str | None
+    step: int | None
+    steps: int | None
+    tokens_per_second: float | None
+    loss: float | None
+    seconds_since: float | None
+    checkpoint: int | None
+    seconds_left: float | None
+    host: str | None
+    pid: int | None
+    problem: str | None
+
+    @property
+    def well(self) -> bool:
+        """Whether nobody needs to look after it."""
+        return self.status in ("running", "finished", "interrupted") and not self.silent
+
+
+def find_runs(folders: Sequence[Path]) -> list[Path]:
+    """Find the runs in folders, at any depth; what is inside of a run is not looked at.
+
+    Raises:
+        OutputError: for a folder that does not exist or holds no run.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        if not _is_folder(folder):
+            raise OutputError(f"'{folder}' is no folder; give a run's folder, or one with runs in it.")
+        runs = list(_runs_in(folder))
+        if not runs:
+            raise OutputError(f"'{folder}' holds no run: no {RECORD} is in it or below.")
+        found.extend(runs)
+    return list(dict.fromkeys(found))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # A name that is too long for the system.
+        return False
+
+
+def _runs_in(folder: Path) -> Iterator[Path]:
+    for path, folders, files in os.walk(folder):
+        folders.sort()
+        if RECORD in files:
+            folders.clear()
+            yield Path(path)
+
+
+def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
+    """Read how a run stands.
+
+    Args:
+        folder: The run's folder.
+        now: The time to reckon from; the present by default.
+    """
+    record, beat, owner = read_record(folder), read_json(folder / HEARTBEAT), holder(folder)
+    status = _judge(record, folder, owner)
+    signs = [time for text in (beat.get("time"), record.get("updated")) if (time := _time(text)) is not None]
+    since = max(0.0, ((now or datetime.now(UTC)) - max(signs)).total_seconds()) if signs else None
+    in_training = beat.get("activity") == "training"
+    running = status == "running"
+    return RunStatus(
+        folder=folder,
+        name=str(record.get("name", folder.name)),
+        status=status,
+        silent=running and in_training and since is not None and since > SILENT_AFTER,
+        activity=_text(beat, "activity"),
+        stage=f"{beat.get('stage')} ({beat.get('stage_number')} of {beat.get('stages')})" if in_training else None,
+        step=_number(beat, "step", int),
+        steps=_number(beat, "steps", int),
+        tokens_per_second=_number(beat, "tokens_per_second", float),
+        loss=_number(beat, "loss", float),
+        seconds_since=since,
+        checkpoint=_number(beat, "checkpoint", int),
+        seconds_left=_number(beat, "seconds_left", float) if running and in_training else None,
+        host=_text(owner, "host"),
+        pid=_number(owner, "pid", int),
+        problem=_text(record, "problem") or record_damage(folder),
+    )
+
+
+def _judge(record: Mapping[str, Any], folder: Path, owner: dict[str, Any]) -> Status:
+    """Tell a run that runs from one whose process is gone: by the lock, which no dead process has."""
+    said = record.get("status")
+    if said in ("finished", "interrupted", "failed"):
+        return said
+    locked = is_locked(folder)
+    if locked is None:  # A file system without locks: on this host ask for the process, of another believe the record.
+        locked = owner.get("host") not in (None, socket.gethostname()) or holder_lives(owner)
+    return "running" if locked else "dead"
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    return None if value is None else str(value)
+
+
+def _number(fields: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
+        return None  # The last holds for NaN too.
+    return kind(value)
+
+
+# A stage's log on disk while it is trained, so that its course can be looked at before it ends.
+
+
+LOG = "log.jsonl"
+
+
+def log_lines(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Write what was logged as `log.jsonl` has it, a line an entry."""
+    return "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in entries)
+
+
+class LastStepLog(TrainerCallback):
+    """Has the last step of a stage logged too, so that one of fewer steps than `logging_steps` has a loss."""
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Ask for a log; where this step is logged anyway, it is once."""
+        if state.global_step >= state.max_steps:
+            control.should_log = True
+
+
+class LiveLog(TrainerCallback):
+    """Adds every entry to `log.jsonl` as it is logged; the end of the stage writes the file whole.
+
+    Args:
+        folder: The stage's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOG
+        self._begun = False
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Add the newest entry; at first write all, since an earlier process may have logged what is done again."""
+        if not state.is_world_process_zero:
+            return
+        begun, self._begun = self._begun, False
+        # No run fails for want of a log that its checkpoints have too; after a full disk all is written anew.
+        with suppress(OSError):
+            if begun:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(log_lines(state.log_history[-1:]))
+            else:
+                write_atomically(self._path, log_lines(state.log_history), durable=False)
+            self._begun = True

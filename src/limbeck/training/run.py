@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,26 +17,127 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.files import write_atomically
 from limbeck.core.machine import keep_freed_memory
-from limbeck.core.ranks import everywhere, from_main, is_main, main_first, process_count
-from limbeck.corpus import Corpus, LabelledCorpus
-from limbeck.errors import OutputError
+from limbeck.core.progress import CorpusProgress, Report, Told, quietly
+from limbeck.core.ranks import everywhere, from_main, is_main, lost_process, main_first, process_count, process_index
+from limbeck.corpus import (
+    Corpus,
+    CorpusSettings,
+    LabelKind,
+    LabelledCorpus,
+    LabelledSettings,
+    PadCollator,
+    StreamedCorpus,
+    build_corpus,
+    build_labelled_corpus,
+    open_stream,
+)
+from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
+from limbeck.evaluation import compare_models, measure_task
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head
 from limbeck.models.loading import load_model
 from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoice
-from limbeck.training.checkpoint_files import sync_tree
-from limbeck.training.heartbeat import Heartbeat, StagePlace, TrainingHeartbeat
-from limbeck.training.layer_cosines import measure_layer_cosines
-from limbeck.training.record import RunRecord
-from limbeck.training.run_corpora import build_corpora, describe_corpora, label_kind
-from limbeck.training.stage import StagePlan, run_stage, warn
-from limbeck.training.stage_results import load_finished
-from limbeck.training.stage_setup import teacher_dtype
-from limbeck.training.student_folder import describe_layers, save_student
-from limbeck.training.students import dropouts, finish_student, make_student
-from limbeck.training.teacher_facts import teacher_facts
+from limbeck.training.checkpoints import disk_problem, sync_tree
+from limbeck.training.interrupt import Terminated, terminable
+from limbeck.training.record import Heartbeat, RunRecord, StagePlace, TrainingHeartbeat
+from limbeck.training.stage import StagePlan, load_finished, run_stage, teacher_dtype, warn
+from limbeck.training.students import describe_layers, dropouts, finish_student, make_student, save_student
+from limbeck.training.teacher import measure_layer_cosines, teacher_facts
+from limbeck.training.trainer import is_out_of_memory
+
+# The corpora of a run: one for each stage, built before anything is trained, and described for the record.
+
+
+AnyCorpus = Corpus | LabelledCorpus
+
+
+def build_corpora(
+    plan: RunPlan, tokenizer: PreTrainedTokenizerBase, console: Console, told: Told | None = None
+) -> list[AnyCorpus]:
+    """Build the corpus of every stage, from the cache where it can be, and say what is in the first.
+
+    Args:
+        plan: The recipe, checked.
+        tokenizer: The teacher's.
+        console: Where progress goes.
+        told: Told of it too, see `CorpusProgress`.
+    """
+    with CorpusProgress(console, told) as progress:
+        corpora = [_build(choice.corpus, tokenizer, progress) for choice in plan.stages]
+    if corpora:
+        first = corpora[0].manifest
+        kind = "rows" if isinstance(corpora[0], LabelledCorpus) else "documents"
+        console.print(_summary(corpora[0], kind), highlight=False, markup=False, soft_wrap=True)
+        if not first["held_out_documents"]:
+            console.print(f"  none of the {kind} is held out, so there are no held-out figures", style="yellow")
+        for line in corpora[0].report.lines():
+            console.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    return corpora
+
+
+def _summary(corpus: AnyCorpus, kind: str) -> str:
+    """Say in one line how much text there is."""
+    held_out = f"{corpus.manifest['held_out_documents']:,} {kind} held out"
+    if not isinstance(corpus, StreamedCorpus):
+        return f"Corpus: {corpus.manifest['documents']:,} {kind}, {corpus.tokens:,} tokens to train on, {held_out}"
+    sources = ", ".join(f"{source.name} ({source.share:.1%})" for source in corpus.sources)
+    return f"Stream: {sources}; {held_out} of the first {corpus.manifest['documents']:,}"
+
+
+def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> dict[str, Any] | None:
+    """Describe the corpora for the run's record; None without stages."""
+    if not corpora:
+        return None
+    first = corpora[0].manifest
+    streamed = isinstance(corpora[0], StreamedCorpus)
+    return {
+        "sources": list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.sources)),
+        # Of a stream nobody knows how much there is; what its beginning had is no measure of it.
+        "documents": None if streamed else first["documents"],
+        "held_out_documents": first["held_out_documents"],
+        "tokens": None if streamed else corpora[0].tokens,
+        "report": first["report"],
+        "views": [
+            {
+                "stage": choice.spec.title,
+                "unit": getattr(choice.corpus, "unit", "row"),
+                "length": choice.corpus.length,
+                **_extent(corpus),
+                "fingerprint": corpus.path.name,
+            }
+            for choice, corpus in zip(plan.stages, corpora, strict=True)
+        ],
+    }
+
+
+def _extent(corpus: AnyCorpus) -> dict[str, Any]:
+    """Describe how many rows there are, or what a stream is made of; and the shares of sources that are mixed."""
+    if isinstance(corpus, StreamedCorpus):
+        return {"streamed": True, "shares": {source.name: source.share for source in corpus.sources}}
+    extent: dict[str, Any] = {"blocks": len(corpus.train), "tokens": corpus.tokens}
+    if corpus.mix is not None:
+        shares = corpus.mix.shares(corpus.manifest["source_rows"])
+        extent["shares"] = dict(zip(corpus.manifest["settings"]["sources"], shares, strict=True))
+    return extent
+
+
+def label_kind(choice: StageChoice) -> LabelKind:
+    """Return what the labels of a stage's rows are, as its collator pads them."""
+    kinds: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
+    return kinds.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
+
+
+def _build(
+    settings: CorpusSettings | LabelledSettings, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress
+) -> AnyCorpus:
+    if isinstance(settings, LabelledSettings):
+        return build_labelled_corpus(settings, tokenizer, progress=progress)
+    if settings.streaming:
+        return open_stream(settings, tokenizer, progress=progress)
+    return build_corpus(settings, tokenizer, progress=progress)
+
 
 STUDENT = "student"
 STAGES = "stages"
@@ -281,3 +383,117 @@ class Run:
             yield
         finally:
             self.record.time(what, time.monotonic() - started)
+
+
+# How a run ends before its time: noted in its record, and said in one line.
+
+
+_OUT_OF_MEMORY = (
+    "The device is out of memory; go on with --resume and guard.on_out_of_memory: split in the stage, or lower its "
+    "training.per_device_train_batch_size (in evaluation: per_device_eval_batch_size), raise its "
+    "gradient_accumulation_steps by the same factor, and start again with --overwrite."
+)
+
+
+@contextmanager
+def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
+    """Carry a run out, and note in its record how it ended if it did not come to its end.
+
+    Args:
+        record: The run's record.
+        folder: The run's folder, for the message.
+
+    Raises:
+        Interrupted: after Ctrl-C; `Preempted` after SIGTERM.
+        TrainingError: where a disk or the memory failed, or another process of the run.
+        LimbeckError: as it was raised.
+    """
+    try:
+        with terminable():
+            yield
+    except Interrupted as error:
+        _note(record, "interrupted", error)
+        raise
+    except KeyboardInterrupt as error:
+        kind = Preempted if isinstance(error, Terminated) else Interrupted
+        whose = f"Process {process_index()}: " if process_index() else ""  # It may have come to this one alone.
+        stop = kind(f"{whose}Stopped; continue '{folder}' with --resume.")
+        _note(record, "interrupted", stop)
+        raise stop from None
+    except LimbeckError as error:
+        _note(record, "failed", error)
+        raise
+    except Exception as error:
+        lost = lost_process(error)
+        if lost is not None:
+            _note(record, "failed", lost)
+            raise TrainingError(lost) from error
+        _note(record, "failed", f"{type(error).__name__}: {error}")
+        if is_out_of_memory(error):
+            raise TrainingError(_OUT_OF_MEMORY) from None
+        problem = disk_problem(error, folder)
+        if problem is not None:
+            raise TrainingError(problem) from error
+        raise
+
+
+def _note(record: RunRecord, status: str, problem: Any) -> None:
+    """Write the record, unless the disk that failed the run fails this too."""
+    with suppress(OSError):
+        record.set(status, problem=str(problem))
+
+
+# Measuring a run's student beside its teacher, as anyone would load them.
+
+
+def evaluate_student(run: Run, report: Report = quietly) -> dict[str, Any]:
+    """Measure the saved student, as anyone would load it, beside the teacher, both in float32.
+
+    Args:
+        run: With its student saved.
+        report: Is told how far it is.
+    """
+    spec = run.plan.recipe.evaluation
+    teacher: PreTrainedModel = run.load_teacher()
+    student = load_model(str(run.student_folder))
+    located = resolve_model(run.plan.recipe.teacher.model)
+    documents = run.corpora[0].held_out_documents() if run.corpora else []
+    held_out = [(document.title, document.body) if document.title else document.text for document in documents]
+    comparison = compare_models(
+        teacher,
+        student,
+        run.tokenizer,
+        held_out,
+        pooling=run.plan.pooling,
+        max_length=spec.length,
+        pairs=spec.pairs if spec.quality else 0,
+        retrieval_pairs=spec.retrieval_pairs if spec.quality else 0,
+        latency_batch_sizes=spec.batch_sizes,
+        latency_length=spec.length,
+        latency_seconds=spec.latency_seconds if spec.speed else 0.0,
+        seed=run.plan.recipe.seed,
+        teacher_folder=located if is_local(located) else None,
+        student_folder=run.student_folder,
+        report=report,
+    )
+    return comparison.to_dict() | _score_task(run)
+
+
+def _score_task(run: Run) -> dict[str, Any]:
+    """Score a task-specific student on its last stage's held-out rows, beside the teacher if that has the head too."""
+    scored = [
+        (choice, corpus)
+        for choice, corpus in zip(run.plan.stages, run.corpora, strict=True)
+        if choice.student is None and choice.student_head is not None and choice.pairing.task != "text"
+    ]
+    if not scored:
+        return {}
+    choice, corpus = scored[-1]
+    teacher = run.load_teacher(choice.teacher, head=choice.teacher_head) if choice.teacher_head is not None else None
+    student = load_model(str(run.student_folder), head=choice.student_head)
+    collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
+    try:
+        scores = asdict(measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task))
+        return {"task": {**scores, "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
+    except LimbeckError as error:
+        return {"task": {"unavailable": str(error)}}

@@ -3,35 +3,196 @@
 from __future__ import annotations
 
 import copy
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from safetensors.torch import load_file
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
+from limbeck.core.files import read_json, write_atomically
 from limbeck.core.ranks import from_main, same_everywhere
-from limbeck.corpus import Corpus, LabelKind, LabelledCorpus
+from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.methods.composition import Term
+from limbeck.models.families import base_model, family_of
+from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.schema import GuardSpec
-from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.checkpoint_facts import precision, training_facts, warn_of_differences
-from limbeck.training.checkpoints import Warn, is_last, newest_checkpoint, remove_leftovers
+from limbeck.recipe.training_arguments import bf16_is_fast, build_arguments
+from limbeck.training.checkpoints import (
+    Warn,
+    file_damage,
+    file_facts,
+    is_last,
+    is_sharded,
+    newest_checkpoint,
+    precision,
+    remove_checkpoints,
+    remove_leftovers,
+    save_weights,
+    saving,
+    sync,
+    training_facts,
+    warn_of_differences,
+    whole_weights,
+)
+from limbeck.training.data import grouped_padding_share, held_out_rows, training_rows
 from limbeck.training.interrupt import InterruptSaver
-from limbeck.training.live_log import LastStepLog, LiveLog
-from limbeck.training.module import DistillationModule
+from limbeck.training.module import DistillationModule, freeze_unreached, untrained_names
 from limbeck.training.progress import ProgressReporter
-from limbeck.training.sampling import grouped_padding_share
-from limbeck.training.saved_weights import is_sharded, whole_weights
-from limbeck.training.stage_results import take_weights, write_finished
-from limbeck.training.stage_setup import prepare_student, stage_rows
-from limbeck.training.teacher_reader import TeacherReader
-from limbeck.training.trainer import DistillationTrainer
-from limbeck.training.untrained import freeze_unreached, untrained_names
+from limbeck.training.record import LOG, LastStepLog, LiveLog, log_lines
+from limbeck.training.teacher import TeacherReader
+from limbeck.training.trainer import WEIGHTS, DistillationTrainer
+
+# What a stage trains and reads, made from its plan: the same for one student and for many side by side.
+
+
+_PROBE_ROWS = 2
+
+
+@dataclass(frozen=True)
+class StageRows:
+    """The rows of a stage.
+
+    Args:
+        train: Rows to train on, replaced and masked as the stage says.
+        held_out: Held-out rows; may be empty.
+        collator: Makes batches of them.
+    """
+
+    train: Any
+    held_out: Any
+    collator: PadCollator
+
+    def probe(self) -> dict[str, Tensor]:
+        """Return a batch of a few rows, to see which parameters a gradient reaches."""
+        return self.collator([self.train[index] for index in range(min(_PROBE_ROWS, len(self.train)))])
+
+
+def stage_rows(
+    corpus: Corpus | LabelledCorpus,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    replace_tokens: float,
+    mask_tokens: float,
+    labels: LabelKind,
+    seed: int,
+) -> StageRows:
+    """Make the rows of a stage.
+
+    Args:
+        corpus: Blocks or rows to train on and held-out ones.
+        tokenizer: For the padding token and side.
+        replace_tokens: Share of tokens replaced by random words.
+        mask_tokens: Share of tokens masked, anew every epoch.
+        labels: What the rows' labels are, as `PadCollator` names it.
+        seed: Decides what is replaced and masked.
+    """
+    return StageRows(
+        train=training_rows(corpus, tokenizer, replace_tokens=replace_tokens, mask_tokens=mask_tokens, seed=seed),
+        held_out=held_out_rows(corpus, tokenizer, mask_tokens=mask_tokens, seed=seed),
+        collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=labels),
+    )
+
+
+def prepare_student(student: PreTrainedModel, *, freeze_embeddings: bool) -> None:
+    """Let all of a student be trained, but for its embeddings where the stage freezes them."""
+    student.requires_grad_(True)
+    if freeze_embeddings:
+        for path in family_of(student.config).embeddings:
+            base_model(student).get_submodule(path).requires_grad_(False)
+
+
+def teacher_dtype(choice: StageChoice) -> str:
+    """Return the number format that a stage's teacher runs in: what the recipe says, else that of the training."""
+    asked = choice.teacher.spec.dtype
+    if asked != "auto":
+        return asked
+    training = choice.spec.training
+    return "bfloat16" if training.get("bf16", bf16_is_fast() and not training.get("fp16")) else "float32"
+
+
+# What a finished stage leaves in its folder, and how a later run takes it up.
+
+
+DONE = "stage.json"
+
+
+def write_finished(
+    folder: Path,
+    module: DistillationModule,
+    whole: Mapping[str, Tensor] | None,
+    history: list[dict[str, Any]],
+    record: dict[str, Any],
+) -> None:
+    """Write what a stage leaves, `stage.json` after all else: its presence means that the stage is done.
+
+    The checkpoints are of no use from then on.
+
+    Args:
+        folder: The stage's folder.
+        module: What was trained.
+        whole: Its weights, if it is sharded.
+        history: What was logged.
+        record: The stage's part of the run record.
+    """
+    with saving(f"What stage '{record['name']}' leaves", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / LOG, log_lines(history))
+        partial_weights = folder / (WEIGHTS + ".partial")
+        save_weights(module, partial_weights, whole)
+        sync(partial_weights)
+        partial_weights.replace(folder / WEIGHTS)
+        record["weights"] = file_facts(folder / WEIGHTS)
+        write_atomically(folder / DONE, json.dumps(record, indent=2))
+        sync(folder)
+        remove_checkpoints(folder)
+
+
+def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> dict[str, Any] | None:
+    """Take up a stage that an earlier run finished.
+
+    Args:
+        folder: The stage's folder.
+        student: Gets the weights that the stage left.
+        warn: Told if they are damaged.
+
+    Returns:
+        The stage's record, or None if it is not finished, or has to be trained again.
+    """
+    record = from_main(lambda: _finished_record(folder, warn))
+    if record is None:
+        return None
+    return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
+
+
+def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:
+    """Give a student its part of a stage's weights, and return whether they were all there."""
+    prefix = "student."
+    own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    missing, unexpected = student.load_state_dict(own, strict=False)
+    # Tied weights are stored once; anything else that is missing belongs to another student.
+    tied = set(getattr(student, "all_tied_weights_keys", {}) or {})
+    return not unexpected and not set(missing) - tied
+
+
+def _finished_record(folder: Path, warn: Warn) -> dict[str, Any] | None:
+    if not (folder / DONE).is_file():
+        return None
+    record = read_json(folder / DONE)
+    damage = file_damage(folder / WEIGHTS, record.get("weights"))
+    if damage is not None:
+        warn(f"Stage '{folder.name}' was finished but is damaged, and is trained again: {damage}.")
+        (folder / DONE).unlink()
+        return None
+    remove_checkpoints(folder)  # If the run was killed while it did this.
+    return record
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from limbeck.core.files import read_json, write_atomically
 from limbeck.core.workers import single_threaded_tokenizers
 from limbeck.corpus import Corpus, Lane, SourceReport
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.training.rows import MixedRows, StreamedRows
-from limbeck.training.sampling import make_sampler
-from limbeck.training.sharded_trainer import ShardedTrainer
+from limbeck.training.base_trainer import ShardedTrainer
+from limbeck.training.data import MixedRows, StreamedRows, make_sampler
 
 Collate = Callable[[Sequence[Mapping[str, Any]]], dict[str, torch.Tensor]]
 

@@ -2,19 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core.files import give_ordinary_mode
+from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models.blueprint import build_student
-from limbeck.models.families import family_of
+from limbeck.models.families import base_model, family_of
 from limbeck.models.heads import Head, copy_head
 from limbeck.models.initialise import initialise_student
-from limbeck.models.loading import load_checkpoint
+from limbeck.models.loading import load_checkpoint, pooler_option, quiet
+from limbeck.models.locating import SentencePooling
 from limbeck.recipe.plan import StudentChoice
-from limbeck.training.student_folder import add_pooler, fill_from_teacher, never_trained
+
+# Saving the student: an ordinary transformers folder, whole or not at all.
+
+
+def never_trained(stages: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Find the parameters that no stage trained.
+
+    Args:
+        stages: The stages' records: `untrained` names what no term reached, `frozen` what the recipe froze.
+
+    Returns:
+        Those that some stage left out without being asked to, and those that were only ever frozen; in order.
+    """
+    if not stages:
+        return [], []
+    left_out = [{*stage["untrained"], *stage["frozen"]} for stage in stages]
+    names = [*stages[0]["frozen"], *stages[0]["untrained"]]
+    never = [name for name in names if all(name in stage for stage in left_out)]
+    frozen = {name for name in never if all(name in stage["frozen"] for stage in stages)}
+    return [name for name in never if name not in frozen], [name for name in never if name in frozen]
+
+
+def describe_layers(terms: Iterable[Term]) -> list[dict[str, Any]]:
+    """Say which layers of the student learn from which of the teacher, for the record; 0 is the embedding.
+
+    Args:
+        terms: Of a stage.
+
+    Returns:
+        An entry a pair of layers, with the names of its terms; terms over outputs alone have no layers.
+    """
+    found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    for term in terms:
+        own, theirs = (
+            tuple(sorted({key.layer for key in side if key.kind != "logits"})) for side in (term.student, term.teacher)
+        )
+        if own and theirs:
+            found.setdefault((own, theirs), []).append(term.name)
+    return [
+        {"student": list(own), "teacher": list(theirs), "terms": names}
+        for (own, theirs), names in sorted(found.items())
+    ]
+
+
+def fill_from_teacher(
+    student: PreTrainedModel, teacher: PreTrainedModel, names: Iterable[str], terms: Iterable[Term]
+) -> list[str]:
+    """Give parameters that no stage trained the teacher's values, where shapes allow.
+
+    A parameter of a student's block gets the value from the teacher layer that a term maps to that block.
+
+    Args:
+        student: Changed in place.
+        teacher: The whole teacher, not a truncated one.
+        names: Parameters of the student.
+        terms: The terms of all stages.
+
+    Returns:
+        The names that were filled.
+    """
+    teacher_layer = {
+        key.layer: other.layer
+        for term in terms
+        for key, other in zip(term.student, term.teacher, strict=True)
+        if key.layer > 0
+    }
+    blocks = re.escape(family_of(student.config).blocks)
+    own, theirs = dict(student.named_parameters()), dict(base_model(teacher).named_parameters())
+    prefix = student.base_model_prefix + "."
+    filled = []
+    for name in names:
+        in_base = name.removeprefix(prefix)  # A student with a head has its Transformer one level down.
+        match = re.match(rf"^({blocks}\.)(\d+)(\..+)$", in_base)
+        if match is not None:
+            layer = teacher_layer.get(int(match.group(2)) + 1)
+            source = None if layer is None else f"{match.group(1)}{layer - 1}{match.group(3)}"
+        else:
+            source = in_base
+        if source in theirs and theirs[source].shape == own[name].shape:
+            with torch.no_grad():
+                own[name].copy_(theirs[source])
+            filled.append(name)
+    return filled
+
+
+def add_pooler(
+    student: PreTrainedModel, teacher: PreTrainedModel | None, seed: int
+) -> tuple[PreTrainedModel, list[str]]:
+    """Give a student the pooler that its class has by default, so that loading it leaves nothing at random.
+
+    No stage reads a pooler, so students are built without.
+
+    Args:
+        student: The student; left as it is.
+        teacher: With its pooler, which is copied; None, or another width, for one drawn at random.
+        seed: Decides the random values.
+
+    Returns:
+        The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
+    """
+    if not pooler_option(type(student)):
+        return student, []
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        whole = type(student)._from_config(type(student.config)(**student.config.to_dict()), dtype=torch.float32)
+    names = [name for name, _ in whole.named_parameters() if name.startswith("pooler.")]
+    own = dict(student.named_parameters())
+    theirs = dict(teacher.named_parameters()) if teacher is not None else {}
+    with torch.no_grad():
+        for name, parameter in whole.named_parameters():
+            source = own.get(name, theirs.get(name))
+            if source is not None and source.shape == parameter.shape:
+                parameter.copy_(source)
+    return whole.eval(), names
+
+
+def save_student(
+    folder: Path,
+    student: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    dropouts: Mapping[str, Any],
+    sentence: SentencePooling | None,
+) -> None:
+    """Write the student's folder.
+
+    Args:
+        folder: Appears complete; one that is there is replaced.
+        student: The student, without taps.
+        tokenizer: The teacher's, which is the student's too.
+        dropouts: Dropout rates for the configuration: those of training are the run's business, not the model's.
+        sentence: How sentence vectors are made, if the student makes any.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    trained = {name: getattr(student.config, name) for name in dropouts}
+    for name, value in dropouts.items():
+        setattr(student.config, name, value)
+    try:
+        with quiet():
+            student.save_pretrained(str(partial))
+        give_ordinary_mode(partial.glob("*.safetensors"))
+        tokenizer.save_pretrained(str(partial))
+    finally:
+        for name, value in trained.items():
+            setattr(student.config, name, value)
+    if sentence is not None:
+        write_sentence_transformers_files(
+            partial,
+            width=student.config.hidden_size,
+            pooling=sentence.pooling,
+            normalize=sentence.normalize,
+            max_length=sentence.max_length,
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
 
 LoadTeacher = Callable[..., PreTrainedModel]
 """Loads the whole teacher; keywords as in `load_model`."""

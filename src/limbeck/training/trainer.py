@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from safetensors.torch import load_file, load_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -24,20 +26,139 @@ from limbeck.core.ranks import from_main
 from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
-from limbeck.training.batch_splitter import BatchSplitter
-from limbeck.training.checkpoints import Warn
-from limbeck.training.gather import sum_over_ranks
+from limbeck.training.checkpoints import Warn, is_sharded, loading, put_whole_weights, save_weights, whole_weights
+from limbeck.training.guard import LossGuard, StepStart, skip_update, takes_flag
 from limbeck.training.interrupt import InterruptSaver
-from limbeck.training.loss_guard import LossGuard
-from limbeck.training.measuring import measure_terms, without_marks
-from limbeck.training.module import DistillationModule
-from limbeck.training.saved_weights import is_sharded, put_whole_weights, save_weights, whole_weights
-from limbeck.training.saving import loading
-from limbeck.training.stage_clock import StageClock
-from limbeck.training.step_skipping import skip_update, takes_flag
-from limbeck.training.step_start import StepStart
+from limbeck.training.module import (
+    UNITS,
+    DistillationModule,
+    count_units,
+    measure_terms,
+    sum_over_ranks,
+    sum_units,
+    without_marks,
+)
 from limbeck.training.streaming import StreamingTrainer
-from limbeck.training.units import UNITS, count_units, sum_units
+
+# Out of memory: the same batch in smaller pieces, whose gradients add up to those of the whole.
+
+
+Batch = Mapping[str, Any]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device, or the CPU's allocator, has no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, Exception) and should_reduce_batch_size(error)
+    )
+
+
+class BatchSplitter:
+    """Runs micro-batches whole until one does not fit, and from then on all of them in pieces that fit.
+
+    Losses are divided by the counts of the whole step, so pieces sum to the same loss and gradient. A step that runs
+    out of memory is begun again, since a backward pass that breaks off leaves part of its gradients behind.
+
+    Args:
+        warn: Told when pieces become smaller.
+    """
+
+    def __init__(self, warn: Warn) -> None:
+        self.rows: int | None = None
+        """Most rows of a piece; None for whole batches."""
+        self._warn = warn
+        self._step: list[Batch] = []
+
+    def begin_step(self) -> None:
+        """Forget the micro-batches of the step before."""
+        self._step = []
+
+    def run(self, inputs: Batch, run: Callable[[Batch], Tensor], start_again: Callable[[], None]) -> Tensor:
+        """Run a micro-batch, if need be together with those of its step that ran before.
+
+        Args:
+            inputs: The micro-batch.
+            run: Runs forward and backward on a batch; returns its share of the step's loss.
+            start_again: Takes back what the step has done so far.
+
+        Returns:
+            The share of this micro-batch in the step's loss.
+
+        Raises:
+            TrainingError: if a single row does not fit.
+        """
+        self._step.append(inputs)
+        waiting = [inputs]
+        while True:
+            try:
+                losses = [self._run_pieces(batch, run) for batch in waiting]
+                return losses[-1]
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+            # Outside of the handler: the error holds on to the memory of the broken pass.
+            self._shrink(max(_rows(batch) for batch in self._step))
+            start_again()
+            clear_device_cache(garbage_collection=True)
+            waiting = self._step
+
+    def _run_pieces(self, batch: Batch, run: Callable[[Batch], Tensor]) -> Tensor:
+        return torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum()
+
+    def _shrink(self, rows: int) -> None:
+        whole = rows if self.rows is None else min(self.rows, rows)
+        if whole == 1:
+            raise TrainingError(
+                "The device is out of memory with a single row; shorten the rows (text.length), or train in bf16."
+            )
+        self.rows = -(-whole // 2)
+        self._warn(f"Out of memory with {whole} rows; from here on batches run in pieces of at most {self.rows}.")
+
+
+def _rows(batch: Batch) -> int:
+    return int(batch["input_ids"].shape[0])
+
+
+def _pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:
+    """Cut a batch along its rows; what is no tensor goes into every piece."""
+    whole = _rows(batch)
+    if rows is None or whole <= rows:
+        yield batch
+        return
+    for start in range(0, whole, rows):
+        yield {
+            name: value[start : start + rows] if isinstance(value, Tensor) else value for name, value in batch.items()
+        }
+
+
+# How long a stage has been trained, over all processes that worked on it in turn.
+
+
+class StageClock:
+    """Counts the seconds of a stage from its first batch on; a resumed one goes on from its checkpoint.
+
+    What a stopped run did after its last checkpoint is done again, and counts once.
+    """
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._started: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, evaluation and saving until now, to the millisecond."""
+        now = 0.0 if self._started is None else time.monotonic() - self._started
+        return round(self._before + now, 3)
+
+    def start(self) -> None:
+        """Begin to count; nothing if it counts already."""
+        if self._started is None:
+            self._started = time.monotonic()
+
+    def go_on_from(self, seconds: float) -> None:
+        """Take up what a checkpoint says, and wait for the next start."""
+        self._before, self._started = seconds, None
+
 
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"

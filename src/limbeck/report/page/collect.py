@@ -27,7 +27,7 @@ from limbeck.report.page.findings import (
 from limbeck.report.page.plain_values import entries, text
 from limbeck.search.search_folder import RECORD as SEARCH
 from limbeck.training.output_folder import RECIPE
-from limbeck.training.run_status import status_of
+from limbeck.training.record import status_of
 
 INSPECTIONS = ("phrases", "attention", "similarity", "contribution")
 _MOST_BYTES = 400 * 2**20

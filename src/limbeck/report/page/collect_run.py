@@ -12,9 +12,9 @@ from limbeck.report.page.plain_values import entries, mapping, text
 from limbeck.report.page.stage_log import StageLog, read_stage_log
 from limbeck.report.titles import title_of
 from limbeck.training.output_folder import RECIPE
+from limbeck.training.record import status_of
 from limbeck.training.run import STAGES
-from limbeck.training.run_status import status_of
-from limbeck.training.stage_results import DONE
+from limbeck.training.stage import DONE
 
 _COSINES = "layer_cosines.json"
 _NUMBERED = re.compile(r"(\d{1,4})-(.+)")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from limbeck.report.page.stage_log import StageLog
-from limbeck.training.run_status import RunStatus
+from limbeck.training.record import RunStatus
 
 Record: TypeAlias = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from limbeck.report.page.content import NOTHING, Facts, Table
 from limbeck.report.search_grid import duration
-from limbeck.training.run_status import RunStatus
+from limbeck.training.record import RunStatus
 
 
 def run_state(status: RunStatus) -> Facts:

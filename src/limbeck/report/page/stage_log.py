@@ -15,8 +15,8 @@ from limbeck.core.files import read_json
 from limbeck.report.page.marks import Point
 from limbeck.report.page.plain_values import number
 from limbeck.report.page.token_rate import TokenRate
-from limbeck.training.live_log import LOG
-from limbeck.training.stage_results import DONE
+from limbeck.training.record import LOG
+from limbeck.training.stage import DONE
 
 RATE = "tokens_per_second"
 """The curve that is made of the times and tokens of a log; in no log itself."""

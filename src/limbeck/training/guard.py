@@ -1,0 +1,380 @@
+"""Steps that went wrong: the run stops or the step is skipped, and its batch is saved; no step waits for the host."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from limbeck.core.ranks import process_count, process_index, same_everywhere
+from limbeck.errors import TrainingError
+from limbeck.methods.composition import Term
+from limbeck.recipe.schema import GuardSpec
+from limbeck.training.checkpoints import Warn
+
+# Judging a step by its terms, its loss and its gradient, on the device that computed them.
+
+
+WINDOW = 64
+"""Good steps whose losses a new one is compared with."""
+_ENOUGH = 16  # Before that the median says little.
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a step came to, read on the host.
+
+    Args:
+        bad: Whether the step is no use.
+        loss: Its loss.
+        median: Of the losses before it; no number while there are too few, or without a bound on the loss.
+        norm: Norm of its gradient.
+        terms: Its terms.
+    """
+
+    bad: bool
+    loss: float
+    median: float
+    norm: float
+    terms: list[float]
+
+    @classmethod
+    def read(cls, values: Tensor) -> Findings:
+        """Read what `LossJudge.judge` returned."""
+        bad, loss, median, norm, *terms = values.tolist()
+        return cls(bool(bad), loss, median, norm, terms)
+
+
+class LossJudge:
+    """Remembers the losses of the last good steps; all of it stays on the device, so that no step waits.
+
+    Args:
+        weights: Weight of every term in the loss.
+        factor: A loss above so many times the running median is bad; None for no bound.
+        device: Where the terms are.
+    """
+
+    def __init__(self, weights: list[float], factor: float | None, device: torch.device) -> None:
+        self._weights = torch.tensor(weights, dtype=torch.float64, device=device)
+        self._factor = factor
+        self._losses = torch.full((WINDOW,), torch.nan, dtype=torch.float64, device=device)
+        self._good = torch.zeros((), dtype=torch.int64, device=device)
+
+    def judge(self, terms: Tensor, norm: Tensor) -> Tensor:
+        """Judge a step, and remember its loss if it is good.
+
+        Args:
+            terms: `[terms]`, of the whole step.
+            norm: Norm of the gradient, scalar; 0 where it is not to be judged.
+
+        Returns:
+            Float64 `[4 + terms]`, see `Findings`; the first is 1 for a bad step and 0 for a good one.
+        """
+        terms, norm = terms.double(), norm.double()
+        loss = (self._weights * terms).sum()
+        bad = ~(terms.isfinite().all() & norm.isfinite())
+        median = torch.full_like(loss, torch.nan)
+        if self._factor is not None:
+            median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(), median)
+            bad = bad | (loss > self._factor * median)
+            here = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
+            self._losses = torch.where(here & ~bad, loss, self._losses)
+            self._good = self._good + (~bad).long()
+        return torch.cat([torch.stack([bad.double(), loss, median, norm]), terms])
+
+    def state(self) -> dict[str, object]:
+        """What a resumed run needs, as JSON has it; None stands for no loss."""
+        losses = [None if value != value else value for value in self._losses.tolist()]
+        return {"losses": losses, "good": int(self._good)}
+
+    def load(self, state: dict[str, object]) -> None:
+        """Take up what `state` gave."""
+        losses = [torch.nan if value is None else value for value in state["losses"]]  # type: ignore[attr-defined]
+        self._losses = torch.tensor(losses, dtype=torch.float64, device=self._losses.device)
+        self._good = torch.tensor(state["good"], dtype=torch.int64, device=self._good.device)
+
+
+# The batch of a step that went wrong, saved for study.
+
+
+FOLDER = "bad_batches"
+_KEPT = 20
+
+
+def save_bad_batch(folder: Path, step: int, batches: Sequence[Mapping[str, Any]], problem: str) -> Path | None:
+    """Save the micro-batches of a step, the first twenty times.
+
+    Args:
+        folder: The stage's folder.
+        step: The step, from 1.
+        batches: Its micro-batches; tensor `x` of the second one is saved as `1.x`.
+        problem: What went wrong with them; it is in the file's metadata beside the step.
+
+    Returns:
+        The file, of which each of several processes has one; None if there are enough, nothing to save, or the disk
+        does not take it: it must not hide the problem.
+    """
+    tensors = {
+        f"{index}.{name}": tensor.detach().cpu().contiguous()
+        for index, batch in enumerate(batches)
+        for name, tensor in batch.items()
+        if isinstance(tensor, Tensor)
+    }
+    part = f".process-{process_index()}" if process_count() > 1 else ""
+    target = folder / FOLDER / f"step-{step}{part}.safetensors"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        enough = len(list(target.parent.glob("step-*.safetensors"))) >= _KEPT * process_count() and not target.exists()
+        if enough or not tensors:
+            return None
+        save_file(tensors, str(target), metadata={"step": str(step), "problem": problem})
+    except (OSError, SafetensorError):
+        return None
+    return target
+
+
+# Leaving weights and optimizer as they are in a step, decided on the device.
+
+
+def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bool) -> None:
+    """Let the optimizer's next step change nothing if the step is bad.
+
+    Fused optimizers of PyTorch take a flag, made for loss scaling, and pass over weights, moments and step counts where
+    it is set: no host has to know. The others pass over parameters without a gradient, and the host has to look.
+
+    Args:
+        optimizer: The optimizer, or accelerate's around it.
+        module: What it trains, with gradients.
+        bad: Bool scalar on the device.
+        on_device: Whether the optimizer may be told by flag, see `takes_flag`.
+    """
+    if on_device:
+        getattr(optimizer, "optimizer", optimizer).found_inf = bad.float()
+    elif bool(bad):
+        module.zero_grad(set_to_none=True)
+
+
+def takes_flag(optimizer: Any) -> bool:
+    """Whether an optimizer is fused throughout."""
+    groups = getattr(optimizer, "optimizer", optimizer).param_groups
+    return all(group.get("fused") for group in groups)
+
+
+# What a step begins with, so that it can be taken back: weights of layers and random streams.
+
+
+class StepStart:
+    """Remembers what a forward pass changes; gradients are the optimizer's business.
+
+    Args:
+        buffers: Buffers of what is trained; those of floating point are remembered.
+        device: Where dropout is drawn.
+    """
+
+    def __init__(self, buffers: Iterable[Tensor], device: torch.device) -> None:
+        self._buffers = [(buffer, buffer.clone()) for buffer in buffers if buffer.is_floating_point()]
+        self._device = device
+        self._random = torch.get_rng_state()
+        self._device_random = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def restore_buffers(self, where: Tensor | None = None) -> None:
+        """Put the buffers back.
+
+        Args:
+            where: Bool scalar on the device; nothing is put back where it is false. None puts them back.
+        """
+        for buffer, before in self._buffers:
+            buffer.copy_(before if where is None else torch.where(where.to(buffer.device), before, buffer))
+
+    def restore_random_streams(self) -> None:
+        """Put the streams back that dropout draws from."""
+        torch.set_rng_state(self._random)
+        if self._device_random is not None:
+            torch.cuda.set_rng_state(self._device_random, self._device)
+
+
+# Values on their way from the device to the host, which no step waits for.
+
+
+Note = TypeVar("Note")
+
+# Several processes must all act at the same step, so they cannot go by what has arrived at each. Two steps later the
+# values are there, or the host is so far ahead of the device that it can wait.
+_DELAY = 2
+
+
+class Arrivals(Generic[Note]):
+    """Hands values over in the order in which they were sent, each with a note.
+
+    On a CPU they are there at once. From a GPU they are handed over when they have arrived; with several processes
+    always two sendings later.
+    """
+
+    def __init__(self) -> None:
+        self._sent: deque[tuple[Tensor, torch.cuda.Event | None, Note]] = deque()
+
+    def send(self, values: Tensor, note: Note) -> None:
+        """Send values to the host."""
+        if not values.is_cuda:
+            self._sent.append((values.detach().clone(), None, note))
+            return
+        host = values.detach().to("cpu", non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self._sent.append((host, event, note))
+
+    def take(self, *, wait: bool = False) -> Iterator[tuple[Tensor, Note]]:
+        """Yield what has arrived.
+
+        Args:
+            wait: Wait for all that was sent.
+        """
+        while self._sent and (wait or self._is_due()):
+            values, event, note = self._sent.popleft()
+            if event is not None:
+                event.synchronize()
+            yield values, note
+
+    def _is_due(self) -> bool:
+        event = self._sent[0][1]
+        if event is None:
+            return True
+        return event.query() if process_count() == 1 else len(self._sent) > _DELAY
+
+
+Batches = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step whose findings are on their way to the host."""
+
+    number: int
+    batches: Batches
+
+
+class LossGuard:
+    """Judges every step before its update, and acts on what it finds as soon as the host can know.
+
+    On a CPU that is at once. On a GPU the findings of a step travel while the next ones run, and the host looks at
+    those that have arrived; it waits for the rest only before it logs or saves. A step that is skipped is skipped on
+    the device, in time.
+
+    Args:
+        terms: The terms of the loss.
+        policy: What to do.
+        device: Where the terms are.
+        folder: The stage's folder, for the batches; every process writes its own.
+        warn: Told about every step that is skipped.
+    """
+
+    def __init__(
+        self, terms: Sequence[Term], policy: GuardSpec, device: torch.device, folder: Path, warn: Warn
+    ) -> None:
+        self.policy = policy
+        self.skipped = 0
+        self._names = [term.name for term in terms]
+        self._judge = LossJudge([term.weight for term in terms], policy.explosion_factor, device)
+        self._zero = torch.zeros(len(terms), dtype=torch.float64, device=device)
+        self._step_terms = self._zero
+        self._findings: Arrivals[_Step] = Arrivals()
+        self._in_a_row = 0
+        self._folder = folder
+        self._warn = warn
+
+    def note(self, step: int, terms: Mapping[str, Tensor]) -> None:
+        """Add the terms of one micro-batch to those of its step."""
+        self._step_terms = self._step_terms + torch.stack([terms[name].double() for name in self._names])
+
+    def forget_step(self) -> None:
+        """Forget the micro-batches of a step that starts again."""
+        self._step_terms = self._zero
+
+    def settle(self, step: int, norm: Tensor | None, batches: Batches, agree: Callable[[Tensor], Tensor]) -> Tensor:
+        """Judge a step, all of its micro-batches being noted.
+
+        Args:
+            step: The step, from 1.
+            norm: Norm of its gradient; None where a loss scale makes it infinite now and then.
+            batches: Its micro-batches.
+            agree: Sums a tensor over all ranks.
+
+        Returns:
+            Bool scalar on the device: whether the step is bad, the same on every rank.
+
+        Raises:
+            TrainingError: see `check`.
+        """
+        terms, self._step_terms = agree(self._step_terms), self._zero
+        values = self._judge.judge(terms, terms.new_zeros(()) if norm is None else norm.to(terms.device))
+        self._findings.send(values, _Step(step, batches))
+        self._look(wait=False)
+        return values[0].bool()
+
+    def check(self) -> None:
+        """Look at every step that was judged, waiting for those whose findings are still on their way.
+
+        Raises:
+            TrainingError: for a step that is bad where the policy is to stop, or too many skipped ones in a row.
+        """
+        self._look(wait=True)
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs, as JSON has it."""
+        return {"skipped": self.skipped, "in_a_row": self._in_a_row, **self._judge.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]
+        self._judge.load(state)
+
+    def _look(self, *, wait: bool) -> None:
+        for values, step in self._findings.take(wait=wait):
+            found = Findings.read(values)
+            if found.bad:
+                self._act(step, found)
+            else:
+                self._in_a_row = 0
+
+    def _act(self, step: _Step, found: Findings) -> None:
+        problem = self._describe(step.number, found)
+        saved = save_bad_batch(self._folder, step.number, step.batches, problem)
+        where = f"; its batch is in '{saved}'" if saved is not None else ""
+        if self.policy.on_bad_loss == "stop":
+            raise same_everywhere(
+                TrainingError(
+                    f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
+                    "learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
+                    "another folder to keep what was saved; or go on with --resume and guard.on_bad_loss: skip."
+                )
+            )
+        self.skipped += 1
+        self._in_a_row += 1
+        if self._in_a_row > self.policy.skips_in_a_row:
+            raise same_everywhere(
+                TrainingError(
+                    f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
+                    "stage's training.learning_rate and start again with --overwrite, or in another folder; or go on "
+                    "with --resume and a higher guard.skips_in_a_row."
+                )
+            )
+        self._warn(f"{problem}; the step is skipped{where}.")
+
+    def _describe(self, step: int, found: Findings) -> str:
+        for name, value in zip(self._names, found.terms, strict=True):
+            if not math.isfinite(value):
+                return f"The loss term '{name}' became {value} at step {step}"
+        if not math.isfinite(found.norm):
+            return f"The norm of the gradient became {found.norm} at step {step}, under a finite loss"
+        return (
+            f"The loss became {found.loss:.4g} at step {step}, more than {self.policy.explosion_factor:g} times its "
+            f"running median {found.median:.4g}"
+        )

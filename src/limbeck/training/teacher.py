@@ -1,0 +1,217 @@
+"""`TeacherReader`: a frozen teacher, run as far as somebody needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import ModelCard, try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # In its reference, not in __all__.
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.core.ranks import process_count
+from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
+from limbeck.errors import LimbeckError
+from limbeck.inspection import contribution
+from limbeck.methods.composition import Term
+from limbeck.models.families import blocks
+from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
+from limbeck.models.packing import pack_linear_maps, unpack_linear_maps
+from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.taps import StreamTap
+
+
+class TeacherReader:
+    """Reads a teacher's streams for one student, or for many at once.
+
+    It is no `nn.Module`: whoever holds it keeps the teacher out of parameters, state dict and gradient reducer.
+
+    Args:
+        teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
+        terms: The terms of all students that are served; a stream is computed once however many read it.
+        pooling: How `pooled` streams are made.
+        sharded: Shard its layers over the processes, if there are several, when it is moved.
+    """
+
+    def __init__(
+        self, teacher: PreTrainedModel, terms: Iterable[Term], *, pooling: str = "mean", sharded: bool = False
+    ) -> None:
+        self._sharded = sharded and process_count() > 1
+        teacher.eval().requires_grad_(False)
+        self.teacher = teacher
+        self.tap = StreamTap(teacher, stream_keys(term.teacher for term in terms), drop_above=True, pooling=pooling)
+
+    @torch.no_grad()
+    def read(
+        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
+    ) -> Streams:
+        """Run the teacher, in the number format of its own weights.
+
+        Args:
+            input_ids: `[B, L]`.
+            attention_mask: `[B, L]`.
+            scored: Bool `[B, L]`, the tokens that are scored over the vocabulary; None means all.
+            **inputs: Further inputs.
+        """
+        with torch.autocast(device_type=input_ids.device.type, enabled=False):
+            return self.tap(input_ids, attention_mask, scored=scored, **inputs)
+
+    def move(self, device: torch.device | str, *, pack: bool = True) -> None:
+        """Place the teacher where it stays.
+
+        Args:
+            device: Where.
+            pack: On a CPU, lay its weights out for its products once; a compiler cannot see through that.
+        """
+        if self._sharded:
+            _shard(self.teacher, torch.device(device))
+            return
+        unpack_linear_maps(blocks(self.teacher))
+        self.teacher.to(device)
+        if pack and torch.device(device).type == "cpu":
+            pack_linear_maps(blocks(self.teacher))
+
+    def close(self) -> None:
+        """Take the tap off and unpack; blocks stay dropped."""
+        unpack_linear_maps(blocks(self.teacher))
+        self.tap.close()
+
+
+def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
+    """Shard every block of its own, so that a forward that stops early leaves no wrapper half way."""
+    if isinstance(blocks(teacher)[0], FSDPModule):
+        return
+    mesh = init_device_mesh(device.type, (process_count(),))
+    for block in blocks(teacher):
+        fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block of its own would stay whole.
+    teacher.to(device)
+
+
+def stream_keys(groups: Iterable[Collection[StreamKey]]) -> set[StreamKey]:
+    """Join the streams of all terms."""
+    return {key for group in groups for key in group}
+
+
+# What a run's record says of its teacher for the cards of its students, settled once: while it is at hand.
+
+
+LICENSE_KEYS = ("license", "license_name", "license_link")
+
+
+def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
+    """Return where a teacher is from, its name on the Hub, and what its card says that holds for its students.
+
+    Args:
+        model: A folder, `package:NAME` or a Hub name, as the recipe has it.
+        name: What the recipe calls it; one of the form `owner/model` is its name on the Hub.
+
+    Returns:
+        `kind` (`"folder"`, `"package"` or `"hub"`), `hub_id` (None where it has none), and `card`, see `card_fields`.
+
+    Raises:
+        ModelError: if there is no such folder or package.
+    """
+    local = is_local(resolve_model(model))
+    kind = "package" if model.startswith(PACKAGE_PREFIX) else "folder" if local else "hub"
+    given = name if name is not None and "/" in name and is_hub_name(name) else None
+    return {"kind": kind, "hub_id": given or (model if kind == "hub" else None), "card": card_fields(model)}
+
+
+def is_hub_name(text: str) -> bool:
+    """Return whether the Hub could have a model of this name."""
+    try:
+        validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return True
+
+
+def card_fields(model: str) -> dict[str, str]:
+    """Return what a model's own card says of its licence, and its language where it has one alone.
+
+    The card is read in its folder, its package or the Hub's cache; the network is not asked. Of several languages none
+    is taken over: a student may have seen text in one of them only.
+
+    Args:
+        model: A folder, `package:NAME` or a Hub name.
+
+    Returns:
+        Some of `license`, `license_name`, `license_link` and `language`; none without a card that can be read.
+    """
+    path = _card_path(model)
+    if path is None:
+        return {}
+    try:
+        said = ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    except Exception:  # A card is anybody's text: what cannot be read says nothing.
+        return {}
+    found = {key: said[key] for key in LICENSE_KEYS if isinstance(said.get(key), str)}
+    language = single_language(said.get("language"))
+    return found | ({"language": language} if language is not None else {})
+
+
+def single_language(said: Any) -> str | None:
+    """Return a card's language where it names one alone."""
+    if isinstance(said, list) and len(said) == 1:
+        said = said[0]
+    return said if isinstance(said, str) else None
+
+
+def _card_path(model: str) -> Path | None:
+    try:
+        resolved = resolve_model(model)
+    except LimbeckError:
+        return None
+    if is_local(resolved):
+        # They differ for the old layout of sentence-transformers, whose card is above the Transformer's folder.
+        near = (Path(resolved) / "README.md", Path(model).expanduser() / "README.md")
+        return next((path for path in near if path.is_file()), None)
+    cached = try_to_load_from_cache(resolved, "README.md")
+    return Path(cached) if isinstance(cached, str) else None
+
+
+# What each layer of a teacher contributes on a run's corpus.
+
+
+_ROWS, _BATCH = 1024, 32
+
+
+def measure_layer_cosines(
+    teacher: PreTrainedModel, corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase
+) -> tuple[float, ...]:
+    """Measure the mean cosine between the input and the output of every layer, on the accelerator if there is one.
+
+    The mean is over the real tokens of up to 1,024 rows spread over the corpus; the paper takes a tenth of its corpus.
+
+    Args:
+        teacher: The whole teacher; it stays on the device.
+        corpus: Text to read.
+        tokenizer: For padding.
+
+    Returns:
+        One cosine a layer, -1 to 1; the lower, the more the layer contributes.
+
+    Source:
+        ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
+    """
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = accelerator or torch.device("cpu")
+    teacher.to(device)
+    return contribution.measure_layer_cosines(teacher, _batches(corpus, tokenizer, device)).means
+
+
+def _batches(
+    corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, device: torch.device
+) -> Iterator[dict[str, Tensor]]:
+    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    step = max(1, len(corpus.train) // _ROWS)
+    chosen = range(0, min(len(corpus.train), step * _ROWS), step)
+    for start in range(0, len(chosen), _BATCH):
+        batch = collate([corpus.train[index] for index in chosen[start : start + _BATCH]])
+        yield {name: tensor.to(device) for name, tensor in batch.items()}
