@@ -15,7 +15,8 @@ from benchmarks.chaos_inputs.scene import WORDS, Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.evaluation.tasks import load_task, parse_tasks
+from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import parse_tasks
 from limbeck.experiments.request import EvaluationRequest
 
 

@@ -12,7 +12,7 @@ from limbeck.benchmark.memory import peak_in_child, watch_peak
 from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.core.machine import choose_device
 from limbeck.errors import RecipeError
-from limbeck.evaluation.latency import FEWEST_ROUNDS
+from limbeck.evaluation.costs import FEWEST_ROUNDS
 
 
 def test_variants_take_turns_in_changing_order_after_the_warm_up():

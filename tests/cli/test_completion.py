@@ -9,7 +9,7 @@ import pytest
 from limbeck.benchmark.loss_cases import CONTESTS
 from limbeck.cli import completion
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks.registry import TASK_GROUPS, TASKS
+from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
 from limbeck.export.formats import FLOAT_DTYPES, FORMATS
 from limbeck.methods.composition import RECIPE_CARDS
 from limbeck.methods.registry import METHODS

@@ -12,7 +12,7 @@ import typer
 from limbeck.cli.main import build_app
 from limbeck.comparison.load import load_plan
 from limbeck.core.yaml import parse_yaml
-from limbeck.evaluation.tasks.own_task import read_own_task
+from limbeck.evaluation.tasks import read_own_task
 from limbeck.recipe import load_recipe, plan_run
 from tests.docs.page_runs import lay_runs, runs_made, runs_used
 from tests.docs.pages import PAGES, ROOT, Page

@@ -8,9 +8,8 @@ from transformers import BertForMaskedLM
 
 from limbeck.errors import ModelError
 from limbeck.evaluation import count_parameters, measure_latency, tensors_megabytes, weights_megabytes
+from limbeck.evaluation.costs import FEWEST_ROUNDS, find_blocks
 from limbeck.evaluation.inference import longest_input
-from limbeck.evaluation.latency import FEWEST_ROUNDS
-from limbeck.evaluation.model_size import find_blocks
 from tests.support.word_models import tiny_bert, tiny_models
 
 BLOCK = 4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16) + 2 * 2 * 16

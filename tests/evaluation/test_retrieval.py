@@ -3,8 +3,8 @@ import torch
 
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_retrieval_pairs, measure_retrieval
-from limbeck.evaluation.normalising import normalised
-from limbeck.evaluation.retrieval import ranks_of_matches, retrieval_scores
+from limbeck.evaluation.agreement import ranks_of_matches, retrieval_scores
+from limbeck.evaluation.metrics import normalised
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 

@@ -5,9 +5,8 @@ from collections import Counter
 
 import pytest
 
-from limbeck.evaluation.fine_tuning.run_cell import Trained
-from limbeck.evaluation.fine_tuning.training import FineTuner
-from limbeck.evaluation.tasks.glue import NLI_LABELS
+from limbeck.evaluation.built_in_tasks import NLI_LABELS
+from limbeck.evaluation.fine_tuning import FineTuner, Trained
 from limbeck.experiments.request import EvaluationRequest
 from limbeck.experiments.run import run_evaluation
 from tests.support.task_files import question, write_squad, write_table

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from limbeck.evaluation.fine_tuning import Cell, PreparedCell, prepare
-from limbeck.evaluation.fine_tuning.run_cell import CellResult
+from limbeck.evaluation.cell import Cell
+from limbeck.evaluation.encoding import PreparedCell, prepare
+from limbeck.evaluation.fine_tuning import CellResult
 from limbeck.experiments.attempt import Failure, Job, attempt
 from limbeck.experiments.workers import run_jobs
 from limbeck.models.vocabulary import load_tokenizer

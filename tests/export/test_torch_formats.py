@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from limbeck.errors import ModelError
-from limbeck.evaluation.sentence_vectors import encode
+from limbeck.evaluation.inference import encode
 from limbeck.export.differences import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.sample_text import built_in_texts

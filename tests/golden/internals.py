@@ -8,16 +8,11 @@ from typing import Any
 from limbeck.benchmark.loss_cases import CONTESTS
 from limbeck.core.files import fingerprint
 from limbeck.corpus.packing import TokenEncoder
-from limbeck.evaluation.fine_tuning.fingerprints import (
-    data_fingerprint,
-    model_fingerprint,
-    tokenizer_fingerprint,
-    training_set_fingerprint,
-)
-from limbeck.evaluation.metrics.scoring import METRICS
+from limbeck.evaluation.cell import data_fingerprint, model_fingerprint, tokenizer_fingerprint, training_set_fingerprint
+from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks import TASK_GROUPS, TASKS, load_task
-from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS
 from limbeck.export.formats import FORMATS
 from limbeck.methods import METHODS
 from limbeck.models.blueprint import presets

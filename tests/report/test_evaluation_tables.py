@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from limbeck.evaluation.fine_tuning import Cell, grid
+from limbeck.evaluation.cell import Cell, grid
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
 from limbeck.experiments.plan import PlannedCell, PlannedModel, PlannedTask

@@ -197,7 +197,7 @@ def test_the_first_column_of_a_task_counts(spec, plan, teacher, tokenizer, tmp_p
 
 def test_the_paper_has_accuracy_matched_accuracy_and_f1(data):
     """ELM section 5.2: accuracy of SST-2 and MNLI, F1 of SQuAD 1.1."""
-    from limbeck.evaluation.protocols.columns import task_columns
+    from limbeck.evaluation.protocols import task_columns
     from limbeck.evaluation.tasks import TASKS
     from limbeck.search.mapping_request import PAPER_TASKS
 

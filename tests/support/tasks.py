@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from limbeck.evaluation.fine_tuning.cell import TrainingPoint
-from limbeck.evaluation.fine_tuning.prepared import TokenKeys
-from limbeck.evaluation.tasks.task import SplitFacts, Task, TaskData, TaskRow
+from limbeck.evaluation.cell import TrainingPoint
+from limbeck.evaluation.encoding import TokenKeys
+from limbeck.evaluation.task import SplitFacts, Task, TaskData, TaskRow
 from tests.support.models import make_teacher
 
 WORDS = (

@@ -11,7 +11,7 @@ from limbeck.benchmark.models import names_shape
 from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row
 from limbeck.errors import ModelError
-from limbeck.evaluation.model_size import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
+from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
 from limbeck.models.families import Shape, depth, shape_of
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.streams import StreamKey

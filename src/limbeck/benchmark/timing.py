@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from limbeck.core.machine import synchronise
-from limbeck.evaluation.latency import FEWEST_ROUNDS, MOST_ROUNDS, Times
+from limbeck.evaluation.costs import FEWEST_ROUNDS, MOST_ROUNDS, Times
 
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[float, int], None]

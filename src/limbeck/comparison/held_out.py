@@ -19,7 +19,7 @@ from limbeck.core.files import write_atomically
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import build_pairs, measure_retrieval, pair_similarities, spearman_agreement
-from limbeck.evaluation.retrieval import build_retrieval_pairs
+from limbeck.evaluation.agreement import build_retrieval_pairs
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_model
 

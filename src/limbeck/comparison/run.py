@@ -25,7 +25,7 @@ from limbeck.core.machine import choose_device
 from limbeck.core.progress import Count, ProgressBar
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted
-from limbeck.evaluation.fine_tuning.fingerprints import model_fingerprint
+from limbeck.evaluation.cell import model_fingerprint
 from limbeck.models.loading import load_model, quiet
 from limbeck.models.vocabulary import load_tokenizer
 from limbeck.training.run import build_corpora

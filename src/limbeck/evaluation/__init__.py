@@ -1,17 +1,26 @@
 """Evaluation: what a student costs and what it is worth, beside its teacher."""
 
-from limbeck.evaluation.agreement import Agreement, SentencePair, build_pairs, measure_agreement
-from limbeck.evaluation.compare import Comparison, ModelFigures, compare_models
-from limbeck.evaluation.latency import BatchLatency, Latency, Times, measure_latency
-from limbeck.evaluation.model_size import (
+from limbeck.evaluation.agreement import (
+    Agreement,
+    Retrieval,
+    SentencePair,
+    build_pairs,
+    build_retrieval_pairs,
+    measure_agreement,
+    measure_retrieval,
+)
+from limbeck.evaluation.compare import Comparison, ModelFigures, TaskScores, compare_models, measure_task
+from limbeck.evaluation.costs import (
+    BatchLatency,
+    Latency,
     ParameterCounts,
+    Times,
     count_parameters,
+    measure_latency,
     tensors_megabytes,
     weights_megabytes,
 )
-from limbeck.evaluation.retrieval import Retrieval, build_retrieval_pairs, measure_retrieval
-from limbeck.evaluation.sentence_vectors import encode, pair_similarities, spearman_agreement
-from limbeck.evaluation.task_scores import TaskScores, measure_task
+from limbeck.evaluation.inference import encode, pair_similarities, spearman_agreement
 
 __all__ = [
     "Agreement",

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import ArrayLike
+from scipy.stats import rankdata
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from limbeck.core.progress import Count, Report, quietly
+from limbeck.errors import ModelError
+from limbeck.models.taps import check_pooling, pool
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @contextmanager
@@ -60,3 +71,157 @@ def longest_input(model: nn.Module) -> int | None:
     config: Any = getattr(model, "config", None)
     limit = getattr(config, "max_position_embeddings", None)
     return int(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+# Sentence vectors: texts → one L2-normalised vector each, and the similarities made of them.
+#
+# Axis letters: B batch, L tokens, H hidden.
+
+
+def encode(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    *,
+    pooling: str = "mean",
+    max_length: int = 256,
+    batch_size: int = 32,
+    dtype: torch.dtype | None = None,
+    report: Report = quietly,
+) -> Tensor:
+    """Turn texts into sentence vectors.
+
+    Batches are made of texts of similar length, so little is spent on padding. Segment ids are never passed:
+    models that have them use segment 0, the others would refuse them. Neither the model nor the tokenizer is
+    changed.
+
+    Args:
+        model: A loaded `transformers` encoder, or a task model, whose encoder is then used.
+        tokenizer: Its tokenizer. Padding and truncation that its file may have fixed are ignored.
+        texts: The texts, in any order.
+        pooling: `"mean"` or `"cls"`, see `limbeck.models.taps.pool`.
+        max_length: Longest input in tokens, special tokens included; lowered to what the model can take.
+        batch_size: Texts per forward pass.
+        dtype: What to compute in; None keeps the model's own dtype. Pooling is always done in float32.
+        report: Is told how far it is.
+
+    Returns:
+        `[len(texts), H]`, float32, on the CPU, in the order of `texts`, each row of L2 norm 1. A text without
+        a single token (only possible without special tokens) gets a row of zeros.
+
+    Raises:
+        ModelError: if the pooling is unknown, or the model has no last hidden state.
+    """
+    check_pooling(pooling)
+    encoder = encoder_of(model)
+    token_ids = _tokenize(encoder, tokenizer, texts, max_length)
+    order = sorted((i for i, ids in enumerate(token_ids) if ids), key=lambda i: -len(token_ids[i]))
+    padding_id = _padding_id(encoder, tokenizer)
+    vectors: list[Tensor] = []
+    tokens, total = 0, sum(map(len, token_ids))
+    with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
+        device = device_of(ready)
+        for start in range(0, len(order), batch_size):
+            rows = [token_ids[i] for i in order[start : start + batch_size]]
+            input_ids, valid = _padded(rows, padding_id)
+            input_ids, valid = input_ids.to(device), valid.to(device)
+            output: Any = ready(input_ids=input_ids, attention_mask=valid.long())
+            hidden = getattr(output, "last_hidden_state", None)
+            if hidden is None:
+                raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
+            vectors.append(F.normalize(pool(hidden.float(), valid, pooling), dim=-1).cpu())
+            tokens += int(sum(map(len, rows)))
+            report(tokens / total, "sentence vectors", Count(tokens, "tokens"))
+    if not vectors:
+        width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
+        return torch.zeros(len(texts), width)
+    found = torch.cat(vectors)
+    in_order = torch.zeros(len(texts), found.shape[1])
+    in_order[torch.tensor(order)] = found
+    return in_order
+
+
+def pair_similarities(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    pooling: str = "mean",
+    max_length: int = 256,
+    batch_size: int = 32,
+    dtype: torch.dtype | None = None,
+    report: Report = quietly,
+) -> Tensor:
+    """Return each pair's cosine similarity, `[len(pairs)]`; a text in several pairs is encoded once.
+
+    The arguments are those of `encode`.
+    """
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+    row_of = {text: row for row, text in enumerate(texts)}
+    vectors = encode(
+        model, tokenizer, texts, pooling=pooling, max_length=max_length, batch_size=batch_size, dtype=dtype,
+        report=report,
+    )  # fmt: skip
+    left = torch.tensor([row_of[a] for a, _ in pairs], dtype=torch.long)
+    right = torch.tensor([row_of[b] for _, b in pairs], dtype=torch.long)
+    return (vectors[left] * vectors[right]).sum(-1)
+
+
+def spearman_agreement(student_similarities: ArrayLike, teacher_similarities: ArrayLike) -> float:
+    """Return Spearman's rank correlation (ties share their mean rank) between two lists of similarities.
+
+    Returns:
+        A number in [-1, 1]; NaN where it is undefined: fewer than two pairs, all similarities equal, or a NaN
+        in them.
+    """
+    student, teacher = (
+        np.asarray(student_similarities, np.float64),
+        np.asarray(teacher_similarities, np.float64),
+    )
+    if student.shape != teacher.shape or student.ndim != 1:
+        raise ValueError(f"two lists of equal length are needed, not shapes {student.shape} and {teacher.shape}")
+    if len(student) < 2 or np.isnan(student).any() or np.isnan(teacher).any():
+        return float("nan")
+    student_ranks, teacher_ranks = rankdata(student), rankdata(teacher)
+    student_ranks -= student_ranks.mean()
+    teacher_ranks -= teacher_ranks.mean()
+    scale = np.sqrt((student_ranks**2).sum() * (teacher_ranks**2).sum())
+    return float((student_ranks * teacher_ranks).sum() / scale) if scale > 0 else float("nan")
+
+
+def _tokenize(
+    encoder: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
+) -> list[list[int]]:
+    """Return each text's token ids, cut to `max_length` and to what the model can take, never padded."""
+    if not texts:
+        return []
+    limits = [max_length, tokenizer.model_max_length, longest_input(encoder) or max_length]
+    # A call with truncation or padding rewrites those settings inside the fast tokenizer, and a
+    # tokenizer.json may come with its own (all-MiniLM-L6-v2 is fixed to 128 tokens): work on a copy that
+    # starts with neither.
+    own = copy.deepcopy(tokenizer)
+    backend = getattr(own, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    return own(list(texts), truncation=True, max_length=int(min(limits)), padding=False, return_attention_mask=False)[
+        "input_ids"
+    ]
+
+
+def _padding_id(encoder: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return the id to pad with: the tokenizer's, else the model's, else 0 (it is masked in any case)."""
+    for owner in (tokenizer, getattr(encoder, "config", None)):
+        found = getattr(owner, "pad_token_id", None)
+        if found is not None:
+            return int(found)
+    return 0
+
+
+def _padded(rows: Sequence[Sequence[int]], padding_id: int) -> tuple[Tensor, Tensor]:
+    """Return (input ids `[B, L]`, valid `[B, L]` bool), padded on the right."""
+    lengths = torch.tensor([len(row) for row in rows])
+    input_ids = torch.full((len(rows), int(lengths.max())), padding_id)
+    for index, row in enumerate(rows):
+        input_ids[index, : len(row)] = torch.tensor(row)
+    return input_ids, torch.arange(input_ids.shape[1]) < lengths[:, None]

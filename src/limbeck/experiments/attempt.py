@@ -8,9 +8,8 @@ from functools import partial
 from typing import TypeVar
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.fine_tuning.prepared import PreparedCell
-from limbeck.evaluation.fine_tuning.progress import Share
-from limbeck.evaluation.fine_tuning.run_cell import CellResult, train_once
+from limbeck.evaluation.encoding import PreparedCell
+from limbeck.evaluation.fine_tuning import CellResult, Share, train_once
 
 Found = TypeVar("Found")
 

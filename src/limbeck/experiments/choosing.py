@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limbeck.evaluation.protocols.settings import FineTuning
-from limbeck.evaluation.tasks.task import Task
+from limbeck.evaluation.protocols import FineTuning
+from limbeck.evaluation.task import Task
 from limbeck.experiments.results import Row
 
 

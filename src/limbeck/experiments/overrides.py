@@ -7,7 +7,7 @@ from typing import Any
 
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import RecipeError, suggestion
-from limbeck.evaluation.protocols.settings import FineTuning
+from limbeck.evaluation.protocols import FineTuning
 
 Override = tuple[str | None, Mapping[str, Any]]
 

@@ -8,18 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.evaluation.fine_tuning.cell import Cell, Point, SimilarityPoint, grid, identity, seeds, training_identity
-from limbeck.evaluation.fine_tuning.fingerprints import (
+from limbeck.evaluation.cell import (
+    Cell,
+    Point,
+    SimilarityPoint,
     data_fingerprint,
+    grid,
+    identity,
     model_fingerprint,
+    seeds,
     tokenizer_fingerprint,
+    training_identity,
     training_set_fingerprint,
 )
-from limbeck.evaluation.fine_tuning.prepared import PreparedCell, PreparedTask, TokenKeys, prepare
-from limbeck.evaluation.fine_tuning.task_model import check_padding
-from limbeck.evaluation.protocols.protocol import Protocol
-from limbeck.evaluation.protocols.settings import FineTuning
-from limbeck.evaluation.tasks import Task, TaskData, load_task
+from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys, prepare
+from limbeck.evaluation.fine_tuning import check_padding
+from limbeck.evaluation.protocols import FineTuning, Protocol
+from limbeck.evaluation.task import Task, TaskData
+from limbeck.evaluation.task_files import load_task
 from limbeck.experiments.overrides import Override
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config

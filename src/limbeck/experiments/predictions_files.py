@@ -11,7 +11,8 @@ from typing import Any
 
 from limbeck.core.files import write_atomically
 from limbeck.errors import OutputError
-from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, write_submission
+from limbeck.evaluation.submission import AnswerPrediction, Predictions, write_submission
+from limbeck.evaluation.task import Task
 from limbeck.experiments.choosing import select_score
 from limbeck.experiments.results import Row
 

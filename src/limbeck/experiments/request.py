@@ -7,8 +7,8 @@ from pathlib import Path
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.evaluation.tasks import TASKS, Task, is_own_task, parse_tasks
-from limbeck.evaluation.tasks.own_task import read_own_task
+from limbeck.evaluation.task import Task
+from limbeck.evaluation.tasks import TASKS, is_own_task, parse_tasks, read_own_task
 
 MOST_WORKERS, MOST_SEEDS = 1024, 1000
 

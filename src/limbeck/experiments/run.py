@@ -15,8 +15,8 @@ from limbeck.core.files import default_cache_dir
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.errors import Interrupted, OutputError
-from limbeck.evaluation.fine_tuning.prepared import PreparedCell
-from limbeck.evaluation.fine_tuning.run_cell import CellResult, select_split
+from limbeck.evaluation.encoding import PreparedCell
+from limbeck.evaluation.fine_tuning import CellResult, select_split
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.experiments.attempt import Job, Outcome
 from limbeck.experiments.choosing import choose

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from limbeck.evaluation.fine_tuning.cell import seeds
-from limbeck.evaluation.protocols.columns import Column, task_columns
-from limbeck.evaluation.protocols.protocol import Protocol
+from limbeck.evaluation.cell import seeds
+from limbeck.evaluation.protocols import Column, Protocol, task_columns
 from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
 from limbeck.experiments.choosing import Choice, choose
 from limbeck.experiments.gathered_notes import gather_notes

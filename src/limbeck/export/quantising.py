@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core.progress import Report, part_of, quietly
-from limbeck.evaluation.latency import Latency, measure_latency
+from limbeck.evaluation.costs import Latency, measure_latency
 from limbeck.export.onnx_file import LARGEST_FILE, onnx_bytes
 from limbeck.export.onnx_session import SessionModule, open_session
 from limbeck.export.source import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from limbeck.evaluation.latency import FEWEST_ROUNDS
+from limbeck.evaluation.costs import FEWEST_ROUNDS
 from limbeck.report.steadiness import is_doubtful
 
 _UNTOLD = "–"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limbeck.evaluation.latency import FEWEST_ROUNDS
+from limbeck.evaluation.costs import FEWEST_ROUNDS
 
 _MOST_APART = 1.1
 """The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import RecipeError
-from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.evaluation.tasks import DEFINITIONS
 from limbeck.report.evaluation_grid import figure, metric_name
 from limbeck.report.evaluation_tables import STEM
 

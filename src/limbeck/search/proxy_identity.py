@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from limbeck.corpus import Corpus
-from limbeck.evaluation.fine_tuning.fingerprints import model_fingerprint
+from limbeck.evaluation.cell import model_fingerprint
 from limbeck.methods.registry import METHODS
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.training_arguments import bf16_is_fast

@@ -17,8 +17,8 @@ from limbeck.comparison.evaluating import check_tasks, evaluate_students
 from limbeck.comparison.measures import MeasuresSpec
 from limbeck.core.progress import ProgressBar
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.evaluation.fine_tuning.fingerprints import data_fingerprint
-from limbeck.evaluation.tasks import load_task
+from limbeck.evaluation.cell import data_fingerprint
+from limbeck.evaluation.task_files import load_task
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.students import dropouts, save_student
 

@@ -12,7 +12,7 @@ import torch
 from optuna.distributions import CategoricalDistribution
 
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.evaluation.model_size import count_parameters
+from limbeck.evaluation.costs import count_parameters
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from limbeck.evaluation.answers import AnswerWindow, decode_answers
-from limbeck.evaluation.tasks import AnswerPrediction
+from limbeck.evaluation.submission import AnswerPrediction
 
 CONTEXT = "The old river runs under a new stone bridge near the market in the city of boats"
 

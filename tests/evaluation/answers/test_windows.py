@@ -12,7 +12,7 @@ from limbeck.corpus.answers import AnswerEncoder
 from limbeck.corpus.labelled import NO_ANSWER, Example
 from limbeck.errors import CorpusError
 from limbeck.evaluation.answers import AnswerWindows
-from limbeck.evaluation.tasks import TaskRow
+from limbeck.evaluation.task import TaskRow
 from tests.support.corpora import byte_tokenizer
 from tests.support.models import tiny_tokenizer
 

@@ -18,10 +18,9 @@ from transformers import (
 )
 from transformers.trainer_callback import PrinterCallback
 
-from limbeck.evaluation.fine_tuning import Cell, prepare
-from limbeck.evaluation.fine_tuning.run_cell import run_cell
-from limbeck.evaluation.fine_tuning.task_model import load_task_model
-from limbeck.evaluation.fine_tuning.training import EVALUATION_BATCH, FineTuner, training_arguments
+from limbeck.evaluation.cell import Cell
+from limbeck.evaluation.encoding import prepare
+from limbeck.evaluation.fine_tuning import EVALUATION_BATCH, FineTuner, load_task_model, run_cell, training_arguments
 from limbeck.evaluation.metrics import score
 from limbeck.models.loading import quiet
 from limbeck.models.vocabulary import load_tokenizer

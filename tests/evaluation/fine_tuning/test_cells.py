@@ -12,23 +12,19 @@ from scipy.stats import spearmanr
 
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import CorpusError, LimbeckError, ModelError, TrainingError
-from limbeck.evaluation.fine_tuning import (
+from limbeck.evaluation.cell import (
     Cell,
     SimilarityPoint,
     data_fingerprint,
     identity,
     model_fingerprint,
-    prepare,
-    run_cell,
     seeds,
     tokenizer_fingerprint,
 )
-from limbeck.evaluation.fine_tuning.batches import TaskCollator
-from limbeck.evaluation.fine_tuning.best_epoch import BestEpoch
-from limbeck.evaluation.fine_tuning.encoding import drawn, open_columns
-from limbeck.evaluation.fine_tuning.task_model import check_padding, load_task_model
-from limbeck.evaluation.sentence_vectors import encode
-from limbeck.evaluation.tasks.task import TaskData
+from limbeck.evaluation.encoding import TaskCollator, drawn, open_columns, prepare
+from limbeck.evaluation.fine_tuning import BestEpoch, check_padding, load_task_model, run_cell
+from limbeck.evaluation.inference import encode
+from limbeck.evaluation.task import TaskData
 from limbeck.models.loading import load_model
 from limbeck.models.vocabulary import load_tokenizer
 from tests.support.models import make_teacher, save_folder, tiny_model
@@ -70,7 +66,7 @@ def test_fingerprints(tmp_path):
 def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     first = ready(folder, data, POINT, tmp_path)
-    again = "limbeck.evaluation.fine_tuning.prepared.encode_sequences"
+    again = "limbeck.evaluation.encoding.encode_sequences"
     monkeypatch.setattr(again, lambda *_, **__: pytest.fail("encoded again"))
     again = ready(folder, data, replace(POINT, learning_rate=1.0, epochs=7), tmp_path)
     assert again.folder == first.folder

@@ -4,21 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from limbeck.evaluation.fine_tuning import (
+from limbeck.evaluation.cell import (
     Cell,
-    PreparedCell,
     SimilarityPoint,
     data_fingerprint,
     identity,
-    prepare,
-    run_cell,
-    train_once,
     training_identity,
     training_set_fingerprint,
 )
-from limbeck.evaluation.fine_tuning.prepared import TokenKeys
-from limbeck.evaluation.fine_tuning.training import FineTuner
-from limbeck.evaluation.tasks.task import TaskData
+from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
+from limbeck.evaluation.fine_tuning import FineTuner, run_cell, train_once
+from limbeck.evaluation.task import TaskData
 from limbeck.models.vocabulary import load_tokenizer
 from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, tiny_folder
 
@@ -76,7 +72,7 @@ def test_the_training_set_is_its_rows_and_classes():
 
 
 def test_tokens_to_train_on_are_made_once(tmp_path, monkeypatch):
-    from limbeck.evaluation.fine_tuning import prepared as module
+    from limbeck.evaluation import encoding as module
 
     encoded, original = [], module.encode_questions
 

@@ -8,8 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from limbeck.evaluation.metrics import AnswerPrediction, best_threshold, score
-from limbeck.evaluation.tasks import TASKS, TaskRow
+from limbeck.evaluation.metrics import best_threshold, score
+from limbeck.evaluation.submission import AnswerPrediction
+from limbeck.evaluation.task import TaskRow
+from limbeck.evaluation.tasks import TASKS
 from tests.evaluation.metrics import naive
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from limbeck.errors import CorpusError
-from limbeck.evaluation.metrics import AnswerPrediction, normalise_answer_of, score_answers
-from limbeck.evaluation.metrics.chinese_words import longest_common_run, mixed_segments, split_words
-from limbeck.evaluation.tasks import TASKS, TaskRow
+from limbeck.evaluation.chinese_words import longest_common_run, mixed_segments, split_words
+from limbeck.evaluation.metrics import normalise_answer_of, score_answers
+from limbeck.evaluation.submission import AnswerPrediction
+from limbeck.evaluation.task import TaskRow
+from limbeck.evaluation.tasks import TASKS
 from tests.evaluation.metrics import naive
 
 

@@ -10,8 +10,10 @@ from scipy import stats
 from sklearn import metrics
 
 from limbeck.errors import CorpusError
-from limbeck.evaluation.metrics import METRICS, AnswerPrediction, score
-from limbeck.evaluation.tasks import TASKS, SplitFacts, TaskRow
+from limbeck.evaluation.metrics import METRICS, score
+from limbeck.evaluation.submission import AnswerPrediction
+from limbeck.evaluation.task import SplitFacts, TaskRow
+from limbeck.evaluation.tasks import TASKS
 
 
 def rows(labels: list[float]) -> list[TaskRow]:

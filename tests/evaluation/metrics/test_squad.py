@@ -7,8 +7,10 @@ import random
 import pytest
 
 from limbeck.errors import CorpusError
-from limbeck.evaluation.metrics import AnswerPrediction, normalise_answer, score, score_answers
-from limbeck.evaluation.tasks import TASKS, TaskRow
+from limbeck.evaluation.metrics import normalise_answer, score, score_answers
+from limbeck.evaluation.submission import AnswerPrediction
+from limbeck.evaluation.task import TaskRow
+from limbeck.evaluation.tasks import TASKS
 from tests.evaluation.metrics import naive
 
 PIECES = (

@@ -4,8 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from limbeck.errors import RecipeError
-from limbeck.evaluation.fine_tuning import Cell
-from limbeck.evaluation.fine_tuning.cell import grid, identity, training_identity
+from limbeck.evaluation.cell import Cell, grid, identity, training_identity
 from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, task_columns
 from limbeck.evaluation.tasks import TASKS
 

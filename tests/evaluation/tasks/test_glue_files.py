@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.evaluation.tasks import TASKS, TaskRow, load_task
+from limbeck.evaluation.task import TaskRow
+from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import TASKS
 from tests.support.task_files import write_table
 
 

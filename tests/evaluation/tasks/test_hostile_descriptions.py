@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
-from limbeck.evaluation.tasks import load_task
-from limbeck.evaluation.tasks.own_task import read_own_task
+from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import read_own_task
 
 GOOD: dict[str, Any] = {
     "name": "mine", "type": "classification", "labels": ["no", "yes"], "columns": {"text": "text"},

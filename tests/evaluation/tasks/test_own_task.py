@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
-from limbeck.evaluation.tasks import TaskRow, load_task
+from limbeck.evaluation.task import TaskRow
+from limbeck.evaluation.task_files import load_task
 from tests.support.task_files import write_lines, write_small_squad, write_table
 
 REVIEWS: dict[str, Any] = {

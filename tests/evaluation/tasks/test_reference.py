@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
-from limbeck.evaluation.tasks.own_task import OwnDescription
-from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS, OwnDescription
 
 PAGE = (Path(__file__).parents[3] / "docs" / "evaluation_tasks.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.errors import CorpusError, RecipeError
-from limbeck.evaluation.tasks import load_task
+from limbeck.evaluation.task_files import load_task
 from tests.support.task_files import CONTEXT, question, write_lines, write_squad, write_table
 
 RTE = ("index", "sentence1", "sentence2", "label")

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from limbeck.errors import CorpusError, RecipeError
+from limbeck.evaluation.built_in_tasks import GLUE_SUBMISSIONS, MLQA_LANGUAGES
 from limbeck.evaluation.metrics import METRICS
-from limbeck.evaluation.tasks import METRIC_NAMES, TASK_GROUPS, TASKS, parse_tasks
-from limbeck.evaluation.tasks.glue import GLUE_SUBMISSIONS
-from limbeck.evaluation.tasks.questions import MLQA_LANGUAGES
-from limbeck.evaluation.tasks.registry import DEFINITIONS
+from limbeck.evaluation.task import METRIC_NAMES
+from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS, parse_tasks
 
 
 @pytest.mark.parametrize("name", list(TASKS))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.evaluation.tasks import TASKS, AnswerPrediction, write_submission
+from limbeck.evaluation.submission import AnswerPrediction, write_submission
+from limbeck.evaluation.tasks import TASKS
 
 
 @pytest.mark.parametrize(

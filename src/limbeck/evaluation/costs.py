@@ -12,14 +12,104 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
-from limbeck.evaluation.model_size import find_blocks
+
+# Model size: parameters split as the papers split them, and the weights' megabytes.
+
+
+BYTES_PER_MEGABYTE = 1_000_000
+_WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
+_EMBEDDING_NAMES = ("embed", "emb_", "wte", "wpe", "word_emb", "position_emb")
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """Where a model's parameters are; a tensor that is shared (tied output embeddings) counts once.
+
+    Attributes:
+        embedding: Word, position and type tables, their normalisation, and a factorised table's projection.
+        transformer: The blocks, shared ones once, and what belongs to them (final norm, relative position
+            tables).
+        pooler: The pooler over the first token, which sentence vectors do not use.
+        head: Everything outside the encoder: task heads.
+    """
+
+    embedding: int
+    transformer: int
+    pooler: int
+    head: int
+
+    @property
+    def total(self) -> int:
+        """All parameters."""
+        return self.embedding + self.transformer + self.pooler + self.head
+
+
+def count_parameters(model: nn.Module) -> ParameterCounts:
+    """Count a model's parameters by place."""
+    encoder = encoder_of(model)
+    counts = {"embedding": 0, "transformer": 0, "pooler": 0, "head": 0}
+    inside: set[int] = set()
+    for name, parameter in encoder.named_parameters():
+        inside.add(id(parameter))
+        counts[_place(name)] += parameter.numel()
+    counts["head"] = sum(p.numel() for p in model.parameters() if id(p) not in inside)
+    return ParameterCounts(**counts)
+
+
+def find_blocks(model: nn.Module) -> nn.ModuleList:
+    """Return the list of Transformer blocks: the outermost module list with the most parameters.
+
+    For ALBERT that is the list of shared layer groups, each of which is called many times.
+
+    Raises:
+        ModelError: if the model has no module list.
+    """
+    lists = [module for module in encoder_of(model).modules() if isinstance(module, nn.ModuleList) and len(module)]
+    if not lists:
+        raise ModelError(f"{type(model).__name__} has no list of blocks to measure.")
+    # `max` keeps the first of equals, and `modules` goes from the outside in.
+    return max(lists, key=lambda blocks: sum(p.numel() for p in blocks.parameters()))
+
+
+def weights_megabytes(folder: Path | str) -> float:
+    """Return the size of a model folder's weight files in megabytes (10⁶ bytes): safetensors, else `.bin`.
+
+    Raises:
+        ModelError: if the folder has none.
+    """
+    for pattern in _WEIGHT_FILES:
+        sizes = [path.stat().st_size for path in Path(folder).glob(pattern)]
+        if sizes:
+            return sum(sizes) / BYTES_PER_MEGABYTE
+    raise ModelError(f"No weight files in {folder}: give the folder that holds model.safetensors.")
+
+
+def tensors_megabytes(model: nn.Module) -> float:
+    """Return what the model's parameters take in their present dtype, in megabytes (10⁶ bytes)."""
+    return sum(p.numel() * p.element_size() for p in model.parameters()) / BYTES_PER_MEGABYTE
+
+
+def _place(name: str) -> str:
+    """Return which count a parameter of the encoder belongs to, by its dotted name."""
+    parts = name.split(".")
+    if any(part.startswith("pooler") for part in parts):
+        return "pooler"
+    # `encoder.embedding_hidden_mapping_in` (ALBERT) and `embeddings_project` (ELECTRA) are factorised
+    # projections; the blocks themselves are numbered, and whatever is inside one is the Transformer's.
+    outside_blocks = not any(part.isdigit() for part in parts)
+    if outside_blocks and any(part.startswith(_EMBEDDING_NAMES) for part in parts):
+        return "embedding"
+    return "transformer"
+
 
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
 

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-from limbeck.evaluation.tasks.glue import GLUE_SUBMISSIONS
-from limbeck.evaluation.tasks.predictions import AnswerPrediction, Predictions
-from limbeck.evaluation.tasks.task import Task
+from limbeck.evaluation.built_in_tasks import GLUE_SUBMISSIONS
+from limbeck.evaluation.task import Task
+
+# What a model predicts for the rows of a task.
+
+
+@dataclass(frozen=True)
+class AnswerPrediction:
+    """The answer to one question.
+
+    Attributes:
+        text: The best answer that is not empty.
+        null_odds: Score of no answer less the score of `text`; where it is above a threshold the answer is empty.
+    """
+
+    text: str
+    null_odds: float = 0.0
+
+
+Predictions: TypeAlias = Sequence[int] | Sequence[float] | Mapping[str, AnswerPrediction]
+"""A class number or a value per row, in their order; or, of questions, an answer per row id."""
+
 
 CLUE_SUBMISSIONS: dict[tuple[str, str], str] = {
     ("cmnli", "test"): "cmnli_predict.json",

@@ -1,0 +1,326 @@
+"""Rows of a task to tokens, in an Arrow file that all cells and processes read."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from limbeck.core.files import build_once, fingerprint
+from limbeck.corpus.batches import LabelKind, PadCollator
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import TOKEN_TYPES, Example, SequenceEncoder
+from limbeck.errors import CorpusError
+from limbeck.evaluation.answers import AnswerWindow, AnswerWindows
+from limbeck.evaluation.cell import Cell, Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.task import Task, TaskData, TaskKind, TaskRow
+from limbeck.evaluation.task_files import TRAIN
+
+Item = TypeVar("Item")
+_ROWS_AT_ONCE = 2000
+_DRAW = 0
+"""Seed of the draw of rows: the same for every cell, so that all seeds see the same rows."""
+
+
+def drawn(rows: Sequence[Item], most: int | None) -> Sequence[Item]:
+    """Return so many rows, drawn once for all and in their own order; all of them where there are no more."""
+    if most is None or len(rows) <= most:
+        return rows
+    return [rows[index] for index in sorted(random.Random(_DRAW).sample(range(len(rows)), most))]
+
+
+def encode_sequences(
+    rows: Sequence[TaskRow], task: Task, tokenizer: Any, length: int, path: Path, *, labelled: bool
+) -> SourceReport:
+    """Write the tokens of texts or pairs to a file: `input_ids`, `token_type_ids` where known, `length`, `labels`.
+
+    Args:
+        rows: All single, or all pairs.
+        task: Decides the type of the labels.
+        tokenizer: Of the model; not changed.
+        length: Most tokens of a row; the longer text of a pair is cut first.
+        path: The file.
+        labelled: Whether to write labels.
+
+    Returns:
+        Which rows were cut.
+
+    Raises:
+        CorpusError: if no token fits between the special ones.
+    """
+    report = SourceReport()
+    encoder = SequenceEncoder(tokenizer, length, paired=rows[0].pair is not None)
+    label_type = pa.float32() if task.kind == "regression" else pa.int64()
+    fields = [("input_ids", pa.list_(pa.int32())), ("length", pa.int32())]
+    if TOKEN_TYPES in tokenizer.model_input_names:
+        fields.append((TOKEN_TYPES, pa.list_(pa.int8())))
+    if labelled:
+        fields.append(("labels", label_type))
+
+    def batches() -> Iterable[Mapping[str, Any]]:
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows[start : start + _ROWS_AT_ONCE]
+            encoded = encoder.encode([Example(row.text, row.pair, row.label or 0) for row in part], report)
+            yield {
+                "input_ids": encoded.input_ids,
+                TOKEN_TYPES: encoded.token_type_ids,
+                "length": [len(ids) for ids in encoded.input_ids],
+                "labels": encoded.labels,
+            }
+
+    write_columns(path, pa.schema(fields), batches())
+    return report
+
+
+def write_columns(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, Any]]) -> None:
+    """Write batches of columns to an Arrow stream; columns that the schema does not name are left out."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(pa.record_batch([pa.array(batch[field.name], field.type) for field in schema], schema))
+
+
+def open_columns(path: Path) -> Dataset:
+    """Open what `write_columns` wrote, mapped into memory."""
+    return Dataset.from_file(str(path)).with_format("numpy")
+
+
+# Questions to windows of tokens in an Arrow file, with what their answers are decoded by.
+
+
+_QUESTIONS_AT_ONCE = 500
+
+
+def encode_questions(
+    rows: Sequence[TaskRow], tokenizer: Any, length: int, stride: int, path: Path, *, training: bool
+) -> SourceReport:
+    """Write the windows of questions to a file: `input_ids`, `token_type_ids` where known, `length`, and either
+    `labels` (first and last token of the answer) or `row`, `first` and `offsets`.
+
+    Args:
+        rows: Questions and contexts.
+        tokenizer: Of the model; a fast one.
+        length: Most tokens of a window.
+        stride: Tokens of the context that neighbouring windows share.
+        path: The file.
+        training: Whether to write labels, and to leave out questions whose answer has no place.
+
+    Returns:
+        Which questions were cut or left out.
+
+    Raises:
+        CorpusError: if the tokenizer is slow, or the windows have no room.
+    """
+    report = SourceReport()
+    cutter = AnswerWindows(tokenizer, length, stride)
+    fields = [("input_ids", pa.list_(pa.int32())), ("length", pa.int32())]
+    if TOKEN_TYPES in tokenizer.model_input_names:
+        fields.append((TOKEN_TYPES, pa.list_(pa.int8())))
+    if training:
+        fields.append(("labels", pa.list_(pa.int32(), 2)))
+    else:
+        fields += [("row", pa.string()), ("first", pa.int32()), ("offsets", pa.list_(pa.int32()))]
+
+    def batches() -> Iterable[Mapping[str, Any]]:
+        for start in range(0, len(rows), _QUESTIONS_AT_ONCE):
+            windows = cutter.cut(rows[start : start + _QUESTIONS_AT_ONCE], report, training=training)
+            yield {
+                "input_ids": [window.input_ids for window in windows],
+                TOKEN_TYPES: [window.token_type_ids for window in windows],
+                "length": [len(window.input_ids) for window in windows],
+                "labels": [list(window.label) for window in windows],
+                "row": [window.row for window in windows],
+                "first": [window.first for window in windows],
+                "offsets": [window.offsets.ravel() for window in windows],
+            }
+
+    write_columns(path, pa.schema(fields), batches())
+    return report
+
+
+def read_windows(path: Path) -> list[AnswerWindow]:
+    """Read the windows that answers are decoded in, without their tokens."""
+    columns = open_columns(path).select_columns(["row", "first", "offsets"]).with_format(None)
+    return [
+        AnswerWindow(
+            row=item["row"],
+            input_ids=[],
+            token_type_ids=None,
+            first=item["first"],
+            offsets=np.asarray(item["offsets"], dtype=np.int64).reshape(-1, 2),
+            label=(0, 0),
+        )
+        for item in columns
+    ]
+
+
+# Batches of a task's tokens, as its model takes them.
+
+
+_LABELS: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
+
+
+class TaskCollator:
+    """Pads rows to the longest of their batch and names their labels as the model does.
+
+    Questions are always padded on the right, so that the places of tokens in a row and in a batch agree.
+
+    Args:
+        model: Whether it knows segments.
+        tokenizer: Whose padding token and side are used.
+        kind: Of the task.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: Any, kind: TaskKind) -> None:
+        side = "right" if kind == "question_answering" else tokenizer.padding_side
+        self._labelled = PadCollator(tokenizer.pad_token_id, side=side, labels=_LABELS[kind])
+        self._unlabelled = PadCollator(tokenizer.pad_token_id, side=side)
+        self._spans = kind == "question_answering"
+        segments = getattr(model.config, "type_vocab_size", 2) >= 2
+        self._segments = segments and TOKEN_TYPES in inspect.signature(model.forward).parameters
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """Return the batch; `labels`, or `start_positions` and `end_positions`, where the rows are labelled."""
+        batch = (self._labelled if "labels" in rows[0] else self._unlabelled)(rows)
+        if not self._segments:
+            batch.pop(TOKEN_TYPES, None)
+        if self._spans and "labels" in batch:
+            spans = batch.pop("labels")
+            batch |= {"start_positions": spans[:, 0], "end_positions": spans[:, 1]}
+        return batch
+
+
+# `PreparedTask`: a task's rows and tokens, made once and shared by all cells of a tokenizer and a length.
+
+
+TOKEN_FORMAT = 2
+"""Raise it when the same rows would give other tokens, or other files: older ones are then made anew."""
+
+
+class TokenKeys(NamedTuple):
+    """Fingerprints of what tokens are made of.
+
+    Attributes:
+        tokenizer: The tokenizer.
+        rows: All rows of the task.
+        training_set: The rows that it is trained on, which may be another task's too.
+    """
+
+    tokenizer: str
+    rows: str
+    training_set: str
+
+
+@dataclass(frozen=True)
+class PreparedTask:
+    """What a cell needs of its task; it can be sent to another process.
+
+    Attributes:
+        task: The task.
+        rows: The rows of every split that is scored or predicted.
+        train_rows: How many rows there are to train on.
+        train_folder: Holds the file of tokens to train on, for all tasks that are trained on them; None where nothing
+            is trained.
+        folder: Holds a file of tokens for each split of `rows`; None where nothing is trained.
+        notes: Rows cut or left out on the way to tokens, for the user to read.
+    """
+
+    task: Task
+    rows: Mapping[str, Sequence[TaskRow]]
+    train_rows: int = 0
+    train_folder: Path | None = None
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    def tokens(self, split: str) -> Path:
+        """Return the file of a split's tokens; of those to train on, for `"train"`."""
+        assert self.folder is not None and self.train_folder is not None, f"{self.task.name} has no tokens"
+        return self.train_folder / _file(0) if split == TRAIN else self.folder / _file([*self.rows].index(split))
+
+
+class PreparedCell(NamedTuple):
+    """A cell and its task's rows and tokens."""
+
+    cell: Cell
+    task: PreparedTask
+
+
+def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, cache_dir: Path) -> PreparedTask:
+    """Draw the rows that a grid point asks for, and encode them unless that was done before.
+
+    Args:
+        data: All rows of the task.
+        point: Any of its grid points: all of them have the same length and draw the same rows.
+        tokenizer: Of the model.
+        keys: Of tokenizer and rows.
+        cache_dir: Root of the cache of tokens.
+
+    Raises:
+        CorpusError: if the task has no rows to train on, or they cannot be encoded.
+    """
+    task = data.task
+    # A leaderboard takes whole splits only, so none is predicted where rows are drawn.
+    left_out = {TRAIN, *(task.predicted if point.max_scored_rows is not None else ())}
+    rows = {
+        split: drawn(found, point.max_scored_rows)
+        for split, found in data.splits.items()
+        if split not in left_out and found
+    }
+    if isinstance(point, SimilarityPoint):
+        return PreparedTask(task, rows)
+    if not data.splits.get(TRAIN):
+        raise CorpusError(f"{task.title} has no rows to train on ({task.train}); give --data a folder that has them.")
+    train = drawn(data.splits[TRAIN], point.max_train_rows)
+    encoder = _Encoder(task, tokenizer, point, cache_dir / "evaluation")
+    choices = [TOKEN_FORMAT, keys.tokenizer, point.length, point.stride]
+    train_folder, cut = encoder.encode({TRAIN: train}, [*choices, keys.training_set, point.max_train_rows])
+    folder, more = encoder.encode(rows, [*choices, keys.rows, point.max_scored_rows, list(rows)])
+    return PreparedTask(task, rows, len(train), train_folder, folder, (*cut, *more))
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """Encodes splits of one task."""
+
+    task: Task
+    tokenizer: Any
+    point: TrainingPoint
+    root: Path
+
+    def encode(self, splits: Mapping[str, Sequence[TaskRow]], key: Sequence[Any]) -> tuple[Path, list[str]]:
+        """Return the folder of the splits' files, one after the other, and what there is to say about them."""
+        folder = self.root / fingerprint(list(key))
+
+        def build(aside: Path) -> dict[str, Any]:
+            return {
+                "reports": [
+                    self._encode(rows, aside / _file(number), split == TRAIN).to_dict()
+                    for number, (split, rows) in enumerate(splits.items())
+                ]
+            }
+
+        reports = build_once(folder, build)["reports"]
+        notes = [
+            f"{self.task.title} {split}: {line}"
+            for split, report in zip(splits, reports, strict=True)
+            for line in SourceReport.from_dict(report).lines()
+        ]
+        return folder, notes
+
+    def _encode(self, rows: Sequence[TaskRow], path: Path, training: bool) -> SourceReport:
+        length = self.point.length
+        if self.task.kind == "question_answering":
+            return encode_questions(rows, self.tokenizer, length, self.point.stride, path, training=training)
+        return encode_sequences(rows, self.task, self.tokenizer, length, path, labelled=training)
+
+
+def _file(number: int) -> str:
+    return f"{number:02d}.arrow"

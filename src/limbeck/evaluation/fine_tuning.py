@@ -1,0 +1,548 @@
+"""Fine-tuning by `transformers.Trainer`: the same weights as a plain script's, from the same seed and settings."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import SequentialSampler
+from transformers import (
+    PreTrainedConfig,
+    PreTrainedModel,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_callback import PrinterCallback
+
+from limbeck.errors import CorpusError, ModelError, TrainingError
+from limbeck.evaluation.answers import decode_answers
+from limbeck.evaluation.cell import Cell, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator, open_columns, read_windows
+from limbeck.evaluation.inference import pair_similarities
+from limbeck.evaluation.metrics import score
+from limbeck.evaluation.submission import Predictions
+from limbeck.evaluation.task import Task
+from limbeck.evaluation.task_files import TRAIN
+from limbeck.models.families import shape_of
+from limbeck.models.heads import Head, head_class
+from limbeck.models.loading import load_config, load_model, one_line, quiet, unreachable
+from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model, sentence_pooling
+from limbeck.models.vocabulary import check_fits_model, load_tokenizer
+
+# Keeping the weights of the epoch that does best on the select split.
+
+
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a model's weights, on the CPU."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+class BestEpoch(TrainerCallback):
+    """Scores the model after every epoch and keeps a copy of its best weights; of equals, the first.
+
+    Scoring draws no random numbers that training would have drawn, so the weights of every epoch are those of a
+    training that is never scored.
+
+    Args:
+        score: Scores the model as it is; higher is better.
+    """
+
+    def __init__(self, score: Callable[[], float]) -> None:
+        self._score = score
+        self._best = -math.inf
+        self._weights: dict[str, Tensor] = {}
+        self.epoch: float | None = None
+        self.scores: list[float] = []
+
+    def on_epoch_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: PreTrainedModel | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Score, and keep the weights if they are the best so far."""
+        assert model is not None
+        with torch.random.fork_rng():
+            value = self._score()
+        self.scores.append(value)
+        # A correlation of constant predictions is NaN: no better than anything, but better than no weights at all.
+        if value > self._best or not self._weights:
+            self._best = value if math.isfinite(value) else -math.inf
+            self._weights = copy_weights(model)
+            self.epoch = state.epoch
+
+    def restore(self, model: PreTrainedModel) -> None:
+        """Give a model the kept weights."""
+        model.load_state_dict(self._weights)
+
+
+# A model with the head of a task: the checkpoint's where it fits, else a fresh one.
+
+
+_HEADS: dict[str, Head] = {
+    "classification": "classification",
+    "regression": "regression",
+    "question_answering": "question_answering",
+}
+
+
+def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
+    """Load a model for fine-tuning on a task, in float32, on the CPU.
+
+    All random states are seeded first, as a script does that calls `set_seed` and then `from_pretrained`: what the
+    checkpoint lacks of the head (and a pooler below it) is drawn from them.
+
+    Args:
+        name: A folder, `package:NAME` or a Hub name.
+        task: Decides the class of the model and the number of its outputs.
+        seed: Of the head.
+
+    Raises:
+        ModelError: for a model that cannot be loaded, or whose family has no such head.
+    """
+    config = task_config(name, task)
+    loader = head_class(config, _HEADS[task.kind])
+    resolved = resolve_model(name)
+    if is_local(resolved):
+        check_weights(resolved)
+    set_seed(seed)
+    with quiet():
+        try:
+            model, info = loader.from_pretrained(
+                resolved,
+                config=config,
+                dtype="float32",
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # A head of another task; the encoder is checked below.
+                local_files_only=not is_local(resolved) and not hub_answers(),
+            )
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            if not is_local(resolved):
+                raise unreachable(name) from error
+            raise ModelError(f"The model in '{name}' cannot be built or read: {one_line(error)}") from error
+    _check_encoder(name, model, info)
+    return model
+
+
+def task_config(name: str, task: Task) -> PreTrainedConfig:
+    """Return the configuration of a model with a task's outputs.
+
+    Raises:
+        ModelError: see `load_config`.
+    """
+    config = load_config(name)
+    if task.kind == "question_answering":
+        return config
+    config.num_labels = 1 if task.kind == "regression" else len(task.labels)
+    config.problem_type = "regression" if task.kind == "regression" else "single_label_classification"
+    if task.kind == "classification":
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: number for number, label in enumerate(task.labels)}
+    return config
+
+
+def check_padding(name: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer without a padding token: rows of several lengths could not share a batch.
+
+    Args:
+        name: The model, as the user named it.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        ModelError: if it has none.
+    """
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
+
+
+def take_padding(model: PreTrainedModel, tokenizer: Any) -> None:
+    """Let a model know the tokenizer's padding token where its configuration names none.
+
+    Heads of decoders need it to find the last token of each text.
+
+    Args:
+        model: Its configuration is changed.
+        tokenizer: Has a padding token.
+    """
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+
+
+def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
+    """Refuse a checkpoint that lacks a part of the encoder, or holds it in another shape."""
+    prefix = f"{model.base_model_prefix}."
+    lacking = [key for key in sorted(info["missing_keys"]) if key.startswith(prefix) and ".pooler." not in key]
+    if lacking:
+        raise ModelError(
+            f"The weights of '{name}' lack {len(lacking)} tensors of its encoder (first {lacking[0]}); save it whole."
+        )
+    misfits = [key for key, *_ in sorted(info["mismatched_keys"]) if key.startswith(prefix)]
+    if misfits:
+        raise ModelError(
+            f"The weights of '{name}' do not fit its config.json (first {misfits[0]}); copy the model again."
+        )
+
+
+# Similarity tasks: the cosine of sentence vectors, nothing trained.
+
+
+def predict_similarities(
+    model: nn.Module, tokenizer: Any, prepared: PreparedTask, split: str, point: SimilarityPoint, pooling: str
+) -> list[float]:
+    """Return the cosine of the two sentence vectors of every row of a split.
+
+    Args:
+        model: A loaded encoder.
+        tokenizer: Its tokenizer.
+        prepared: The task.
+        split: Of pairs.
+        point: The settings.
+        pooling: `"mean"` or `"cls"`.
+
+    Raises:
+        CorpusError: if a row is no pair.
+    """
+    rows = prepared.rows[split]
+    pairs = [(row.text, row.pair) for row in rows if row.pair is not None]
+    if len(pairs) < len(rows):
+        raise CorpusError(f"{prepared.task.title} has rows of one text in '{split}'; similarity is of pairs.")
+    found = pair_similarities(model, tokenizer, pairs, pooling=pooling, max_length=point.length)
+    return [float(value) for value in found]
+
+
+def pooling_of(name: str, point: SimilarityPoint) -> str:
+    """Return the pooling that is asked for, else the one that a model's folder names, else the mean."""
+    if point.pooling is not None:
+        return point.pooling
+    folder = sentence_pooling(name)
+    return "mean" if folder is None else folder.pooling
+
+
+# How far a cell is.
+
+
+Share: TypeAlias = Callable[[float], None]
+"""Is told which share of a cell is done, 0 to 1."""
+
+TRAINING_SHARE = 0.95
+"""The rest of a cell is scoring."""
+
+
+class StepReporter(TrainerCallback):
+    """Tells how many steps of the training are done.
+
+    Args:
+        report: Is told.
+    """
+
+    def __init__(self, report: Share) -> None:
+        self._report = report
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Tell it."""
+        self._report(TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
+
+
+EVALUATION_BATCH = 64
+
+
+def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
+    """Return the arguments of one fine-tuning; what a grid point does not say is left to `transformers`.
+
+    Args:
+        point: The settings.
+        seed: Of the order of rows and of dropout.
+    """
+    accelerated = torch.accelerator.is_available()
+    return TrainingArguments(
+        output_dir=tempfile.gettempdir(),  # The loop wants one that is there; nothing is written.
+        seed=seed,
+        learning_rate=point.learning_rate,
+        num_train_epochs=point.epochs,
+        per_device_train_batch_size=point.batch_size,
+        per_device_eval_batch_size=EVALUATION_BATCH,
+        warmup_steps=point.warmup,  # Below 1 it is a share of the steps.
+        lr_scheduler_type=point.schedule,
+        weight_decay=point.weight_decay,
+        train_sampling_strategy="group_by_length" if point.group_by_length else "random",
+        bf16=point.bf16,
+        use_cpu=not accelerated,
+        dataloader_pin_memory=accelerated,
+        remove_unused_columns=False,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+class OrderedTrainer(Trainer):
+    """The ordinary loop, whose predictions come in the order of the rows.
+
+    By itself, where batches are of rows of similar length, it draws those that it predicts by length too, and returns
+    their predictions in that order.
+    """
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
+        return SequentialSampler(eval_dataset)
+
+
+class FineTuner:
+    """One model being fine-tuned on the rows of one task, and predicting those of any task with the same head.
+
+    Args:
+        model: With the head of the task; trained in place.
+        tokenizer: Its tokenizer.
+        prepared: The task.
+        arguments: Of the training.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: Any, prepared: PreparedTask, arguments: TrainingArguments
+    ) -> None:
+        self._last: dict[str, Tensor] | None = None
+        self._trainer = OrderedTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=open_columns(prepared.tokens(TRAIN)),
+            data_collator=TaskCollator(model, tokenizer, prepared.task.kind),
+        )
+        self._trainer.remove_callback(PrinterCallback)
+
+    def train(self, report: Share, best_epochs: Sequence[BestEpoch] = ()) -> None:
+        """Train to the end.
+
+        Args:
+            report: Is told how far it is.
+            best_epochs: Are asked after every epoch, and keep a copy of the weights that each finds best.
+        """
+        for callback in (StepReporter(report), *best_epochs):
+            self._trainer.add_callback(callback)
+        self._trainer.train()
+        self._last = copy_weights(self._trainer.model) if best_epochs else None
+
+    def settle(self, best: BestEpoch | None) -> None:
+        """Give the model the weights of one of its best epochs, or its last ones.
+
+        Raises:
+            TrainingError: if a weight is not finite.
+        """
+        model = self._trainer.model
+        if best is not None:
+            best.restore(model)
+        elif self._last is not None:
+            model.load_state_dict(self._last)
+        if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+            raise TrainingError(
+                "A weight became infinite or no number; use a lower learning rate, or --set bf16=false."
+            )
+
+    def predict(self, prepared: PreparedTask, split: str) -> Predictions:
+        """Predict a split of a task: a class or a value per row, or an answer per row id."""
+        path = prepared.tokens(split)
+        columns = open_columns(path)
+        known = [name for name in columns.column_names if name in ("input_ids", "token_type_ids")]
+        found = self._trainer.predict(columns.select_columns(known)).predictions
+        kind = prepared.task.kind
+        if kind == "question_answering":
+            start_scores, end_scores = found[0], found[1]
+            return decode_answers(
+                read_windows(path),
+                start_scores,
+                end_scores,
+                {row.id: row.text for row in prepared.rows[split]},
+                answerable_only=prepared.task.answerable_only,
+            )
+        scores: NDArray[np.floating[Any]] = found[0] if isinstance(found, tuple) else found
+        if kind == "regression":
+            return [float(value) for value in scores[:, 0]]
+        return [int(number) for number in scores.argmax(-1)]
+
+
+# `run_cell`: one cell from its settings to its scores; `train_once`: one fine-tuning that several cells share.
+
+
+Scores = Mapping[str, Mapping[str, float]]
+"""Split to metric to value, 0 to 1 (correlations -1 to 1)."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What a cell gave.
+
+    Attributes:
+        scores: Of every scored split, and of the select split.
+        predictions: Of the unlabelled splits.
+        epoch: Whose weights were scored; None where they are the last.
+        rows: How many there were to train on, and in every scored split.
+        seconds: For everything, tokens and data apart; a training that is shared counts for each of its cells.
+        training_seconds: Of the training alone; 0 where nothing is trained.
+    """
+
+    scores: Scores
+    predictions: Mapping[str, Predictions]
+    epoch: float | None
+    rows: Mapping[str, int]
+    seconds: float
+    training_seconds: float
+
+
+def run_cell(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
+    """Fine-tune a model on a task, or take its sentence vectors, and score it.
+
+    Args:
+        cell: What to run.
+        prepared: Its task.
+        report: Is told how far it is.
+
+    Raises:
+        LimbeckError: as `train_once` and `Trained.score`.
+    """
+    whole = PreparedCell(cell, prepared)
+    return train_once([whole], report).score(whole)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What cells with one training are scored by.
+
+    Attributes:
+        tuner: Holds the fine-tuned model; None where nothing is trained.
+        best_epochs: Of the cells that keep the weights of an epoch.
+        seconds: For the training.
+    """
+
+    tuner: FineTuner | None
+    best_epochs: Mapping[Cell, BestEpoch]
+    seconds: float
+
+    def score(self, cell: PreparedCell) -> CellResult:
+        """Score one of the cells, by the weights that its settings keep.
+
+        Raises:
+            LimbeckError: one clear line: a weight that is not finite, a device that is out of memory, a model without
+                sentence vectors.
+        """
+        started = time.monotonic()
+        best = self.best_epochs.get(cell.cell)
+        with _plainly():
+            scores, predictions = _similarities(cell) if self.tuner is None else _scored(cell, self.tuner, best)
+        rows = {"train": cell.task.train_rows, **{split: len(cell.task.rows[split]) for split in scores}}
+        seconds = self.seconds + time.monotonic() - started
+        epoch = None if best is None else best.epoch
+        return CellResult(scores, predictions, epoch, rows, round(seconds, 3), round(self.seconds, 3))
+
+
+def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
+    """Fine-tune a model once, for all cells that it is then scored for.
+
+    Args:
+        cells: At least one; all of the same training, see `training_identity`. They differ in what they are scored on
+            and in which epoch they keep.
+        report: Is told how far it is.
+
+    Raises:
+        LimbeckError: one clear line: a model that cannot be loaded or takes fewer tokens than asked for, a device that
+            is out of memory.
+    """
+    started = time.monotonic()
+    (cell, prepared), point = cells[0], cells[0].cell.point
+    if isinstance(point, SimilarityPoint):
+        return Trained(None, {}, 0.0)
+    with _plainly():
+        tokenizer = load_tokenizer(cell.model)
+        arguments = training_arguments(point, cell.seed)
+        model = load_task_model(cell.model, prepared.task, seed=cell.seed)
+        _check_inputs(cell.model, model, tokenizer, point.length)
+        take_padding(model, tokenizer)
+        tuner = FineTuner(model, tokenizer, prepared, arguments)
+        found = {each.cell: _best_epoch(each, tuner) for each in cells}
+        best_epochs = {cell: best for cell, best in found.items() if best is not None}
+        tuner.train(report, list(best_epochs.values()))
+    return Trained(tuner, best_epochs, time.monotonic() - started)
+
+
+def select_split(prepared: PreparedTask) -> str | None:
+    """Return the split that grid points and epochs are chosen on: the task's, else the first that is scored."""
+    task = prepared.task
+    if task.select is not None and task.select in prepared.rows:
+        return task.select
+    return task.scored[0] if task.scored else None
+
+
+def _best_epoch(cell: PreparedCell, tuner: FineTuner) -> BestEpoch | None:
+    point, split = cell.cell.point, select_split(cell.task)
+    if isinstance(point, SimilarityPoint) or point.best_epoch_by is None or split is None:
+        return None
+    return BestEpoch(partial(_selected, tuner, cell.task, split, point.best_epoch_by))
+
+
+def _selected(tuner: FineTuner, prepared: PreparedTask, split: str, metric: str) -> float:
+    """What an epoch is kept by."""
+    scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
+    return scores[metric] if metric in scores else next(iter(scores.values()))
+
+
+def _scored(cell: PreparedCell, tuner: FineTuner, best: BestEpoch | None) -> tuple[Scores, Mapping[str, Predictions]]:
+    tuner.settle(best)
+    prepared, task, select = cell.task, cell.task.task, select_split(cell.task)
+    splits = dict.fromkeys([*task.scored, *([select] if select is not None else [])])
+    scores = {split: score(task, split, prepared.rows[split], tuner.predict(prepared, split)) for split in splits}
+    return scores, {split: tuner.predict(prepared, split) for split in task.predicted if split in prepared.rows}
+
+
+def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]]:
+    name, point, prepared = cell.cell.model, cell.cell.point, cell.task
+    assert isinstance(point, SimilarityPoint)
+    tokenizer = load_tokenizer(name)
+    model: PreTrainedModel = load_model(name)
+    if torch.accelerator.is_available():
+        model = model.to(torch.accelerator.current_accelerator())
+    pooling = pooling_of(name, point)
+    scores = {
+        split: score(
+            prepared.task,
+            split,
+            prepared.rows[split],
+            predict_similarities(model, tokenizer, prepared, split, point, pooling),
+        )
+        for split in prepared.task.scored
+    }
+    return scores, {}
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Keep libraries quiet, and say in one line what to do about a full device."""
+    try:
+        with quiet():
+            yield
+    except torch.OutOfMemoryError:
+        raise TrainingError("The device is out of memory; --set batch_size or length lower.") from None
+
+
+def _check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
+    """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
+    shape = shape_of(model.config)
+    check_padding(name, tokenizer)
+    check_fits_model(tokenizer, shape.vocabulary)
+    if shape.positions is not None and length > shape.positions:
+        raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; --set length={shape.positions}.")

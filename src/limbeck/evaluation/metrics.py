@@ -1,0 +1,378 @@
+"""Exact match and F1 of answers, as the scripts of SQuAD, MLQA and CMRC 2018 count them."""
+
+from __future__ import annotations
+
+import re
+import string
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from limbeck.core.registry import Registry
+from limbeck.errors import CorpusError, suggestion
+from limbeck.evaluation.chinese_words import longest_common_run, mixed_segments, remove_punctuation
+from limbeck.evaluation.submission import AnswerPrediction, Predictions
+from limbeck.evaluation.task import Task, TaskRow
+
+# Answers before they are compared: SQuAD's normalisation, and MLQA's of each language.
+
+
+_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ENGLISH_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+
+_ARTICLES: dict[str, re.Pattern[str] | None] = {
+    "en": _ENGLISH_ARTICLES,
+    "es": re.compile(r"\b(?:un|una|unos|unas|el|la|los|las)\b"),
+    "hi": None,
+    "vi": re.compile(r"\b(?:của|là|cái|chiếc|những)\b"),
+    "de": re.compile(r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
+    # The script's pattern has a second branch, which can never match.
+    "ar": re.compile("ال"),
+    "zh": None,
+}
+MLQA_LANGUAGES = tuple(_ARTICLES)
+
+_CHINESE_CHARACTER = re.compile("([\u4e00-\u9fa5])")
+
+
+def normalise_answer(text: str) -> str:
+    """Return an answer in lower case without ASCII punctuation, English articles and repeated white space.
+
+    Source: the evaluation scripts of SQuAD 1.1 and 2.0.
+    """
+    bare = text.lower().translate(_ASCII_PUNCTUATION)
+    return " ".join(_ENGLISH_ARTICLES.sub(" ", bare).split())
+
+
+def normalise_answer_of(text: str, language: str) -> str:
+    """Return an answer as MLQA compares it: without Unicode punctuation and without the articles of its language.
+
+    Chinese is cut into its characters, with words of other scripts whole.
+
+    Args:
+        text: The answer.
+        language: One of `MLQA_LANGUAGES`.
+
+    Raises:
+        CorpusError: for another language.
+
+    Source: the evaluation script of MLQA (arXiv 1910.07475, section 5).
+    """
+    if language not in _ARTICLES:
+        raise CorpusError(f"MLQA's metric has no rules for the language '{language}'.{suggestion(language, _ARTICLES)}")
+    bare = text.lower().translate(_unicode_punctuation())
+    articles = _ARTICLES[language]
+    if articles is not None:
+        bare = articles.sub(" ", bare)
+    if language == "zh":
+        bare = _CHINESE_CHARACTER.sub(r" \1 ", bare)
+    return " ".join(bare.split())
+
+
+@lru_cache(maxsize=1)
+def _unicode_punctuation() -> dict[int, None]:
+    """Every character of a category P, and the ASCII ones that Unicode counts as symbols."""
+    points = (point for point in range(sys.maxunicode) if unicodedata.category(chr(point)).startswith("P"))
+    return dict.fromkeys([*points, *map(ord, string.punctuation)])
+
+
+Compare = Callable[[str, str], tuple[bool, float]]
+"""Prediction and one gold answer to whether they are the same, and to their F1."""
+
+
+class AnswerScores(NamedTuple):
+    """The scores of every question, in the order of the rows.
+
+    Attributes:
+        exact: 1 where the prediction is a gold answer, `[rows]`.
+        f1: Of the gold answer nearest to the prediction, `[rows]`, 0 to 1.
+    """
+
+    exact: NDArray[np.float64]
+    f1: NDArray[np.float64]
+
+
+def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task) -> AnswerScores:
+    """Score the texts of the predictions, whatever their null odds; a question without a prediction scores 0.
+
+    The rules are those of CMRC 2018 for `cmrc2018`; MLQA's for `mlqa`, and for an own task in another of its languages
+    than English; else SQuAD's. Of a question without an answer the gold answer is the empty text, which SQuAD 2.0
+    introduced; its script also passes over gold answers of which nothing remains when they are normalised.
+
+    Args:
+        predictions: Row id to answer.
+        rows: With their gold answers.
+        task: Decides the rules.
+
+    Raises:
+        CorpusError: if a row of a task whose questions all have answers has none.
+    """
+    exact, f1 = np.zeros(len(rows)), np.zeros(len(rows))
+    for number, row in enumerate(rows):
+        if row.id not in predictions:
+            continue
+        compare = _rules(task, row.language)
+        text = predictions[row.id].text
+        scores = [compare(text, gold) for gold in _gold(row, task)]
+        exact[number] = max(same for same, _ in scores)
+        f1[number] = max(overlap for _, overlap in scores)
+    return AnswerScores(exact, f1)
+
+
+def _rules(task: Task, language: str) -> Compare:
+    if task.name == "cmrc2018":
+        return compare_cmrc
+    if task.name == "mlqa" or (task.group == "own" and language != "en" and language in MLQA_LANGUAGES):
+        return lambda prediction, gold: _compare_tokens(
+            normalise_answer_of(prediction, language), normalise_answer_of(gold, language)
+        )
+    return compare_squad if task.answerable_only else compare_squad2
+
+
+def _gold(row: TaskRow, task: Task) -> Sequence[str]:
+    if not task.answerable_only:
+        return [answer for answer in row.answers if normalise_answer(answer)] or [""]
+    if not row.answers:
+        raise CorpusError(f"The question '{row.id}' of {task.title} has no gold answer: its split cannot be scored.")
+    return row.answers
+
+
+def compare_squad(prediction: str, gold: str) -> tuple[bool, float]:
+    """Compare as SQuAD 1.1 does: two answers of which nothing remains are the same, with an F1 of 0."""
+    return _compare_tokens(normalise_answer(prediction), normalise_answer(gold))
+
+
+def compare_squad2(prediction: str, gold: str) -> tuple[bool, float]:
+    """Compare as SQuAD 2.0 does: where nothing remains of either, the F1 is 1 if nothing remains of both, else 0."""
+    ours, theirs = normalise_answer(prediction), normalise_answer(gold)
+    if not ours or not theirs:
+        return ours == theirs, float(ours == theirs)
+    return _compare_tokens(ours, theirs)
+
+
+def compare_cmrc(prediction: str, gold: str) -> tuple[bool, float]:
+    """Compare as CMRC 2018 does: the F1 is that of the longest common run of characters and words."""
+    same = remove_punctuation(prediction) == remove_punctuation(gold)
+    ours, theirs = mixed_segments(prediction), mixed_segments(gold)
+    return same, _f1(longest_common_run(ours, theirs), len(ours), len(theirs))
+
+
+def _compare_tokens(prediction: str, gold: str) -> tuple[bool, float]:
+    ours, theirs = prediction.split(), gold.split()
+    common = (Counter(ours) & Counter(theirs)).total()
+    return prediction == gold, _f1(common, len(ours), len(theirs))
+
+
+def _f1(common: int, predicted: int, wanted: int) -> float:
+    if common == 0:
+        return 0.0
+    precision, recall = common / predicted, common / wanted
+    return 2 * precision * recall / (precision + recall)
+
+
+# SQuAD 2.0's scores of questions that may have no answer.
+
+
+THRESHOLD = 0.0
+"""Null odds above it mean no answer, where no better threshold has been searched."""
+
+
+def threshold_scores(
+    scores: AnswerScores, odds: NDArray[np.float64], answerable: NDArray[np.bool_], threshold: float
+) -> AnswerScores:
+    """Return the scores of answers that are empty where the null odds are above a threshold.
+
+    Args:
+        scores: Of the answers that are never empty.
+        odds: Null odds, `[rows]`.
+        answerable: Whether the question has an answer, `[rows]`.
+        threshold: Of the null odds.
+    """
+    emptied = odds > threshold
+    return AnswerScores(*(np.where(emptied, ~answerable, part) for part in scores))
+
+
+def best_threshold(
+    scores: NDArray[np.float64], odds: NDArray[np.float64], answerable: NDArray[np.bool_], empty: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """Return the best mean score that a threshold can give, and the threshold.
+
+    Questions are answered one by one, the surest first: an answer to a question that has one adds its score, an
+    answer to one that has none takes 1 away. The threshold is 0 where answering nothing is the best.
+
+    Args:
+        scores: Of the answers that are never empty, `[rows]`.
+        odds: Null odds, `[rows]`.
+        answerable: Whether the question has an answer, `[rows]`.
+        empty: Whether the predicted text is empty even so, `[rows]`.
+
+    Source: the search in SQuAD 2.0's evaluation script (arXiv 1806.03822).
+    """
+    order = np.argsort(odds, kind="stable")
+    changes = np.where(answerable, scores, np.where(empty, 0.0, -1.0))[order]
+    nothing = float((~answerable).sum())
+    reached = nothing + np.cumsum(changes)
+    best = int(reached.argmax())
+    if reached[best] <= nothing:
+        return nothing / len(scores), THRESHOLD
+    return float(reached[best]) / len(scores), float(odds[order[best]])
+
+
+def no_answer_scores(
+    predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task
+) -> dict[str, float]:
+    """Return what SQuAD 2.0 reports beside exact match and F1.
+
+    Args:
+        predictions: Row id to answer and null odds.
+        rows: With their gold answers; a row without any is a question without an answer.
+        task: One whose questions may have no answer.
+
+    Returns:
+        `best_exact`, `best_f1` and their thresholds; `has_answer_exact`, `has_answer_f1`, `no_answer_exact`,
+        `no_answer_f1` at a threshold of 0, the parts that have rows. All within 0 and 1, save the thresholds.
+    """
+    scores, odds, answerable = _arrays(predictions, rows, task)
+    empty = np.array([not (row.id in predictions and predictions[row.id].text) for row in rows])
+    found: dict[str, float] = {}
+    for name, values in (("exact", scores.exact), ("f1", scores.f1)):
+        found[f"best_{name}"], found[f"best_{name}_threshold"] = best_threshold(values, odds, answerable, empty)
+    at_zero = threshold_scores(scores, odds, answerable, THRESHOLD)
+    for part, chosen in (("has_answer", answerable), ("no_answer", ~answerable)):
+        if chosen.any():
+            found[f"{part}_exact"] = float(at_zero.exact[chosen].mean())
+            found[f"{part}_f1"] = float(at_zero.f1[chosen].mean())
+    return found
+
+
+def thresholded(predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task) -> AnswerScores:
+    """Return the scores of the answers, empty above a threshold of 0 where questions may have no answer."""
+    if task.answerable_only:
+        return score_answers(predictions, rows, task)
+    return threshold_scores(*_arrays(predictions, rows, task), THRESHOLD)
+
+
+def _arrays(
+    predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task
+) -> tuple[AnswerScores, NDArray[np.float64], NDArray[np.bool_]]:
+    odds = np.array([predictions[row.id].null_odds if row.id in predictions else -np.inf for row in rows])
+    answerable = np.array([bool(row.answers) for row in rows])
+    return score_answers(predictions, rows, task), odds, answerable
+
+
+# `METRICS` and `score`: predictions and rows to the numbers that tables print.
+
+
+Metric: TypeAlias = Callable[[Predictions, Sequence[TaskRow], Task], float]
+
+METRICS: Registry[Metric] = Registry("metric")
+"""Name to metric: 0 to 1; -1 to 1 for `matthews`, `pearson` and `spearman`."""
+
+
+def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predictions) -> dict[str, float]:
+    """Score the predictions of a split.
+
+    Args:
+        task: Whose split it is.
+        split: Its name, for metrics of its own.
+        rows: With labels or gold answers.
+        predictions: One a row, in order; answers by row id.
+
+    Returns:
+        Metric to value, the main metric first. A correlation with predictions or labels that are all equal is 0. Where
+        questions may have no answer, also what `no_answer_scores` returns.
+
+    Raises:
+        CorpusError: if the split has no rows, or none of its labels is known.
+        ValueError: if there are not as many predictions as rows.
+    """
+    if not rows:
+        raise CorpusError(f"The split '{split}' of {task.title} has no rows to score.")
+    facts = task.splits.get(split)
+    names = (facts.metrics if facts is not None else ()) or task.metrics
+    answers = task.kind == "question_answering"
+    if (facts is not None and not facts.labelled) or (not answers and any(row.label is None for row in rows)):
+        raise CorpusError(
+            f"The split '{split}' of {task.title} is unlabelled: its predictions can be written, but not scored."
+        )
+    if isinstance(predictions, Mapping) != answers:
+        raise ValueError(f"predictions of {task.title} must be {'answers by row id' if answers else 'one a row'}")
+    if not answers and len(predictions) != len(rows):
+        raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
+    scores = {name: METRICS[name](predictions, rows, task) for name in names}
+    if answers and not task.answerable_only:
+        scores |= no_answer_scores(cast(Mapping[str, AnswerPrediction], predictions), rows, task)
+    return scores
+
+
+def _accuracy(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    return float(accuracy_score(_labels(rows), _values(predictions)))
+
+
+def _class_f1(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    """Of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
+    average = "binary" if len(task.labels) == 2 else "macro"
+    return float(f1_score(_labels(rows), _values(predictions), average=average, zero_division=0.0))
+
+
+def _matthews(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    return float(matthews_corrcoef(_labels(rows), _values(predictions)))
+
+
+def _pearson(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    return _correlation(pearsonr, predictions, rows)
+
+
+def _spearman(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    return _correlation(spearmanr, predictions, rows)
+
+
+def _exact_match(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    return float(thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task).exact.mean())
+
+
+def _f1_answer(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+    return float(thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task).f1.mean())
+
+
+def _correlation(function: Callable[..., object], predictions: Predictions, rows: Sequence[TaskRow]) -> float:
+    ours, theirs = _values(predictions).astype(np.float64), _labels(rows).astype(np.float64)
+    if len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0:
+        return 0.0
+    return float(function(ours, theirs).statistic)  # type: ignore[attr-defined]
+
+
+def _labels(rows: Sequence[TaskRow]) -> NDArray[np.generic]:
+    return np.array([row.label for row in rows])
+
+
+def _values(predictions: Predictions) -> NDArray[np.generic]:
+    return np.asarray(predictions)
+
+
+for _name, _metric in (
+    ("accuracy", _accuracy),
+    ("f1", _class_f1),
+    ("matthews", _matthews),
+    ("pearson", _pearson),
+    ("spearman", _spearman),
+    ("exact_match", _exact_match),
+    ("f1_answer", _f1_answer),
+):
+    METRICS.register(_name, _metric)
+
+
+# Comparing texts for duplicates.
+
+
+def normalised(text: str) -> str:
+    """Return `text` as it is compared for duplicates: case-folded, only letters and digits, single spaces."""
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()

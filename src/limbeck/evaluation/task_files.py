@@ -1,0 +1,532 @@
+"""Splits from a folder: which file it is, and the rows in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from limbeck.corpus.documents import SourceReport
+from limbeck.corpus.labelled import ClassNumbers, is_missing, parse_value
+from limbeck.corpus.opening import open_file
+from limbeck.corpus.readers import ROW_READERS, PlacedRow, class_names, decoded_lines, kind_of, list_columns, read_rows
+from limbeck.errors import CorpusError, suggestion
+from limbeck.evaluation.task import (
+    Columns,
+    FileSource,
+    HubSource,
+    SplitFacts,
+    SplitSource,
+    Task,
+    TaskData,
+    TaskDefinition,
+    TaskRow,
+)
+from limbeck.evaluation.tasks import DEFINITIONS, OwnTask, is_own_task, read_own_task
+
+# What a corpus may pass over, a split may not: its score would be of other rows.
+_FATAL = (
+    "line of invalid JSON",
+    "JSON value that is not an object",
+    "file not in UTF-8, passed over",
+    "damaged file, read up to the damage",
+    "line with bytes that are not UTF-8",
+)
+
+
+def find_file(sources: Sequence[FileSource], folders: Sequence[Path]) -> tuple[Path, FileSource] | None:
+    """Return the first file that is there, and which of the names it has.
+
+    Args:
+        sources: Names in the order of preference, each also with `.gz` or `.zst`.
+        folders: Looked at in turn, each before its subfolders, in alphabetical order.
+    """
+    places = [place for folder in folders for place in (folder, *_subfolders(folder))]
+    for source in sources:
+        for place in places:
+            for ending in ("", ".gz", ".zst"):
+                path = place / f"{source.path}{ending}"
+                if path.is_file():
+                    return path, source
+    return None
+
+
+def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Iterator[PlacedRow]:
+    """Iterate over the rows of a split's file.
+
+    Args:
+        path: The file.
+        source: Its header, where it has none of its own, and the rows to take.
+        report: Receives lines that are left out.
+
+    Raises:
+        CorpusError: if the file cannot be read as a whole, or is of no known kind.
+    """
+    if source.header:
+        rows = _headless_rows(path, source.header, report)
+    elif kind_of(path, ROW_READERS) is None:
+        raise CorpusError(f"'{path}' is of no known kind: give {', '.join(ROW_READERS)}, also with .gz or .zst.")
+    else:
+        rows = read_rows(path, report)
+    for row in rows:
+        if all(row.values.get(field) == value for field, value in source.only.items()):
+            yield row
+    for kind in _FATAL:
+        if kind in report.counts:
+            raise CorpusError(f"'{path}' cannot be read as a whole: {kind} ({report.examples[kind][0]}).")
+
+
+def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[PlacedRow]:
+    """Rows of a tab-separated table whose first line is a row; a quotation mark is a character like any other."""
+    with open_file(path, report) as stream:
+        for number, line in decoded_lines(stream, path, report):
+            where, fields = f"{path}:{number}", line.split("\t")
+            if not line:
+                continue
+            if len(fields) < len(header):
+                report.note("row with too few fields", where)
+            else:
+                yield PlacedRow(where, dict(zip(header, fields, strict=False)))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+# Splits from the Hugging Face Hub.
+
+
+def read_split_of_hub(source: HubSource, cache_dir: Path | None = None) -> Iterator[PlacedRow]:
+    """Iterate over the rows of a split, downloaded as a whole and kept in the cache of `datasets`.
+
+    Args:
+        source: Data set, configuration and split.
+        cache_dir: Where to keep it; the default is that of `datasets`.
+
+    Raises:
+        CorpusError: if the data set cannot be reached, or has no such configuration or split.
+    """
+    name = " ".join(filter(None, (source.name, source.config)))
+    try:
+        rows = datasets.load_dataset(
+            source.name,
+            source.config,
+            split=source.split,
+            revision=source.revision,
+            cache_dir=None if cache_dir is None else str(cache_dir),
+        )
+    except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise CorpusError(
+            f"Cannot load the split '{source.split}' of the Hub data set '{name}': {reason.rstrip('.')}. "
+            f"Give a folder with its files instead."
+        ) from error
+    names = class_names(rows.features)
+    for number, row in enumerate(rows, start=1):
+        yield PlacedRow(f"{name} {source.split}:{number}", row, names)
+
+
+# What a row's label column says: a class, a value, or nothing.
+
+
+# Spellings of XNLI's translated training files.
+_OTHER_SPELLINGS = {"contradictory": "contradiction"}
+UNDECIDED = "-"
+"""In place of a class on which the annotators did not agree; the sources do not count such rows."""
+
+LabelReader = Callable[[PlacedRow, str], int | float | None]
+
+
+def label_reader(task: Task) -> LabelReader:
+    """Return the function that reads the label in a column of a row.
+
+    It gives None where the annotators did not agree on a class, and raises a CorpusError for a row without a label, a
+    class that is none of the task's, or a value that is not a finite number.
+
+    Args:
+        task: Names the classes, in the order of their numbers.
+    """
+    if task.kind != "classification":
+        return _value
+    numbers = ClassNumbers(task.labels)
+
+    def read_class(row: PlacedRow, column: str) -> int | None:
+        value = row.values[column]
+        if value == UNDECIDED and UNDECIDED not in task.labels:
+            return None
+        if is_missing(value) or (value in (-1, "-1") and value not in numbers):
+            raise _unlabelled(row, column)
+        try:
+            spelt = _OTHER_SPELLINGS.get(value, value) if isinstance(value, str) else value
+            return numbers.number(spelt, row.where, row.class_names.get(column, ()))
+        except CorpusError:
+            raise CorpusError(
+                f"{row.where} has the label {value!r}, which is none of {task.title}'s ({', '.join(task.labels[:20])}) "
+                f"nor a number from 0 to {len(task.labels) - 1}."
+            ) from None
+
+    return read_class
+
+
+def _value(row: PlacedRow, column: str) -> float:
+    value: Any = row.values[column]
+    if is_missing(value):
+        raise _unlabelled(row, column)
+    return parse_value(value, row.where)
+
+
+def _unlabelled(row: PlacedRow, column: str) -> CorpusError:
+    return CorpusError(
+        f"{row.where} is unlabelled (its {column} is {row.values[column]!r}), and a labelled split is asked for."
+    )
+
+
+# Rows of tables and of SQuAD's JSON to rows of a task.
+
+
+_SHOWN_CHARACTERS = 40
+NO_PLACE = -1
+"""The `answer_start` of an answer that its context does not hold."""
+
+
+def read_task_rows(
+    placed: Iterable[PlacedRow], task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+) -> list[TaskRow]:
+    """Return the rows of a split, in the order of the source.
+
+    Args:
+        placed: The source's rows.
+        task: Decides what a row must have.
+        facts: Of the split: whether it is labelled, and its language.
+        columns: Where text, label and answers stand.
+        report: Receives the rows that are left out and the answers that are moved.
+
+    Raises:
+        CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or an id of another.
+    """
+    rows: list[TaskRow] = []
+    if task.kind == "question_answering":
+        ids: set[str] = set()
+        for row in placed:
+            question = _question_row(row, len(rows), task, facts, columns, report)
+            if question.id in ids:
+                raise CorpusError(f"{row.where} has the id '{question.id}' of an earlier question: give each its own.")
+            ids.add(question.id)
+            rows.append(question)
+        return rows
+    read = _sequence_reader(task, facts, columns, report)
+    for row in placed:
+        sequence = read(row, len(rows))
+        if sequence is not None:
+            rows.append(sequence)
+    return rows
+
+
+def _sequence_reader(
+    task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+) -> Callable[[PlacedRow, int], TaskRow | None]:
+    read_label = label_reader(task)
+    column = columns.label if facts.labelled else None
+
+    def read(row: PlacedRow, number: int) -> TaskRow | None:
+        text = _text(row, columns.text)
+        pair = None if columns.pair is None else _text(row, columns.pair)
+        label = None
+        if column is not None:
+            _require(row, column)
+            label = read_label(row, column)
+            if label is None:
+                report.note("row on whose class the annotators did not agree, left out", row.where)
+                return None
+        return TaskRow(_row_id(row, columns, number), text, pair, label, language=facts.language)
+
+    return read
+
+
+def _question_row(
+    row: PlacedRow, number: int, task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+) -> TaskRow:
+    if columns.pair is None:
+        raise CorpusError(f"The task '{task.name}' names no column for the question.")
+    context, question = _text(row, columns.text), _text(row, columns.pair)
+    row_id = _row_id(row, columns, number)
+    if not facts.labelled:
+        return TaskRow(row_id, context, question, language=facts.language)
+    _require(row, columns.answers)
+    pairs = [] if row.values.get("is_impossible") else _answers(row, columns.answers)
+    if not pairs and task.answerable_only:
+        raise CorpusError(f"{row.where} has no answer, but every question of {task.title} has one.")
+    answers = tuple(answer for answer, _ in pairs)
+    starts = tuple(_place(context, answer, start, row.where, report) for answer, start in pairs)
+    return TaskRow(row_id, context, question, answers=answers, answer_starts=starts, language=facts.language)
+
+
+def _answers(row: PlacedRow, column: str) -> list[tuple[str, int]]:
+    """Texts and starts, from lists side by side or from a list of answers; blank ones are none."""
+    value = row.values[column]
+    if is_missing(value):
+        return []
+    try:
+        if isinstance(value, Mapping):
+            pairs = list(zip(value["text"], value["answer_start"], strict=True))
+        else:
+            pairs = [(answer["text"], answer["answer_start"]) for answer in value]
+        if any(int(start) != float(start) for _, start in pairs):
+            raise ValueError("not whole")
+        return [(str(text), int(start)) for text, start in pairs if str(text).strip()]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CorpusError(
+            f"The answers of {row.where} are not as SQuAD has them: a text and an answer_start for each."
+        ) from error
+
+
+def _place(context: str, answer: str, start: int, where: str, report: SourceReport) -> int:
+    """Return where the answer stands: at `start`, or at the nearest place where the context has it."""
+    if start >= 0 and context.startswith(answer, start):
+        return start
+    found = context.find(answer)
+    if found < 0:
+        report.note("answer that its context does not hold, kept for scoring only", where)
+        return NO_PLACE
+    places = [found]
+    while (found := context.find(answer, found + 1)) >= 0:
+        places.append(found)
+    report.note("answer that is not at its answer_start, taken at the nearest place", where)
+    return min(places, key=lambda place: abs(place - start))
+
+
+def _row_id(row: PlacedRow, columns: Columns, number: int) -> str:
+    value = row.values.get(columns.id) if columns.id is not None else None
+    return str(number if is_missing(value) else value)
+
+
+def _text(row: PlacedRow, column: str) -> str:
+    _require(row, column)
+    value: Any = row.values[column]
+    if isinstance(value, list | tuple):
+        value = " ".join(map(str, value))
+    if value is not None and not isinstance(value, str):
+        raise CorpusError(f"{row.where} has no text in its column '{column}', but {value!r}.")
+    return value or ""
+
+
+def _require(row: PlacedRow, column: str) -> None:
+    if column not in row.values:
+        # The first row of a table without a header may be whole texts.
+        names = [str(name)[:_SHOWN_CHARACTERS] for name in row.values]
+        raise CorpusError(f"{row.where} has no column '{column}'; it has {list_columns(names)}.")
+
+
+# `SplitReader`: the rows of one split, counted against what is published.
+
+
+_SHOWN_NAMES = 6
+
+
+@dataclass(frozen=True)
+class LoadedSplit:
+    """Rows, and what there is to say about them."""
+
+    rows: list[TaskRow]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class SplitReader:
+    """Reads splits from folders, or from the Hub.
+
+    Args:
+        folders: Looked through in turn; none for the Hub.
+        cache_dir: Where `datasets` keeps what it downloads.
+    """
+
+    folders: tuple[Path, ...]
+    cache_dir: Path | None = None
+
+    def has(self, definition: TaskDefinition, split: str) -> bool:
+        """Whether a split is there: of the Hub, whether it is known to be."""
+        source = definition.sources[split]
+        if source.parts:
+            return any(self.has(definition, part) for part in source.parts)
+        return find_file(source.files, self.folders) is not None if self.folders else source.hub is not None
+
+    def read(self, definition: TaskDefinition, split: str) -> LoadedSplit:
+        """Return the rows of a split.
+
+        Args:
+            definition: The task and its sources.
+            split: One of its splits.
+
+        Raises:
+            CorpusError: if it is not there, cannot be read, or has no rows.
+        """
+        source, task, facts = definition.sources[split], definition.task, definition.task.splits[split]
+        if source.parts:
+            return self._read_parts(definition, split)
+        return (self._read_file if self.folders else self._read_hub)(task, split, facts, source)
+
+    def _read_hub(self, task: Task, split: str, facts: SplitFacts, source: SplitSource) -> LoadedSplit:
+        if source.hub is None:
+            raise CorpusError(f"{task.title} is not on the Hub: give a folder with its files.")
+        report = SourceReport()
+        placed = read_split_of_hub(source.hub, self.cache_dir)
+        rows = read_task_rows(placed, task, facts, source.hub.columns, report)
+        published = source.hub.published_rows or facts.published_rows
+        return _counted(task, split, rows, published, report, f"The Hub's '{source.hub.name}'")
+
+    def _read_file(self, task: Task, split: str, facts: SplitFacts, source: SplitSource) -> LoadedSplit:
+        found = find_file(source.files, self.folders)
+        if found is None:
+            wanted = ", ".join(file.path for file in source.files)
+            folders = " and ".join(f"'{folder}'" for folder in self.folders)
+            raise CorpusError(
+                f"No file of the split '{split}' of {task.title} in {folders} or a subfolder: looked for {wanted}."
+            )
+        path, file = found
+        report = SourceReport()
+        rows = read_task_rows(read_split_file(path, file, report), task, facts, file.columns, report)
+        return _counted(task, split, rows, facts.published_rows, report, f"'{path}'")
+
+    def _read_parts(self, definition: TaskDefinition, split: str) -> LoadedSplit:
+        title, parts = definition.task.title, definition.sources[split].parts
+        there = [part for part in parts if self.has(definition, part)]
+        if not there:
+            raise CorpusError(f"None of the splits {name_some(parts)} of {title} is there.")
+        read = [self.read(definition, part) for part in there]
+        notes = [note for part in read for note in part.notes]
+        if len(there) < len(parts):
+            notes.append(f"{title} {split}: made of {len(there)} of its {len(parts)} parts")
+        return LoadedSplit([row for part in read for row in part.rows], notes)
+
+
+def name_some(names: Collection[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    shown = list(names)[:_SHOWN_NAMES]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def _counted(
+    task: Task, split: str, rows: list[TaskRow], published: int | None, report: SourceReport, origin: str
+) -> LoadedSplit:
+    if not rows:
+        why = f": {'; '.join(report.lines())}" if report.lines() else ""
+        raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
+    name, count = f"{task.title} {split}", len(rows)
+    if published is None:
+        counted = f"{name}: {count} rows"
+    elif published == count:
+        counted = f"{name}: {count} rows, published {published}"
+    else:
+        counted = f"{name}: {count} rows, but {published} are published"
+    return LoadedSplit(rows, [counted, *(f"{name}: {line}" for line in report.lines())])
+
+
+# `load_task`: the rows of a task from a folder or the Hub.
+
+
+TRAIN = "train"
+"""The key of the rows to train on, whichever split of whichever task they are."""
+
+
+def load_task(
+    name: str, *, data: Path | None, cache_dir: Path | None = None, splits: Collection[str] | None = None
+) -> TaskData:
+    """Return the rows of a task.
+
+    Without `splits`, everything that the task trains on, selects on, scores and predicts is loaded as far as it is
+    there; of what is not, a note is made. Where none of the scored splits is there, the second choice of the task is
+    scored in their place (the development sets of XNLI and MLQA). The task of the result names what was loaded.
+
+    Args:
+        name: A key of `TASKS`, or the path of a YAML file that describes an own task.
+        data: Folder with the task's files, in it or in its subfolders; None for the Hub. The files of an own task are
+            looked for beside its YAML first.
+        cache_dir: Where `datasets` keeps what it downloads.
+        splits: Load these, all of which must be there: `"train"`, splits of the task, or `"other task:split"`.
+
+    Raises:
+        RecipeError: for an unknown task.
+        CorpusError: for a missing or empty file, an unknown split, wrong columns, or a label outside the set.
+    """
+    if data is not None and not data.is_dir():
+        raise CorpusError(f"The data folder '{data}' does not exist.")
+    own = read_own_task(Path(name).expanduser()) if is_own_task(name) else None
+    found = _Places(own.definition if own is not None else DEFINITIONS[name], own, data, cache_dir)
+    missing: list[str] = []
+    if splits is None:
+        splits, missing = _what_is_there(found)
+    loaded = {key: found.read(key) for key in splits}
+    # The parts of a joint split are also read by themselves.
+    notes = list(dict.fromkeys(note for split in loaded.values() for note in split.notes))
+    if missing:
+        notes.append(f"{found.definition.task.title}: not there: {name_some(missing)}")
+    rows = {key: split.rows for key, split in loaded.items()}
+    return TaskData(_narrowed(found.definition, rows), rows, tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the splits of a task, and those of other tasks that it refers to, are."""
+
+    definition: TaskDefinition
+    own: OwnTask | None
+    data: Path | None
+    cache_dir: Path | None
+
+    def has(self, key: str) -> bool:
+        definition, split = self._locate(key)
+        return self._reader(definition).has(definition, split)
+
+    def read(self, key: str) -> LoadedSplit:
+        definition, split = self._locate(key)
+        return self._reader(definition).read(definition, split)
+
+    def _locate(self, key: str) -> tuple[TaskDefinition, str]:
+        definition = self.definition
+        if key == TRAIN and definition.task.train is not None:
+            key = definition.task.train
+        other, colon, split = key.rpartition(":")
+        if colon:
+            definition = DEFINITIONS[other]
+        if split not in definition.sources:
+            raise CorpusError(f"{definition.task.title} has no split '{split}'.{suggestion(split, definition.sources)}")
+        return definition, split
+
+    def _reader(self, definition: TaskDefinition) -> SplitReader:
+        folders = () if self.data is None else (self.data,)
+        if self.own is not None and definition is self.own.definition:
+            folders = () if self.own.on_hub else (self.own.folder, *folders)
+        return SplitReader(folders, self.cache_dir)
+
+
+def _what_is_there(places: _Places) -> tuple[list[str], list[str]]:
+    """Return the keys of the splits that are there, and of those that are not."""
+    definition = places.definition
+    task = definition.task
+    scored: Collection[str] = task.scored
+    if not any(map(places.has, scored)):
+        scored = [key for key in definition.second_choice if places.has(key)] or scored
+    train = () if task.train is None else (TRAIN,)
+    select = () if task.select is None else (task.select,)
+    keys = list(dict.fromkeys((*train, *select, *scored, *task.predicted)))
+    there = [key for key in keys if places.has(key)]
+    if not there:
+        places.read(keys[0])  # Raises, naming the files that it looked for.
+    return there, [key for key in keys if key not in there]
+
+
+def _narrowed(definition: TaskDefinition, rows: Mapping[str, object]) -> Task:
+    """The task with the scored and predicted splits that were loaded."""
+    task = definition.task
+    first = [key for key in task.scored if key in rows] or [key for key in definition.second_choice if key in rows]
+    # What else was asked for by name is meant to be scored: MLQA's pairs of two languages, say.
+    labelled = [key for key in rows if key in task.splits and task.splits[key].labelled]
+    more = [key for key in labelled if key not in (TRAIN, task.select, *first)]
+    predicted = tuple(key for key in task.predicted if key in rows)
+    return replace(task, scored=(*first, *more), predicted=predicted)
