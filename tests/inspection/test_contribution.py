@@ -53,8 +53,8 @@ def test_nothing_to_measure_is_refused():
 
 def test_a_run_loads_no_clustering():
     code = (
-        "import sys, limbeck.inspection.contribution, limbeck.training.teacher; "
-        "print([m for m in ('sklearn', 'limbeck.inspection.phrase_clustering') if m in sys.modules])"
+        "import sys, limbeck.inspection.layers, limbeck.training.teacher; "
+        "print([m for m in ('sklearn', 'limbeck.inspection.phrases') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

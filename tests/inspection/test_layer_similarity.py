@@ -7,7 +7,7 @@ import torch
 
 from limbeck.errors import ModelError
 from limbeck.inspection import Subject, measure_similarity
-from limbeck.inspection.layer_similarity import CrossProducts
+from limbeck.inspection.layers import CrossProducts
 from tests.support.inspection import TEXTS, own_hidden, tiny_subject
 from tests.support.models import tiny_tokenizer
 
@@ -86,7 +86,7 @@ def test_reading_in_parts_changes_nothing(monkeypatch):
     student, teacher = tiny_subject(layers=2, hidden=24), tiny_subject(seed=7)
     shares = []
     whole = measure_similarity(student, teacher, TEXTS)
-    monkeypatch.setattr("limbeck.inspection.layer_similarity._MEMORY", 1)
+    monkeypatch.setattr("limbeck.inspection.layers._MEMORY", 1)
     parts = measure_similarity(student, teacher, TEXTS, report=lambda share, what, count=None: shares.append(share))
     torch.testing.assert_close(torch.tensor(parts.values), torch.tensor(whole.values))
     assert shares == sorted(shares)

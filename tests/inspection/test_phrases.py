@@ -9,8 +9,7 @@ import torch
 
 from limbeck.errors import CorpusError, ModelError
 from limbeck.inspection import Span, SpanSample, Subject, cluster_phrases, read_chunks
-from limbeck.inspection.phrase_clustering import draw_spans, score_clusters
-from limbeck.inspection.span_vectors import place_spans, read_ends, span_vectors
+from limbeck.inspection.phrases import draw_spans, place_spans, read_ends, score_clusters, span_vectors
 from tests.support.inspection import own_hidden, tiny_subject
 
 FILE = """The DT B-NP

@@ -4,7 +4,7 @@ import pytest
 
 from limbeck.errors import CorpusError
 from limbeck.inspection import SENTENCES, read_texts
-from limbeck.inspection.batches import batches, tokenise
+from limbeck.inspection.subject import batches, tokenise
 from tests.support.inspection import tiny_subject
 
 

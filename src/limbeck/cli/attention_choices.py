@@ -23,7 +23,7 @@ def read_layers(text: str | None, subjects: Sequence[Subject]) -> list[tuple[int
     Raises:
         RecipeError: for other text, or a layer that is not there.
     """
-    from limbeck.inspection.attention_maps import check_layers
+    from limbeck.inspection.attention import check_layers
     from limbeck.methods.layer_mapping import uniform
 
     depth, teacher_depth = subjects[0].layers, subjects[-1].layers

@@ -5,14 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limbeck.inspection.attention_divergence import AttentionDivergence, measure_divergence
-    from limbeck.inspection.attention_maps import MEAN_HEAD, AttentionMap, AttentionMaps, draw_maps
-    from limbeck.inspection.conll import ChunkedText, Span, read_chunks
-    from limbeck.inspection.contribution import Contribution, measure_contribution
-    from limbeck.inspection.layer_similarity import LayerSimilarity, measure_similarity
-    from limbeck.inspection.phrase_clustering import LayerScores, PhraseClustering, SpanSample, cluster_phrases
-    from limbeck.inspection.subject import Subject, load_subject
-    from limbeck.inspection.texts import SENTENCES, read_texts
+    from limbeck.inspection.attention import (
+        MEAN_HEAD,
+        AttentionDivergence,
+        AttentionMap,
+        AttentionMaps,
+        draw_maps,
+        measure_divergence,
+    )
+    from limbeck.inspection.layers import Contribution, LayerSimilarity, measure_contribution, measure_similarity
+    from limbeck.inspection.phrases import (
+        ChunkedText,
+        LayerScores,
+        PhraseClustering,
+        Span,
+        SpanSample,
+        cluster_phrases,
+        read_chunks,
+    )
+    from limbeck.inspection.subject import SENTENCES, Subject, load_subject, read_texts
 
 __all__ = [
     "MEAN_HEAD",
@@ -39,14 +50,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "attention_divergence": ("AttentionDivergence", "measure_divergence"),
-    "attention_maps": ("MEAN_HEAD", "AttentionMap", "AttentionMaps", "draw_maps"),
-    "conll": ("ChunkedText", "Span", "read_chunks"),
-    "contribution": ("Contribution", "measure_contribution"),
-    "layer_similarity": ("LayerSimilarity", "measure_similarity"),
-    "phrase_clustering": ("LayerScores", "PhraseClustering", "SpanSample", "cluster_phrases"),
-    "subject": ("Subject", "load_subject"),
-    "texts": ("SENTENCES", "read_texts"),
+    "attention": (
+        "MEAN_HEAD",
+        "AttentionDivergence",
+        "AttentionMap",
+        "AttentionMaps",
+        "draw_maps",
+        "measure_divergence",
+    ),
+    "layers": ("Contribution", "LayerSimilarity", "measure_contribution", "measure_similarity"),
+    "phrases": (
+        "ChunkedText",
+        "LayerScores",
+        "PhraseClustering",
+        "Span",
+        "SpanSample",
+        "cluster_phrases",
+        "read_chunks",
+    ),
+    "subject": ("SENTENCES", "Subject", "load_subject", "read_texts"),
 }
 
 

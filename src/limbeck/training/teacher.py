@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from limbeck.core.ranks import process_count
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.errors import LimbeckError
-from limbeck.inspection import contribution
+from limbeck.inspection import layers as contribution
 from limbeck.methods.composition import Term
 from limbeck.models.families import blocks
 from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
