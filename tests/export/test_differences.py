@@ -4,15 +4,17 @@ import pytest
 import torch
 
 from limbeck.errors import CorpusError
-from limbeck.export.batches import make_batches, tokenise
-from limbeck.export.differences import (
+from limbeck.export.batches import (
     Differences,
     ExportMismatchError,
+    built_in_texts,
     check_differences,
     check_int8_quality,
+    make_batches,
     measure_differences,
+    read_texts,
+    tokenise,
 )
-from limbeck.export.sample_text import built_in_texts, read_texts
 from tests.support.models import tiny_tokenizer
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")

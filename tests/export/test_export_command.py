@@ -149,7 +149,7 @@ def test_a_push_without_a_login_fails_before_anything_is_loaded(limbeck, tmp_pat
 
 
 def test_an_export_that_differs_ends_with_1(limbeck, bert_folder, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules["limbeck.export.differences"].BOUNDS, "float32", -1.0)
+    monkeypatch.setitem(sys.modules["limbeck.export.batches"].BOUNDS, "float32", -1.0)
     done = limbeck("export", bert_folder, "--format", "onnx", "-q", "--output", tmp_path / "out")
     assert done.returncode == 1
     assert done.stderr.startswith("error: The export differs from its source by ")

@@ -5,10 +5,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from limbeck.export import differences, exporting
-from limbeck.export.differences import ExportMismatchError
+from limbeck.export import batches, exporting
+from limbeck.export.batches import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.export.quantising import needs_reduced_range
+from limbeck.export.onnx import needs_reduced_range
 from limbeck.report.export_section import busy_line, export_lines, latency_markdown, speed_of, speed_words
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student
@@ -81,7 +81,7 @@ def test_a_speed_that_few_or_unlike_rounds_say_is_not_told(change, told):
 
 
 def test_too_little_quality_is_only_refused_when_verified():
-    found = differences.Differences(1, 1, 1, {"last_hidden_state": 1.0}, {"last_hidden_state": 1.0}, {"mean": 0.94})
+    found = batches.Differences(1, 1, 1, {"last_hidden_state": 1.0}, {"last_hidden_state": 1.0}, {"mean": 0.94})
     exporting._check(found, "int8", strict=False)
     with pytest.raises(ExportMismatchError, match=r"mean cosine of the vectors is 0\.940, below 0\.95"):
         exporting._check(found, "int8", strict=True)

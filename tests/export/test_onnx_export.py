@@ -11,11 +11,10 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from limbeck.errors import ModelError, RecipeError
-from limbeck.export.batches import make_batches
+from limbeck.export.batches import built_in_texts, make_batches
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.formats import output_module
-from limbeck.export.onnx_file import data_file, onnx_bytes, write_onnx
-from limbeck.export.sample_text import built_in_texts
+from limbeck.export.onnx import data_file, onnx_bytes, write_onnx
 from limbeck.export.source import EXPORT_HEADS, open_source
 from limbeck.models.heads import HEADS, has_head
 from limbeck.models.loading import load_model

@@ -5,12 +5,20 @@ from pathlib import Path
 import pytest
 
 from limbeck.errors import ModelError, OutputError
-from limbeck.export import comparing, exporting
-from limbeck.export.comparing import compare_folder
-from limbeck.export.differences import ExportMismatchError
-from limbeck.export.exporting import ExportRequest, check_packages, export_model
+from limbeck.export import exporting
+from limbeck.export import exporting as comparing
+from limbeck.export.batches import ExportMismatchError
+from limbeck.export.exporting import (
+    ExportRequest,
+    check_output,
+    check_packages,
+    compare_folder,
+    default_output,
+    export_model,
+    list_files,
+    whole_folder,
+)
 from limbeck.export.formats import FORMATS
-from limbeck.export.output import check_output, default_output, list_files, whole_folder
 from limbeck.export.source import head_of, locate, open_source
 from tests.support.models import make_teacher, tiny_config, tiny_tokenizer
 

@@ -8,9 +8,8 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encode
-from limbeck.export.differences import ExportMismatchError
+from limbeck.export.batches import ExportMismatchError, built_in_texts
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.export.sample_text import built_in_texts
 from limbeck.models.loading import load_model
 from limbeck.models.locating import sentence_pooling
 from limbeck.models.vocabulary import load_tokenizer

@@ -87,9 +87,9 @@ def export(
 ) -> None:
     """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
     from limbeck.core.progress import ProgressBar, line_by_line
+    from limbeck.export.batches import read_texts
     from limbeck.export.exporting import ExportRequest, export_model
     from limbeck.export.pushing import check_login, check_repository, push_folder
-    from limbeck.export.sample_text import read_texts
     from limbeck.report.export_card import card_writer, run_problem
 
     console = progress_console(quiet, verbose)

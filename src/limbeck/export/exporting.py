@@ -4,40 +4,223 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
+import torch
+
 from limbeck.core.progress import Report, part_of, quietly
-from limbeck.errors import RecipeError
-from limbeck.export.batches import make_batches
-from limbeck.export.comparing import compare_folder, compare_in_fresh_process
-from limbeck.export.differences import (
+from limbeck.core.workers import settle_worker
+from limbeck.errors import CorpusError, OutputError, RecipeError
+from limbeck.export.batches import (
     Differences,
+    ExportMismatchError,
+    Text,
+    built_in_texts,
     check_differences,
     check_int8_quality,
+    make_batches,
     measure_differences,
+    tokenise,
 )
 from limbeck.export.formats import (
+    FORMATS,
     Format,
     choose_dtype,
     choose_format,
+    folder_runner,
     output_module,
     sentence_settings,
     source_runner,
     write_small_files,
     write_weights,
 )
-from limbeck.export.onnx_file import DEFAULT_OPSET, check_opset, onnx_bytes, write_onnx
-from limbeck.export.onnx_session import open_session, session_runner
-from limbeck.export.output import check_output, default_output, list_files, whole_folder, write_record
-from limbeck.export.quantising import measure_int8, needs_reduced_range, quantise
-from limbeck.export.sample_text import Text, built_in_texts
-from limbeck.export.source import RUN_STUDENT, Source, locate, open_source
+from limbeck.export.onnx import (
+    DEFAULT_OPSET,
+    check_opset,
+    measure_int8,
+    needs_reduced_range,
+    onnx_bytes,
+    open_session,
+    quantise,
+    session_runner,
+    write_onnx,
+)
+from limbeck.export.source import RUN_STUDENT, Source, input_names, locate, open_source
 from limbeck.models.families import shape_of
+from limbeck.models.locating import PACKAGE_PREFIX
+from limbeck.models.vocabulary import load_tokenizer
+
+# Comparing the folder of an export with its source, here or in a fresh process that knows nothing but the disk.
+
+
+def compare_folder(
+    source: Source, chosen: Format, folder: Path, texts: Sequence[Text], report: Report = quietly
+) -> Differences:
+    """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
+
+    Args:
+        source: What was exported.
+        chosen: The format.
+        folder: Of the export.
+        texts: Sample text.
+        report: Is told how far it is.
+
+    Raises:
+        ExportMismatchError: if the tokenizer that was saved splits a text differently.
+        CorpusError: if no text has a token.
+    """
+    sentence = sentence_settings(chosen, source)
+    names = input_names(source.model, source.tokenizer)
+    saved = load_tokenizer(folder)
+    before, after = (tokenise(tokenizer, texts, names, source.longest) for tokenizer in (source.tokenizer, saved))
+    for text, ours, theirs in zip(texts, before, after, strict=True):
+        if ours != theirs:
+            raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
+    # sentence-transformers reads text, and pads it itself: on the right.
+    padded_both_ways = chosen.name != "sentence-transformers"
+    batches = make_batches(source.tokenizer, texts, names, source.longest, left=padded_both_ways)
+    if not batches:
+        raise CorpusError("The sample text has no token; give other text with --text FILE.")
+    head = source.head if sentence is None else None
+    return measure_differences(
+        source_runner(source, sentence), folder_runner(chosen, folder, source, sentence), batches, head, report
+    )
+
+
+def compare_in_fresh_process(name: str, chosen: Format, folder: Path, texts: Sequence[Text]) -> Differences:
+    """Do what `compare_folder` does in a new process that loads source and export from disk.
+
+    Args:
+        name: The source, as it was located.
+        chosen: The format.
+        folder: Of the export.
+        texts: Sample text.
+
+    Raises:
+        ExportMismatchError: as in `compare_folder`, or if the process ends.
+    """
+    with ProcessPoolExecutor(
+        max_workers=1,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=settle_worker,
+        initargs=(torch.get_num_threads(), None),
+    ) as pool:
+        try:
+            return pool.submit(_compare, name, chosen.name, folder, list(texts)).result()
+        except BrokenProcessPool as error:
+            raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
+
+
+def _compare(name: str, format_name: str, folder: Path, texts: Sequence[Text]) -> Differences:
+    return compare_folder(open_source(name), FORMATS[format_name], folder, texts)
+
+
+# The folder of an export: appears whole or not at all, and replaces nothing but an earlier export.
+
+
+RECORD = "export.json"
+
+
+def default_output(located: str, export_format: str) -> Path:
+    """Return where an export goes by default: beside the model's folder, or here for a package or a Hub name.
+
+    Args:
+        located: The model, as `limbeck.export.source.locate` gives it.
+        export_format: Name of the format.
+    """
+    folder = Path(located).expanduser()
+    if folder.is_dir():
+        folder = folder.resolve()
+        return folder.with_name(f"{folder.name}-{export_format}")
+    return Path(f"{located.removeprefix(PACKAGE_PREFIX).replace('/', '-')}-{export_format}")
+
+
+def check_output(output: Path, source: str, *, overwrite: bool) -> None:
+    """Refuse a folder that must not be written, before anything is computed.
+
+    Args:
+        output: The export's folder.
+        source: The model, as it was located; never replaced.
+        overwrite: An earlier export may be replaced.
+
+    Raises:
+        OutputError: for a file, a folder that holds something, or one that the source is in.
+    """
+    output = output.expanduser()
+    if output.exists() and not output.is_dir():
+        raise OutputError(f"Output '{output}' is a file; give a folder.")
+    origin = Path(source).expanduser().resolve()
+    if origin.is_dir() and origin.is_relative_to(output.resolve()):
+        raise OutputError(f"Output '{output}' holds the model that is exported; choose another folder.")
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not (output / RECORD).is_file():
+        raise OutputError(f"Output folder '{output}' is not empty and holds no export; choose an empty or new folder.")
+    if not overwrite:
+        raise OutputError(f"Output folder '{output}' holds an export; replace it with --overwrite, or choose another.")
+
+
+@contextmanager
+def whole_folder(output: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of `output` at the end, or is removed if anything fails.
+
+    Args:
+        output: Checked by `check_output`.
+
+    Raises:
+        OutputError: if it cannot be written.
+    """
+    output = output.expanduser()
+    partial = output.with_name(f"{output.name}.{os.getpid()}.partial")
+    replaced = output.with_name(f"{output.name}.{os.getpid()}.replaced")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        yield partial
+        if output.is_dir():
+            output.rename(replaced)
+        partial.rename(output)
+    except OSError as error:
+        raise OutputError(f"Output folder '{output}' cannot be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def list_files(folder: Path) -> dict[str, int]:
+    """Return the bytes of every file below a folder, by relative name in order."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write what is known of the export; a number that is none (NaN) is left out as null."""
+    text = json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
 
 Finish: TypeAlias = Callable[[Path, Mapping[str, Any]], None]
 CHECKED_TEXTS = 32
@@ -94,7 +277,7 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
     """Write a student in another format, and compare it with the student before the folder appears.
 
     The largest difference of every output on sample text of several lengths and paddings is always measured and is
-    part of the record; one beyond the bound of the dtype (`limbeck.export.differences.BOUNDS`) is an error, and nothing
+    part of the record; one beyond the bound of the dtype (`limbeck.export.batches.BOUNDS`) is an error, and nothing
     is left. int8 has no such bound: what it keeps is measured, and only `verify` refuses too little.
 
     Args:

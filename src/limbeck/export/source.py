@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from safetensors import safe_open
-from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedConfig, PreTrainedModel
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import (
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
@@ -17,6 +26,7 @@ from limbeck.evaluation.inference import encoder_of, longest_input
 from limbeck.models.heads import Head
 from limbeck.models.loading import as_dtype, load_config, load_model, one_line, quiet
 from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model, sentence_pooling
+from limbeck.models.taps import pool
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 
 ExportHead: TypeAlias = Literal[Head, "token_classification"]
@@ -186,3 +196,76 @@ def _stores_pooler(name: str) -> bool:
                 names = list(tensors.keys())
         return any("pooler." in name for name in names)
     return False
+
+
+# What an exported model returns, by name: the same outputs in every format, and the module that makes them.
+
+
+HIDDEN, SENTENCE, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
+ANSWER_ENDS = ("start_logits", "end_logits")
+_TOKEN_HEADS = ("masked_lm", "token_classification")
+
+
+def output_names(head: ExportHead | None, sentence: SentencePooling | None) -> tuple[str, ...]:
+    """Return the names of the outputs, in order.
+
+    Without a head `last_hidden_state` `[B, L, H]`, and `sentence_embedding` `[B, H]` where sentence vectors are made;
+    else `logits`, of every token or of the text, or `start_logits` and `end_logits` `[B, L]`. They are the names that
+    `transformers` and Optimum use.
+    """
+    if head is None:
+        return (HIDDEN,) if sentence is None else (HIDDEN, SENTENCE)
+    return ANSWER_ENDS if head == "question_answering" else (LOGITS,)
+
+
+def is_per_token(name: str, head: ExportHead | None) -> bool:
+    """Whether an output's first two axes are those of the tokens `[B, L]`."""
+    return name in (HIDDEN, *ANSWER_ENDS) or (name == LOGITS and head in _TOKEN_HEADS)
+
+
+def input_names(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    """Return the inputs that the tokenizer makes and the model reads: `input_ids`, `attention_mask`, then the rest."""
+    read = inspect.signature(type(model).forward).parameters
+    rest = [name for name in tokenizer.model_input_names if name in read]
+    return tuple(dict.fromkeys(["input_ids", "attention_mask", *rest]))
+
+
+class OutputModule(nn.Module):
+    """A model that takes its inputs by place and returns its named outputs as a tuple, in float32.
+
+    Args:
+        model: The model.
+        inputs: Names of its inputs, in order.
+        head: Its head.
+        sentence: How it makes sentence vectors, if it does.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        inputs: Sequence[str],
+        head: ExportHead | None,
+        sentence: SentencePooling | None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs = tuple(inputs)
+        self.outputs = output_names(head, sentence)
+        self.sentence = sentence
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Run the model.
+
+        Args:
+            *inputs: `[B, L]` each, in the order of `self.inputs`.
+
+        Returns:
+            One tensor for each of `self.outputs`.
+        """
+        named = dict(zip(self.inputs, inputs, strict=True))
+        found = self.model(**named, return_dict=True)
+        made = {name: found[name].float() for name in self.outputs if name != SENTENCE}
+        if self.sentence is not None:
+            vectors = pool(made[HIDDEN], named["attention_mask"].bool(), self.sentence.pooling)
+            made[SENTENCE] = F.normalize(vectors, dim=-1) if self.sentence.normalize else vectors
+        return tuple(made[name] for name in self.outputs)

@@ -1,0 +1,329 @@
+"""Writing a model as one ONNX file: traced, checked, in float32 or float16, beyond 2 GB with its weights beside it."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
+
+from limbeck.core.progress import Report, part_of, quietly
+from limbeck.errors import ModelError, RecipeError
+from limbeck.evaluation.costs import Latency, measure_latency
+from limbeck.export.batches import Batch, Runner
+from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, is_per_token
+from limbeck.models.loading import one_line
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from onnxruntime import InferenceSession
+
+
+DEFAULT_OPSET, OPSETS = 17, range(14, 21)
+"""The operator set of ONNX: 17 has LayerNormalization; 20 is the last that PyTorch's tracer writes."""
+LARGEST_FILE = 2_000_000_000
+"""Bytes; protobuf ends at 2 GiB, so heavier weights go into a file beside the graph."""
+ONNX_DTYPES = ("float32", "float16")
+
+
+def check_opset(opset: int) -> None:
+    """Refuse an operator set that cannot be written.
+
+    Raises:
+        RecipeError: with the range.
+    """
+    if opset not in OPSETS:
+        raise RecipeError(f"--opset {opset} is not one of {OPSETS.start} to {OPSETS.stop - 1}; leave it out for 17.")
+
+
+def write_onnx(
+    module: OutputModule,
+    example: Batch,
+    head: ExportHead | None,
+    path: Path,
+    *,
+    opset: int = DEFAULT_OPSET,
+    dtype: str = "float32",
+    largest: int = LARGEST_FILE,
+) -> None:
+    """Trace a model and write it, with free batch and length axes.
+
+    The graph comes from PyTorch's tracing exporter: it needs no further package, gives smaller files in a tenth of the
+    time than the one on `torch.export`, and is the only one that all supported versions of PyTorch have. What a trace
+    can get wrong, a shape that it takes for constant, shows when outputs are compared at other lengths.
+
+    Args:
+        module: In float32 and eval mode.
+        example: What it is traced with: two rows or more, so that no axis has one entry.
+        head: The module's head.
+        path: The file; weights that do not fit are written to `NAME_data` beside it.
+        opset: Operator set.
+        dtype: `"float32"`, or `"float16"` for weights and arithmetic with outputs in float32.
+        largest: Bytes that one file may have.
+
+    Raises:
+        ModelError: naming the family, if PyTorch cannot trace the model or the file is not valid ONNX.
+    """
+    import onnx
+
+    family = module.model.config.model_type
+    with TemporaryDirectory(dir=path.parent) as scratch:
+        traced = Path(scratch) / "traced.onnx"
+        try:
+            with _without_noise(), torch.no_grad():
+                torch.onnx.export(
+                    module,
+                    tuple(example.inputs[name] for name in module.inputs),
+                    str(traced),
+                    input_names=list(module.inputs),
+                    output_names=list(module.outputs),
+                    dynamic_axes=_free_axes(module, head),
+                    opset_version=opset,
+                    dynamo=False,
+                )
+            graph = onnx.load(str(traced)) if dtype == "float32" else _in_float16(traced)
+        except Exception as error:  # A tracer raises whatever the model's own code raises.
+            raise ModelError(
+                f"The family {family} cannot be written as ONNX with this PyTorch: {one_line(error)}"
+            ) from error
+    _save(graph, path, largest)
+    try:
+        onnx.checker.check_model(str(path), full_check=not _has_data_file(path))
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"The ONNX file of the family {family} is not valid: {one_line(error)}") from error
+
+
+def data_file(path: Path) -> Path:
+    """Return where the weights of a large model are, under the name that Optimum fetches."""
+    return path.with_name(path.name + "_data")
+
+
+def onnx_bytes(path: Path) -> int:
+    """Return the size of an ONNX model with its data file."""
+    return sum(file.stat().st_size for file in (path, data_file(path)) if file.is_file())
+
+
+def _free_axes(module: OutputModule, head: ExportHead | None) -> dict[str, dict[int, str]]:
+    axes = {name: {0: "batch", 1: "length"} for name in module.inputs}
+    for name in module.outputs:
+        axes[name] = {0: "batch", 1: "length"} if is_per_token(name, head) and name != SENTENCE else {0: "batch"}
+    return axes
+
+
+def _in_float16(traced: Path) -> ModelProto:
+    """Convert weights and arithmetic; operators without a float16 form keep float32 with casts around them."""
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    with _without_noise():  # Of weights that are rounded to 0; the differences are measured.
+        return convert_float_to_float16(str(traced), keep_io_types=True)
+
+
+def _save(graph: ModelProto, path: Path, largest: int) -> None:
+    import onnx
+
+    weights = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
+    if weights < largest:
+        onnx.save(graph, str(path))
+        return
+    onnx.save(graph, str(path), save_as_external_data=True, all_tensors_to_one_file=True, location=data_file(path).name)
+
+
+def _has_data_file(path: Path) -> bool:
+    return data_file(path).is_file()
+
+
+@contextmanager
+def _without_noise() -> Iterator[None]:
+    """Silence the tracer: every shape that transformers looks at gives a warning, and the exporter calls itself old."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+# Running an ONNX file in ONNX Runtime on the CPU.
+
+
+def open_session(path: Path) -> InferenceSession:
+    """Open an ONNX file with as many threads as PyTorch has, so that times can be compared.
+
+    Raises:
+        ModelError: if ONNX Runtime cannot run it.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # Its exceptions have no common base.
+        raise ModelError(f"ONNX Runtime cannot run '{path.name}': {one_line(error)}") from error
+
+
+def session_runner(session: InferenceSession) -> Runner:
+    """Return what runs a session on batches."""
+    inputs = [found.name for found in session.get_inputs()]
+    outputs = [found.name for found in session.get_outputs()]
+
+    def run(batch: Batch) -> dict[str, Tensor]:
+        found = session.run(outputs, {name: batch.inputs[name].numpy() for name in inputs})
+        return {name: torch.from_numpy(value) for name, value in zip(outputs, found, strict=True)}
+
+    return run
+
+
+class SessionModule(nn.Module):
+    """A session as a module, so that it is timed as any other model.
+
+    Args:
+        session: The session.
+        config: Of its model.
+    """
+
+    def __init__(self, session: InferenceSession, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self._session = session
+        self._others = [found.name for found in session.get_inputs()]
+        # A graph has no blocks to time by themselves, but a list of them is asked for.
+        self.blocks = nn.ModuleList([nn.Identity()])
+        self.config = SimpleNamespace(vocab_size=config.vocab_size)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Any]:
+        """Run the session; its other inputs, such as segment ids, are zero.
+
+        Args:
+            input_ids: `[B, L]`.
+            attention_mask: `[B, L]`.
+        """
+        given = {"input_ids": input_ids, "attention_mask": attention_mask}
+        feed = {name: given.get(name, torch.zeros_like(input_ids)).numpy() for name in self._others}
+        return self._session.run(None, feed)
+
+
+# Dynamic int8: weights of matrix products and tables in 8 bits, activations quantised as they come.
+
+
+_ARM = ("arm64", "aarch64")
+_PROCESSOR = Path("/proc/cpuinfo")
+LATENCY_LENGTHS, LATENCY_BATCH_SIZES = (16, 128), (1, 32)
+
+
+def quantise(full: Path, path: Path, *, reduce_range: bool) -> None:
+    """Write the int8 form of an ONNX file.
+
+    Weights have a scale per output channel, which costs nothing at run time and keeps far more quality than one per
+    matrix; tables of embeddings are quantised too, since they are half of a small model.
+
+    Args:
+        full: The model in float32.
+        path: The new file.
+        reduce_range: Give weights 7 bits, see `needs_reduced_range`.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _quiet_logging(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quantize_dynamic(
+            full,
+            path,
+            per_channel=True,
+            reduce_range=reduce_range,
+            weight_type=QuantType.QInt8,
+            use_external_data_format=onnx_bytes(full) // 4 > LARGEST_FILE,
+            extra_options={"MatMulConstBOnly": True},
+        )
+
+
+@contextmanager
+def _quiet_logging() -> Iterator[None]:
+    """Keep back the advice that ONNX Runtime's quantiser gives the root logger: to preprocess, which changes nothing
+    for a graph whose constants are folded."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+
+
+def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None) -> bool:
+    """Whether 8-bit weights may saturate on this processor.
+
+    x86 processors without VNNI add pairs of products in 16 bits, which overflows with full 8-bit weights; with 7 bits
+    it cannot. Where the processor does not say what it can, 7 bits are taken.
+
+    Args:
+        processor: Linux' description of the processor.
+        machine: Kind of machine; None is this one.
+    """
+    if (machine or platform.machine()).lower() in _ARM:
+        return False
+    try:
+        return "vnni" not in processor.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+
+
+def measure_int8(source: Source, full: Path, path: Path, *, seconds: float, report: Report = quietly) -> dict[str, Any]:
+    """Measure what int8 gains: sizes, and latency with both files in turns in this process.
+
+    Args:
+        source: What was exported.
+        full: The model in float32.
+        path: The model in int8.
+        seconds: For all timings together; each case has five rounds anyway.
+        report: Is told how far it is.
+
+    Returns:
+        `megabytes` of both, and `latency`, an entry a length, as `Latency` in plain values, the float32 file first.
+    """
+    sizes = {"float32": onnx_bytes(full) / 1e6, "int8": onnx_bytes(path) / 1e6}
+    config = source.model.config
+    modules = [SessionModule(open_session(file), config) for file in (full, path)]
+    lengths = sorted({min(length, source.longest) for length in LATENCY_LENGTHS})
+    timed = [
+        measure_latency(
+            *modules,
+            batch_sizes=LATENCY_BATCH_SIZES,
+            length=length,
+            seconds=seconds / len(lengths),
+            report=part_of(report, number / len(lengths), (number + 1) / len(lengths)),
+        )
+        for number, length in enumerate(lengths)
+    ]
+    return {"megabytes": sizes, "latency": [row for latency in timed for row in _rows(latency)]}
+
+
+def _rows(latency: Latency) -> list[dict[str, Any]]:
+    """One row a batch size: both files' times, and how many times as fast int8 is."""
+    return [
+        {
+            "batch": batch.batch_size,
+            "length": latency.length,
+            "rounds": batch.rounds,
+            "threads": latency.threads,
+            "float32_ms": batch.teacher.median_ms,
+            "float32_p10_ms": batch.teacher.p10_ms,
+            "float32_p90_ms": batch.teacher.p90_ms,
+            "int8_ms": batch.student.median_ms,
+            "int8_p10_ms": batch.student.p10_ms,
+            "int8_p90_ms": batch.student.p90_ms,
+            "speedup": batch.speedup,
+        }
+        for batch in latency.batches
+    ]
