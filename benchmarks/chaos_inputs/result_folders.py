@@ -21,8 +21,8 @@ from limbeck.cli.status import status
 from limbeck.comparison.checks import check_plan
 from limbeck.comparison.folder import prepare_comparison
 from limbeck.comparison.load import load_plan
-from limbeck.experiments.folder import prepare_folder
 from limbeck.experiments.results import ResultsFile
+from limbeck.experiments.run import prepare_folder
 from limbeck.search.search_folder import prepare_search_folder
 from limbeck.search.storage import open_storage
 from limbeck.training.record import find_runs, status_of

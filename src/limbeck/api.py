@@ -20,10 +20,8 @@ from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, everywhere, from_main, is_main, process_count
 from limbeck.core.registry import plugins_in_use
-from limbeck.experiments.costs import measure_costs
-from limbeck.experiments.folder import prepare_folder
-from limbeck.experiments.request import EvaluationRequest
-from limbeck.experiments.run import run_evaluation
+from limbeck.experiments.plan import EvaluationRequest, measure_costs
+from limbeck.experiments.run import prepare_folder, run_evaluation
 from limbeck.models.loading import quiet
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run

@@ -6,8 +6,7 @@ import pytest
 
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
-from limbeck.experiments.choosing import choose
-from limbeck.experiments.statistics_of_runs import Runs, average, in_percent
+from limbeck.experiments.results import Runs, average, choose, in_percent
 
 
 def row(rate, seed, value, **scores):

@@ -4,7 +4,7 @@ import pytest
 
 from limbeck.errors import OutputError
 from limbeck.evaluation.tasks import TASKS
-from limbeck.experiments.predictions_files import save_predictions, write_submissions
+from limbeck.experiments.results import save_predictions, write_submissions
 
 RTE = TASKS["rte"]
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from limbeck.errors import OutputError, RecipeError
-from limbeck.experiments.folder import MANIFEST, prepare_folder
-from limbeck.experiments.overrides import parse_overrides
+from limbeck.experiments.plan import parse_overrides
 from limbeck.experiments.results import RESULTS, ResultsFile
+from limbeck.experiments.run import MANIFEST, prepare_folder
 
 
 def test_rows_come_back_and_the_finished_are_known(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.evaluation.built_in_tasks import NLI_LABELS
 from limbeck.evaluation.fine_tuning import FineTuner, Trained
-from limbeck.experiments.request import EvaluationRequest
+from limbeck.experiments.plan import EvaluationRequest
 from limbeck.experiments.run import run_evaluation
 from tests.support.task_files import question, write_squad, write_table
 from tests.support.tasks import make_rows, tiny_folder

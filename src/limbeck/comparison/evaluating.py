@@ -13,10 +13,7 @@ from limbeck.core.machine import choose_device
 from limbeck.core.progress import Report
 from limbeck.errors import CorpusError
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.experiments.costs import measure_costs
-from limbeck.experiments.overrides import parse_overrides
-from limbeck.experiments.plan import Planner
-from limbeck.experiments.request import EvaluationRequest
+from limbeck.experiments.plan import EvaluationRequest, Planner, measure_costs, parse_overrides
 from limbeck.experiments.run import EvaluationOutcome, run_evaluation
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from limbeck.experiments.statistics_of_runs import Runs
+from limbeck.experiments.results import Runs
 
 Figures = dict[str, Any]
 """`mean`, `deviation` (None of one run) and `runs`, as `limbeck.experiments.summary` has them."""

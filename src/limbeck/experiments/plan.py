@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import CorpusError, RecipeError
+import torch
+
+from limbeck.benchmark.model import measure_models
+from limbeck.benchmark.models import read_config
+from limbeck.benchmark.rows import Value, describe_machine
+from limbeck.core.progress import Report, quietly
+from limbeck.core.yaml import parse_yaml
+from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation.cell import (
     Cell,
     Point,
@@ -23,13 +30,121 @@ from limbeck.evaluation.cell import (
 )
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import check_padding
-from limbeck.evaluation.protocols import FineTuning, Protocol
+from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, Protocol
+from limbeck.evaluation.published import matching_costs
 from limbeck.evaluation.task import Task, TaskData
 from limbeck.evaluation.task_files import load_task
-from limbeck.experiments.overrides import Override
+from limbeck.evaluation.tasks import TASKS, is_own_task, parse_tasks, read_own_task
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config
 from limbeck.models.vocabulary import load_tokenizer
+
+# `EvaluationRequest`: what is asked of an evaluation, checked as far as it can be without looking at any file.
+
+
+MOST_WORKERS, MOST_SEEDS = 1024, 1000
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What to evaluate.
+
+    Attributes:
+        models: Folders, `package:NAME` or Hub names.
+        tasks: Names of tasks and groups, and task files, by commas.
+        output: The folder of the evaluation; finished cells in it are not run again.
+        data: Folder with the tasks' files; None for the Hub.
+        preset: Name of a protocol.
+        seeds: Runs of every grid point; None leaves it to the protocol.
+        teacher: The model that the others are compared with; None for the first. It is evaluated too.
+        workers: Processes that run cells.
+        overrides: `setting=value` or `task.setting=value` each.
+    """
+
+    models: tuple[str, ...]
+    tasks: str
+    output: Path
+    data: Path | None = None
+    preset: str = "minilmv2"
+    seeds: int | None = None
+    teacher: str | None = None
+    workers: int = 1
+    overrides: tuple[str, ...] = field(default=())
+
+    def all_models(self) -> list[str]:
+        """Return every model that is evaluated, the one that the others are compared with first.
+
+        Raises:
+            RecipeError: if there is none.
+        """
+        if not self.models:
+            raise RecipeError("Name at least one model to evaluate: a folder, package:NAME or a Hub name.")
+        if self.teacher is None:
+            return list(self.models)
+        return [self.teacher, *(name for name in self.models if name != self.teacher)]
+
+    def task_names(self) -> list[str]:
+        """Return the tasks, groups expanded.
+
+        Raises:
+            RecipeError: for an unknown preset or task, or numbers out of range.
+            CorpusError: for a task file that is not there.
+        """
+        PROTOCOLS[self.preset]
+        for option, number, most in (("--workers", self.workers, MOST_WORKERS), ("--seeds", self.seeds, MOST_SEEDS)):
+            if number is not None and not 1 <= number <= most:
+                raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
+        if not self.tasks.strip(" ,"):
+            raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
+        return parse_tasks(self.tasks)
+
+    def tasks_asked(self) -> list[Task]:
+        """Return the tasks as they are known before a row of them is read."""
+        return [
+            read_own_task(Path(name).expanduser()).definition.task if is_own_task(name) else TASKS[name]
+            for name in self.task_names()
+        ]
+
+    def short_names(self) -> list[str]:
+        """Return the names that settings and columns of the tasks go by: those in the file, for own tasks."""
+        return [task.name for task in self.tasks_asked()]
+
+
+# `--set`: settings of all tasks, or of one.
+
+
+Override = tuple[str | None, Mapping[str, Any]]
+
+
+def parse_overrides(texts: Sequence[str], tasks: Sequence[str]) -> list[Override]:
+    """Read `setting=value` and `task.setting=value`; values are YAML.
+
+    Args:
+        texts: As the user wrote them.
+        tasks: Names of the tasks that are evaluated.
+
+    Returns:
+        (task or None for all, settings) each, in order.
+
+    Raises:
+        RecipeError: for text without a value, an unknown setting, or a task that is not evaluated.
+    """
+    found: list[Override] = []
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise RecipeError(f"--set '{text}' has no value; write setting=value or task.setting=value.")
+        task, dot, setting = path.strip().rpartition(".")
+        if dot and not task:
+            raise RecipeError(
+                f"--set '{text}' names no task before the dot; write setting=value or task.setting=value."
+            )
+        if setting not in FineTuning.model_fields:
+            raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, FineTuning.model_fields)}")
+        if task and task not in tasks:
+            raise RecipeError(f"--set '{text}': '{task}' is not among the tasks.{suggestion(task, tasks)}")
+        found.append((task or None, {setting: parse_yaml(value, f"--set '{text}'")}))
+    return found
 
 
 @dataclass(frozen=True)
@@ -193,3 +308,55 @@ def _check_metric(task: Task, settings: FineTuning) -> None:
         raise RecipeError(
             f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {', '.join(names)}."
         )
+
+
+# What models cost: parameters by place, disk, operations, latency and throughput, beside what the papers measured.
+
+
+_SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
+          "megabytes_of")  # fmt: skip
+
+
+def measure_costs(
+    names: Sequence[str],
+    *,
+    device: torch.device,
+    batch_sizes: Sequence[int] = (1, 16, 32, 64),
+    lengths: Sequence[int] = (128,),
+    seconds: float = 60.0,
+    report: Report = quietly,
+) -> dict[str, Any]:
+    """Measure models side by side; the first is what speedups refer to.
+
+    Args:
+        names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
+        device: Where.
+        batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
+        lengths: Tokens a text, all of them real.
+        seconds: For all timings together.
+        report: Is told how far it is.
+
+    Returns:
+        `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.
+
+    Raises:
+        ModelError: if a model cannot be loaded.
+        RecipeError: if a length is beyond what a model takes.
+    """
+    timings = measure_models(
+        names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
+    )
+    shapes = [shape_of(read_config(name, max(lengths))) for name in names]
+    papers = matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
+    return {
+        "models": [_size([row for row in timings if row["model"] == name]) for name in names],
+        "timings": timings,
+        "published": [asdict(cost) for cost in papers],
+        "machine": describe_machine(device.type).to_dict(),
+    }
+
+
+def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """What the rows of one model say of its size; operations by length."""
+    operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
+    return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}

@@ -2,33 +2,292 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from limbeck.core.files import default_cache_dir
+from limbeck.core.files import default_cache_dir, write_atomically
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, part_of, quietly
-from limbeck.errors import Interrupted, OutputError
+from limbeck.core.workers import settle_worker, visible_device
+from limbeck.errors import Interrupted, LimbeckError, OutputError
 from limbeck.evaluation.encoding import PreparedCell
-from limbeck.evaluation.fine_tuning import CellResult, select_split
+from limbeck.evaluation.fine_tuning import CellResult, Share, select_split, train_once
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.experiments.attempt import Job, Outcome
-from limbeck.experiments.choosing import choose
-from limbeck.experiments.folder import prepare_folder
-from limbeck.experiments.overrides import parse_overrides
-from limbeck.experiments.plan import PlannedModel, PlannedTask, Planner, plan_models, work_of
-from limbeck.experiments.predictions_files import save_predictions, write_submissions
-from limbeck.experiments.request import EvaluationRequest
-from limbeck.experiments.results import FAILED, FINISHED, ResultsFile, Row
+from limbeck.experiments.plan import (
+    EvaluationRequest,
+    PlannedModel,
+    PlannedTask,
+    Planner,
+    parse_overrides,
+    plan_models,
+    work_of,
+)
+from limbeck.experiments.results import FAILED, FINISHED, ResultsFile, Row, choose, save_predictions, write_submissions
 from limbeck.experiments.summary import Summary, summarise
-from limbeck.experiments.workers import run_jobs
 from limbeck.recipe.training_arguments import bf16_is_fast
+
+# The folder of an evaluation: made by one preset and its overrides, and by no other.
+
+
+MANIFEST = "evaluation.json"
+
+
+def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
+    """Make or take up the folder of an evaluation. Models, tasks and seeds may be added to it.
+
+    The first cell binds it to its preset and settings: what was refused before one ran does not.
+
+    Args:
+        folder: The folder.
+        preset: Name of the protocol.
+        overrides: What was set otherwise.
+
+    Returns:
+        The folder.
+
+    Raises:
+        OutputError: if it is a file, holds something else or an evaluation by other settings, or cannot be written.
+    """
+    folder = folder.expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"Output '{folder}' is a file; give a folder.")
+    asked = {"preset": preset, "set": overrides}
+    if folder.is_dir() and any(folder.iterdir()):
+        _check_same(folder, asked)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / MANIFEST, json.dumps(asked, indent=2) + "\n")
+    except OSError as error:
+        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
+    return folder
+
+
+def _check_same(folder: Path, asked: dict[str, Any]) -> None:
+    try:
+        saved = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputError(f"Output folder '{folder}' holds no evaluation; choose an empty or new folder.") from None
+    except (OSError, ValueError, RecursionError):
+        raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.") from None
+    if not isinstance(saved, dict):
+        raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.")
+    if not ResultsFile(folder).read():
+        return
+    for key, name in (("preset", "--preset"), ("set", "--set")):
+        if saved.get(key) != asked[key]:
+            raise OutputError(
+                f"The evaluation in '{folder}' has {name} {_shown(saved.get(key))}, not {_shown(asked[key])}; "
+                "use the same, or another --output."
+            )
+
+
+def _shown(value: Any) -> str:
+    return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "nothing"
+
+
+# A training and its cells, tried: a result of each, or why there is none in one line.
+
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training that is to run, and the cells that it is scored for.
+
+    Attributes:
+        id: Identity of the training, or of the one cell where nothing is trained.
+        cells: By identity; of one model, grid point and seed.
+        work: What it costs, compared with others.
+    """
+
+    id: str
+    cells: Mapping[str, PreparedCell]
+    work: float
+
+    def describe(self) -> str:
+        """Return it in a few words, for progress."""
+        first, *others = (cell.cell for cell in self.cells.values())
+        return first.describe() + (f"; scored on {', '.join(cell.task for cell in others)} too" if others else "")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell gave nothing, in one line."""
+
+    problem: str
+
+
+Outcome = CellResult | Failure
+
+
+def attempt(job: Job, report: Share) -> Iterator[tuple[str, Outcome]]:
+    """Train once and score every cell; yields identity and outcome of each as soon as it is there.
+
+    Whatever goes wrong in the training ends the cells of this job only, and in a cell that cell only.
+    """
+    trained = _tried(partial(train_once, list(job.cells.values()), report))
+    for identity, cell in job.cells.items():
+        yield identity, trained if isinstance(trained, Failure) else _tried(partial(trained.score, cell))
+
+
+def _tried(action: Callable[[], Found]) -> Found | Failure:
+    try:
+        return action()
+    except LimbeckError as error:
+        return Failure(" ".join(str(error).split()))
+    except Exception as error:  # A fault in one cell must not take the night's other cells with it.
+        return Failure(" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+# Running jobs: one by one in this process, or in several processes, each with its share of cores and its own GPU.
+
+
+Finished = Callable[[Job, str, Outcome], None]
+"""Is given a job, the identity of one of its cells, and the outcome."""
+Advance = Callable[[dict[str, float], Job], None]
+"""Is told which share of each running job is done, by identity, and which job moved."""
+
+
+def run_jobs(jobs: Sequence[Job], *, workers: int, finished: Finished, advance: Advance) -> None:
+    """Run jobs; the outcome of each cell is handed over as soon as it is there.
+
+    A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
+    process of its own.
+
+    Args:
+        jobs: In this order.
+        workers: Processes; 1 runs them in this one.
+        finished: Is given each outcome.
+        advance: Is told how far the running jobs are.
+    """
+    if workers == 1 and torch.cuda.device_count() <= 1:
+        for job in jobs:
+            shares = {job.id: 0.0}
+
+            def report(share: float, job: Job = job, shares: dict[str, float] = shares) -> None:
+                shares[job.id] = share
+                advance(shares, job)
+
+            report(0.0)
+            for identity, outcome in attempt(job, report):
+                finished(job, identity, outcome)
+        return
+    if jobs:
+        _Pool(jobs, min(workers, len(jobs)), finished, advance).run()
+
+
+@dataclass
+class _Worker:
+    process: Any
+    connection: Connection
+    job: Job | None = None
+    left: dict[str, None] = field(default_factory=dict)
+    """Cells of the job without an outcome."""
+
+
+class _Pool:
+    """Processes that each run one job at a time; one that dies fails its job and is replaced."""
+
+    def __init__(self, jobs: Sequence[Job], count: int, finished: Finished, advance: Advance) -> None:
+        self._jobs = deque(jobs)
+        self._count = count
+        self._finished = finished
+        self._advance = advance
+        self._context = multiprocessing.get_context("spawn")
+        self._shares: dict[str, float] = {}
+        self._workers: list[_Worker] = []
+
+    def run(self) -> None:
+        try:
+            self._workers = [self._start(index) for index in range(self._count)]
+            while any(worker.job is not None for worker in self._workers):
+                ready = wait([worker.connection for worker in self._workers if worker.job is not None])
+                for index, worker in enumerate(self._workers):
+                    if worker.connection in ready:
+                        self._receive(index, worker)
+        finally:
+            for worker in self._workers:
+                worker.process.terminate()
+                worker.process.join()
+                worker.connection.close()
+
+    def _start(self, index: int) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        arguments = (theirs, _threads(self._count), visible_device(index))
+        process = self._context.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        worker = _Worker(process, ours)
+        self._hand_out(worker)
+        return worker
+
+    def _hand_out(self, worker: _Worker) -> None:
+        worker.job = self._jobs.popleft() if self._jobs else None
+        if worker.job is not None:
+            self._shares[worker.job.id] = 0.0
+            worker.left = dict.fromkeys(worker.job.cells)
+            worker.connection.send(worker.job)
+
+    def _receive(self, index: int, worker: _Worker) -> None:
+        job = worker.job
+        assert job is not None
+        try:
+            message = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            worker.connection.close()
+            for identity in list(worker.left):
+                problem = f"Its process ended with code {worker.process.exitcode}; out of memory?"
+                self._end(worker, job, identity, Failure(problem))
+            if self._jobs:
+                self._workers[index] = self._start(index)
+            else:
+                worker.job = None
+            return
+        if isinstance(message, float):
+            self._shares[job.id] = message
+            self._advance(self._shares, job)
+            return
+        self._end(worker, job, *message)
+        if not worker.left:
+            self._hand_out(worker)
+
+    def _end(self, worker: _Worker, job: Job, identity: str, outcome: Outcome) -> None:
+        del worker.left[identity]
+        if not worker.left:
+            self._shares.pop(job.id, None)
+        self._finished(job, identity, outcome)
+
+
+def _work(connection: Connection, threads: int, device: str | None) -> None:
+    """Run the jobs that come in, until the other end closes."""
+    settle_worker(threads, device)
+    while True:
+        try:
+            job: Job = connection.recv()
+        except EOFError:
+            return
+        for ended in attempt(job, lambda share: connection.send(float(share))):
+            connection.send(ended)
+
+
+def _threads(workers: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, torch.get_num_threads()) // workers)
+
 
 _PLANNING = 0.05
 """Share of the progress that loading and encoding the tasks is given; nobody knows how long it takes."""

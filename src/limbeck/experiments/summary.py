@@ -8,11 +8,8 @@ from typing import Any
 from limbeck.evaluation.cell import seeds
 from limbeck.evaluation.protocols import Column, Protocol, task_columns
 from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
-from limbeck.experiments.choosing import Choice, choose
-from limbeck.experiments.gathered_notes import gather_notes
 from limbeck.experiments.plan import PlannedModel, PlannedTask
-from limbeck.experiments.results import FINISHED, Row
-from limbeck.experiments.statistics_of_runs import Runs, average, in_percent
+from limbeck.experiments.results import FINISHED, Choice, Row, Runs, average, choose, gather_notes, in_percent
 
 Summary = dict[str, Any]
 _COLA = "cola"

@@ -19,7 +19,7 @@ def cost_sections(costs: Mapping[str, Any]) -> Iterator[Section]:
     """Go through the tables: heading, headings of the columns, rows.
 
     Args:
-        costs: As `limbeck.experiments.costs.measure_costs` gives them.
+        costs: As `limbeck.experiments.plan.measure_costs` gives them.
     """
     lengths = list(costs["models"][0]["megaflops_per_token"])
     flops = [f"Mflop per token, {length} tokens" for length in lengths]

@@ -74,7 +74,7 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
 
     Args:
         summary: Of the evaluation; without columns only the costs are written.
-        costs: As `limbeck.experiments.costs.measure_costs` gives them.
+        costs: As `limbeck.experiments.plan.measure_costs` gives them.
     """
     parts: list[str] = []
     if summary["columns"]:

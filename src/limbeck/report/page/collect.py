@@ -11,8 +11,8 @@ from limbeck.comparison.folder import RECORD as COMPARISON
 from limbeck.core.files import RECORD as RUN
 from limbeck.core.files import read_json
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.experiments.folder import MANIFEST as EVALUATION
 from limbeck.experiments.results import ResultsFile
+from limbeck.experiments.run import MANIFEST as EVALUATION
 from limbeck.report.evaluation_tables import STEM as EVALUATION_TABLE
 from limbeck.report.page.collect_run import collect_run
 from limbeck.report.page.collect_search import collect_search
