@@ -18,9 +18,9 @@ from rich.console import Console
 
 from limbeck.api import compare, distill
 from limbeck.cli.status import status
-from limbeck.comparison.checks import check_plan
-from limbeck.comparison.folder import prepare_comparison
-from limbeck.comparison.load import load_plan
+from limbeck.comparison.cells import check_plan
+from limbeck.comparison.distilling import prepare_comparison
+from limbeck.comparison.plan import load_plan
 from limbeck.experiments.results import ResultsFile
 from limbeck.experiments.run import prepare_folder
 from limbeck.search.search_folder import prepare_search_folder

@@ -12,8 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from limbeck.comparison.load import load_plan
-from limbeck.comparison.plan import ComparisonPlan
+from limbeck.comparison.plan import ComparisonPlan, load_plan
 from limbeck.comparison.run import run_comparison
 from limbeck.core.files import read_record
 from limbeck.core.machine import choose_device

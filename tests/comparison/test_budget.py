@@ -2,7 +2,7 @@
 
 import pytest
 
-from limbeck.comparison.budget import rows_per_step, steps_of_stages
+from limbeck.comparison.cells import rows_per_step, steps_of_stages
 from limbeck.errors import RecipeError
 
 BATCH = {"per_device_train_batch_size": 8, "bf16": False}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from limbeck.comparison.checks import check_plan
-from limbeck.comparison.load import load_plan
+from limbeck.comparison.cells import check_plan
+from limbeck.comparison.plan import load_plan
 from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
 from tests.support.comparisons import STUDENT, tiny_plan
 

@@ -7,7 +7,7 @@ import torch
 from scipy.stats import spearmanr
 
 from limbeck.comparison.held_out import HELD_OUT, MEASURES, HeldOutText, check_held_out
-from limbeck.comparison.measures import HeldOutSpec
+from limbeck.comparison.plan import HeldOutSpec
 from limbeck.corpus import CorpusSettings, build_corpus
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, encode

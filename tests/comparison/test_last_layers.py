@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from limbeck.comparison.last_layers import common_relation_heads, compare_last_layers
+from limbeck.comparison.held_out import common_relation_heads, compare_last_layers
 from limbeck.models.families import shape_of
 from tests.support.models import tiny_batch, tiny_model
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from limbeck.comparison.load import load_plan
+from limbeck.comparison.plan import load_plan
 from limbeck.errors import RecipeError
 from tests.support.comparisons import tiny_plan
 

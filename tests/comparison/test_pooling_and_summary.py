@@ -4,8 +4,7 @@ import statistics
 
 import pytest
 
-from limbeck.comparison.pooling import pool_models
-from limbeck.comparison.summary import summarise_comparison
+from limbeck.comparison.summary import pool_models, summarise_comparison
 
 
 def figures(*values):

@@ -5,10 +5,9 @@ from collections import Counter
 
 import yaml
 
-from limbeck.comparison.budget import steps_of_stages
-from limbeck.comparison.checks import check_plan
-from limbeck.comparison.evaluating import check_tasks
-from limbeck.comparison.load import load_plan
+from limbeck.comparison.cells import check_plan, steps_of_stages
+from limbeck.comparison.plan import load_plan
+from limbeck.comparison.run import check_tasks
 from limbeck.evaluation.protocols import PROTOCOLS
 from tests.support.paper_recipes import ROOT, write_configuration
 

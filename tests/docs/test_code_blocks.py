@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from limbeck.cli.main import build_app
-from limbeck.comparison.load import load_plan
+from limbeck.comparison.plan import load_plan
 from limbeck.core.yaml import parse_yaml
 from limbeck.evaluation.tasks import read_own_task
 from limbeck.recipe import load_recipe, plan_run

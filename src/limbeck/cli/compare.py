@@ -11,7 +11,7 @@ from limbeck.cli.messages import print_json, print_line, progress_console, resul
 from limbeck.cli.shared_options import Json, Quiet, Verbose, examples
 
 if TYPE_CHECKING:
-    from limbeck.comparison.checks import CheckedPlan
+    from limbeck.comparison.cells import CheckedPlan
 
 _EPILOG = examples(
     "limbeck compare recipes/compare-methods.yaml --dry-run",
@@ -39,9 +39,9 @@ def compare(
     """Distil students by several methods under one token budget, evaluate them, and lay out one table."""
     progress = progress_console(quiet, verbose)
     if dry_run:
-        from limbeck.comparison.checks import check_plan
-        from limbeck.comparison.evaluating import check_tasks
-        from limbeck.comparison.load import load_plan
+        from limbeck.comparison.cells import check_plan
+        from limbeck.comparison.plan import load_plan
+        from limbeck.comparison.run import check_tasks
 
         checked = check_plan(load_plan(plan, overrides or [], data=data))
         check_tasks(checked.plan.evaluation, read=False)
@@ -67,7 +67,7 @@ def compare(
 
 def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
     """List what would run, and what cannot."""
-    from limbeck.comparison.record import describe_combination, describe_impossible
+    from limbeck.comparison.distilling import describe_combination, describe_impossible
     from limbeck.recipe.plan import summarise
 
     plan, impossible = checked.plan, describe_impossible(checked.impossible)

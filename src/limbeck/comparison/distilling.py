@@ -1,20 +1,106 @@
-"""Distilling the cells of a comparison one by one: what is finished is never repeated, what fails stops nothing."""
+"""The folder of a comparison: one teacher, one corpus, one budget; methods, students and seeds may change."""
 
 from __future__ import annotations
 
 import gc
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from rich.console import Console
 
-from limbeck.comparison.cells import Cell
-from limbeck.core.files import read_record
-from limbeck.errors import Interrupted, LimbeckError
+from limbeck.comparison.cells import Cell, Combination, Impossible
+from limbeck.core.files import read_record, write_atomically
+from limbeck.core.machine import git_commit, hardware, versions
+from limbeck.errors import Interrupted, LimbeckError, OutputError
 from limbeck.training.run import STUDENT
+
+RECORD = "comparison.json"
+_MEANINGS = {
+    "teacher": "teacher",
+    "corpus": "corpus",
+    "budget": "budget",
+    "training": "training arguments common to all runs",
+    "evaluation": "evaluation (preset and settings)",
+    "teacher_weights": "teacher's weights",
+    "text": "text of the corpus",
+}
+
+
+def prepare_comparison(folder: Path, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Make or take up the folder of a comparison.
+
+    Args:
+        folder: The folder.
+        fixed: What has to be the same for all runs in it, by name; plain values.
+
+    Returns:
+        The record that is there; empty in a new folder.
+
+    Raises:
+        OutputError: if it is a file, holds something else, cannot be read or written, or a comparison of another
+            teacher, corpus, budget, evaluation or other common arguments.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"Output '{folder}' is a file; give a folder.")
+    if folder.is_dir() and any(folder.iterdir()):
+        record = _read(folder)
+        check_fixed(folder, record.get("fixed", {}), fixed)
+        return record
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
+    return {}
+
+
+def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse to put runs beside others that they cannot be compared with.
+
+    Raises:
+        OutputError: naming the first difference, and the way out.
+    """
+    for name in saved:
+        if name in asked and saved[name] != asked[name]:
+            old, new = _first_difference(saved[name], asked[name])
+            raise OutputError(
+                f"The {_MEANINGS[name]} of the comparison in '{folder}' is {old}, and now {new}: its runs could not be "
+                "compared with new ones; put it back, or give another --output."
+            )
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputError(f"Output folder '{folder}' holds no comparison; choose an empty or new folder.") from None
+    except (OSError, ValueError, RecursionError):
+        raise OutputError(f"'{folder / RECORD}' cannot be read; put it back, or choose another folder.") from None
+    if not isinstance(found, dict) or not isinstance(found.get("fixed", {}), dict):
+        raise OutputError(f"'{folder / RECORD}' is no record of a comparison; choose another folder.")
+    return found
+
+
+def _first_difference(old: Any, new: Any, place: str = "") -> tuple[str, str]:
+    """Show the first place where two values differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                return _first_difference(old.get(key), new.get(key), f"{place}{key}.")
+    name = f"{place.rstrip('.')} = " if place else ""
+    return f"{name}{_shown(old)}", f"{name}{_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+# Distilling the cells of a comparison one by one: what is finished is never repeated, what fails stops nothing.
+
 
 Distil: TypeAlias = Callable[[dict[str, Any]], object]
 """Carries a recipe out in its `output`, going on where an earlier run of it stopped."""
@@ -94,3 +180,89 @@ def _free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+# The record of a comparison: `comparison.json`, whole at every turn.
+
+
+class ComparisonRecord:
+    """The record, on disk.
+
+    Args:
+        folder: Of the comparison.
+        saved: The record of an earlier call.
+        fields: What is known from the start.
+    """
+
+    def __init__(self, folder: Path, saved: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+        self._path = folder / RECORD
+        self.fields: dict[str, Any] = {
+            "created": saved.get("created", _now()),
+            **fields,
+            "versions": versions(),
+            "git_commit": git_commit(),
+            "hardware": hardware(),
+        }
+
+    def set(self, status: str, **fields: Any) -> None:
+        """Add fields and write the record.
+
+        Args:
+            status: `running`, `finished`, `failed` (something is missing) or `interrupted`.
+            **fields: What is new.
+        """
+        self.fields |= {**fields, "status": status, "updated": _now()}
+        write_atomically(self._path, json.dumps(self.fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def describe_cell(cell: Cell, shape: str, folder: Path, problem: str | None) -> dict[str, Any]:
+    """Describe a run by what it has left in its folder.
+
+    Args:
+        cell: The run.
+        shape: Of its student.
+        folder: Of the comparison.
+        problem: Why it failed in this call; None where it did not.
+    """
+    run = cell.folder(folder)
+    record = read_record(run)
+    stages = record.get("stages") or []
+    status = "finished" if is_distilled(run) else "failed" if problem else record.get("status", "missing")
+    return {
+        **describe_combination(cell.combination),
+        "title": cell.title,
+        "seed": cell.seed,
+        "id": cell.id,
+        "shape": shape,
+        "status": status,
+        "problem": problem or (record.get("problem") if status == "failed" else None),
+        "folder": str(run.relative_to(folder)),
+        "model": str(run / STUDENT),
+        "steps": [stage["steps"] for stage in stages] or list(cell.steps),
+        "tokens": sum(stage["tokens"] for stage in stages),
+        "seconds": record.get("timings", {}).get("total", 0.0),
+        "held_out": None,
+        "unavailable": {},
+        "scores": {},
+        "versions": record.get("versions"),
+        "git_commit": record.get("git_commit"),
+        "device": record.get("hardware", {}).get("device"),
+    }
+
+
+def describe_combination(combination: Combination) -> dict[str, str]:
+    """Name a combination's parts."""
+    return {
+        "student": combination.student.title,
+        "method": combination.variant.method,
+        "mapping": combination.variant.mapping,
+    }
+
+
+def describe_impossible(impossible: Sequence[Impossible]) -> list[dict[str, str]]:
+    """Describe what was left out, and why."""
+    return [{**describe_combination(found.combination), "reason": found.reason} for found in impossible]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

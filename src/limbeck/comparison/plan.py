@@ -2,14 +2,259 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from limbeck.comparison.measures import MeasuresSpec
-from limbeck.comparison.method_entry import MethodEntry
-from limbeck.core.yaml import Strict
-from limbeck.recipe.schema import CorpusSpec, Name, StudentSpec, TeacherSpec
+from limbeck.core.yaml import Strict, read_document
+from limbeck.errors import LimbeckError, RecipeError, suggestion
+from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.methods.composition import LayerChoice, MappingChoice
+from limbeck.methods.registry import METHODS
+from limbeck.recipe.load import apply_overrides, check_plain
+from limbeck.recipe.method_recipe import stages_of
+from limbeck.recipe.schema import CorpusSpec, Name, StageSpec, StudentSpec, TeacherSpec, explain
+
+# `MethodEntry`: a method of a comparison, and the variants of it that its layer mappings make.
+
+
+Stage = dict[str, Any]
+"""A stage as a recipe has it, without the steps, which the budget decides."""
+_COMMON = ("teacher", "student", "corpus", "text")
+_AXES = {"mapping": "mappings", "teacher_layer": "teacher_layers"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with one layer mapping: what is distilled for every student and seed.
+
+    Attributes:
+        method: The method's title.
+        mapping: Its layer mapping or teacher layer, as tables show it; empty for a method that has none.
+        stages: Its stages, without steps.
+        shares: The share of the budget of each stage; they add up to 1.
+    """
+
+    method: str
+    mapping: str
+    stages: tuple[Stage, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def title(self) -> str:
+        """Method and mapping, for messages."""
+        return f"{self.method}, {self.mapping}" if self.mapping else self.method
+
+
+class MethodEntry(Strict):
+    """A method that is compared: a registered one with all its stages, or stages written out."""
+
+    name: str | None = Field(default=None, description="A method's name; `limbeck methods` lists them.")
+    title: str | None = Field(default=None, min_length=1, description="What the tables call it; default: its name.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the method, for each of its stages that has them."
+    )
+    stages: list[StageSpec] | None = Field(
+        default=None,
+        description="Instead of name: the stages themselves, as in a recipe; none keeps the student's start.",
+    )
+    mappings: list[MappingChoice] = Field(
+        default_factory=list, description="Layer mappings, one row of the table each."
+    )
+    teacher_layers: list[LayerChoice] = Field(
+        default_factory=list, description="Teacher layers to learn from, one row of the table each."
+    )
+    shares: list[float] = Field(
+        default_factory=list, description="How the stages share the budget, in proportion; default: equally."
+    )
+    training: dict[str, Any] = Field(
+        default_factory=dict, description="Training arguments of this method alone, over the common ones."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_of_the_two(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (data.get("name") is None) == (data.get("stages") is None):
+            raise ValueError("give either name (a method) or stages (written out), and not both")
+        return data
+
+    @model_validator(mode="after")
+    def _can_be_expanded(self) -> MethodEntry:
+        if self.stages is not None:
+            if self.title is None:
+                raise ValueError("stages that are written out need a title")
+            if self.options:
+                raise ValueError("options belong to a method by name; write them into the stages")
+            for stage in self.stages:
+                if common := [name for name in _COMMON if name in stage.model_fields_set]:
+                    raise ValueError(f"stage '{stage.title}' has a {common[0]} of its own, and a comparison has one")
+        if any(share <= 0 for share in self.shares):
+            raise ValueError(f"shares {self.shares} have to be above 0")
+        self.variants()
+        return self
+
+    @property
+    def shown(self) -> str:
+        """What tables call it."""
+        return self.title or str(self.name)
+
+    def variants(self) -> list[Variant]:
+        """Return a variant for every layer mapping and teacher layer, or the one of the method's own choice.
+
+        Raises:
+            ValueError: for an option that no stage has or can have, and shares that are not one a stage.
+        """
+        base = self._stages()
+        if len(self.shares) not in (0, len(base)):
+            raise ValueError(f"shares {self.shares} has to have a number for each of the {len(base)} stages")
+        shares = self.shares or [1.0] * len(base)
+        found = []
+        axes = [[(option, value) for value in getattr(self, axis)] for option, axis in _AXES.items()]
+        for choice in itertools.product(*(axis for axis in axes if axis)):
+            stages = base
+            for option, value in choice:
+                stages = _with_option(stages, option, value, _AXES[option])
+            weights = tuple(share / sum(shares) for share in shares)
+            found.append(Variant(self.shown, mapping_title(stages), tuple(stages), weights))
+        return found
+
+    def _stages(self) -> list[Stage]:
+        """The stages with options and training, each with a name of its own."""
+        if self.stages is not None:
+            given = [stage.model_dump(mode="json", exclude_unset=True) for stage in self.stages]
+        else:
+            try:
+                given = [{"method": stage} for stage in stages_of(METHODS[str(self.name)])]
+            except LimbeckError as error:
+                raise ValueError(str(error)) from None
+            for option, value in self.options.items():
+                given = _with_option(given, option, value, f"options.{option}")
+        several = len(given) > 1
+        return [
+            {
+                **({"name": f"stage-{number}"} if several else {}),
+                **stage,
+                "training": {**self.training, **stage.get("training", {})},
+            }
+            for number, stage in enumerate(given, start=1)
+        ]
+
+
+def _with_option(stages: Sequence[Stage], option: str, value: Any, place: str) -> list[Stage]:
+    """Set an option of the method of every stage that takes it."""
+    known = {name for stage in stages for name in METHODS[stage["method"]["name"]].options.model_fields}
+    if option not in known:
+        methods = ", ".join(dict.fromkeys(stage["method"]["name"] for stage in stages)) or "no stage"
+        if option in _AXES:
+            others = [axis for name, axis in _AXES.items() if name in known]
+            raise ValueError(f"{methods} takes no {place}" + (f"; it takes {', '.join(others)}" if others else ""))
+        raise ValueError(f"{place}: {methods} has no option '{option}'.{suggestion(option, known)}")
+    changed: list[Stage] = []
+    problem = ""
+    taken = False
+    for stage in stages:
+        method = {**stage["method"], option: value}
+        fields = METHODS[method["name"]].options
+        if option not in fields.model_fields:
+            changed.append(stage)
+            continue
+        try:
+            fields.model_validate({key: given for key, given in method.items() if key != "name"})
+        except ValidationError as error:  # MLKD-BERT's second stage knows the first one's options, and refuses them.
+            problem = problem or explain(error).removeprefix("recipe: ")
+            changed.append(stage)
+        else:
+            taken = True
+            changed.append({**stage, "method": method})
+    if not taken:
+        raise ValueError(f"{place}: {problem}")
+    return changed
+
+
+def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
+    """Name the layer mapping or teacher layer of the first stage that has one; empty without.
+
+    Layers counted from the end are written as the comparative study does: L, L-1, L-2.
+    """
+    for stage in stages:
+        method = dict(stage["method"])
+        options: Any = METHODS[method.pop("name")].options.model_validate(method)
+        if hasattr(options, "mapping"):
+            return str(options.mapping)
+        if hasattr(options, "teacher_layer"):
+            layer = options.teacher_layer
+            if isinstance(layer, str):
+                return f"layer {layer}"
+            return f"layer L{layer + 1 or ''}" if layer < 0 else f"layer {layer}"
+    return ""
+
+
+# What a plan measures: tasks, agreement with the teacher on held-out text, and what the students cost.
+
+
+class HeldOutSpec(Strict):
+    """Measures of what a student has of its teacher on text that was kept out of training; they need no labels."""
+
+    enabled: bool = Field(default=True, description="Measure them.")
+    blocks: int = Field(default=384, ge=3, description="Blocks for relations and hidden states.")
+    pairs: int = Field(default=1500, ge=10, description="Sentence pairs for the agreement of similarities.")
+    retrieval_pairs: int = Field(default=700, ge=10, description="Pool of the retrieval.")
+
+
+class SpeedSpec(Strict):
+    """What the students cost, one of each shape: parameters, operations, latency."""
+
+    enabled: bool = Field(default=True, description="Measure it.")
+    batch_sizes: list[int] = Field(default=[32], min_length=1, description="Texts a pass.")
+    lengths: list[int] = Field(default=[128], min_length=1, description="Tokens a text.")
+    seconds: float = Field(default=30.0, gt=0, le=3600, description="For all latencies together.")
+    device: str = Field(default="auto", description="cpu, cuda …; auto: the accelerator where there is one.")
+
+
+class MeasuresSpec(Strict):
+    """What is measured of every student; tasks, preset, seeds, settings, workers as `limbeck evaluate` takes them."""
+
+    tasks: list[str] = Field(default_factory=list, description="Tasks, groups and task files.")
+    preset: str = Field(default="comparative_study", description="The protocol of the fine-tuning.")
+    seeds: int | None = Field(default=None, ge=1, description="Fine-tunings of every point; default: the paper's.")
+    data: str | None = Field(default=None, description="Folder with the tasks' files; default, or hub: the Hub.")
+    settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Overrides of the preset, of all tasks or of one: {epochs: 3, cola: {epochs: 6}}.",
+    )
+    workers: int = Field(default=1, ge=1, description="Processes that fine-tune at once; one a GPU.")
+    teacher: bool = Field(default=True, description="Evaluate the teacher too, so that retention can be said.")
+    held_out: HeldOutSpec = Field(default_factory=HeldOutSpec)
+    speed: SpeedSpec = Field(default_factory=SpeedSpec)
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _names_by_commas(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, value: str) -> str:
+        PROTOCOLS[value]
+        return value
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The settings as `limbeck evaluate --set` takes them."""
+        return tuple(f"{path}={json.dumps(value)}" for path, value in _flat(self.settings))
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in settings.items():
+        found += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+    return found
+
 
 _BUDGETED = ("max_steps", "num_train_epochs")
 
@@ -104,3 +349,48 @@ class ComparisonPlan(Strict):
 def _no_twins(place: str, names: list[Any], way_out: str) -> None:
     if twins := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise ValueError(f"two of the {place} are '{twins[0]}'; {way_out}")
+
+
+# `load_plan`: a comparison's plan from YAML, with overrides and errors in one line.
+
+
+def load_plan(
+    plan: ComparisonPlan | Mapping[str, Any] | str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    data: str | Path | None = None,
+) -> ComparisonPlan:
+    """Make a checked plan of a path, a dict or a plan.
+
+    Args:
+        plan: The plan.
+        overrides: `path.to.key=value` each, applied before checking.
+        data: Folder with the tasks' files; wins over the plan's.
+
+    Raises:
+        RecipeError: one line for the first thing that is wrong, with its place in the plan.
+    """
+    if isinstance(plan, str | Path):
+        given = _read(Path(plan))
+    elif isinstance(plan, ComparisonPlan):
+        given = plan.model_dump(exclude_unset=True)
+    else:
+        given = dict(plan)
+    check_plain(given)
+    changed = apply_overrides(given, overrides)
+    check_plain(changed)
+    if data is not None:
+        evaluation = changed.get("evaluation")
+        changed["evaluation"] = {**(evaluation if isinstance(evaluation, dict) else {}), "data": str(data)}
+    try:
+        return ComparisonPlan.model_validate(changed)
+    except ValidationError as error:
+        problem = explain(error)
+        raise RecipeError(f"plan: {problem.removeprefix('recipe: ')}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found = read_document(path, f"Plan '{path}'", "give a YAML file, see docs/comparison.md.")
+    if not isinstance(found, dict):
+        raise RecipeError(f"Plan '{path}' must be a mapping with teacher, corpus, students, methods and budget.")
+    return found

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.comparison.last_layers import common_relation_heads
+from limbeck.comparison.held_out import common_relation_heads
 from limbeck.core.machine import choose_device
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError

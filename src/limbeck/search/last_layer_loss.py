@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.comparison.last_layers import common_relation_heads, compare_last_layers
+from limbeck.comparison.held_out import common_relation_heads, compare_last_layers
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError
 from limbeck.models.families import Shape, shape_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from limbeck.comparison.measures import MeasuresSpec
+from limbeck.comparison.plan import MeasuresSpec
 from limbeck.errors import RecipeError, suggestion
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.recipe.load import apply_overrides

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.comparison.evaluating import check_tasks, evaluate_students
-from limbeck.comparison.measures import MeasuresSpec
+from limbeck.comparison.plan import MeasuresSpec
+from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core.progress import ProgressBar
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.cell import data_fingerprint

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.comparison.folder import RECORD as COMPARISON
+from limbeck.comparison.distilling import RECORD as COMPARISON
 from limbeck.core.files import RECORD as RUN
 from limbeck.core.files import read_json
 from limbeck.errors import LimbeckError, OutputError
