@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[Job, ...]] = {
     "evaluation": evaluation_jobs.JOBS,
     "search": search_jobs.JOBS,
 }
-_START = "import limbeck.api, limbeck.search.run_mapping"
+_START = "import limbeck.api, limbeck.search.mapping"
 _STARTS = 3
 
 

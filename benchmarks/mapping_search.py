@@ -62,9 +62,8 @@ def search(corpus: str, work: Path) -> dict[str, Any]:
     from rich.console import Console
 
     from limbeck.recipe.load import load_recipe
-    from limbeck.search.mapping_request import MappingRequest
-    from limbeck.search.proxy_request import ProxyRequest
-    from limbeck.search.run_mapping import search_mapping
+    from limbeck.search.mapping import MappingRequest, search_mapping
+    from limbeck.search.requests import ProxyRequest
 
     proxy = ProxyRequest(load_recipe(base_recipe(corpus, FINAL_STEPS, 1)), work, "mapping", PROXY_STEPS, share=0.1)
     genetic = {"population": POPULATION, "parents": "best"}
@@ -97,8 +96,8 @@ def train_finals(
     from limbeck.evaluation import pair_similarities, spearman_agreement
     from limbeck.recipe.load import load_recipe
     from limbeck.recipe.plan import plan_run
-    from limbeck.search.held_out_scores import HeldOutScores
-    from limbeck.search.mapping_candidates import plan_candidate
+    from limbeck.search.mapping_trials import plan_candidate
+    from limbeck.search.scores import HeldOutScores
     from limbeck.training.proxy import Proxy
 
     recipe = load_recipe(base_recipe(corpus, steps, seed))

@@ -39,7 +39,7 @@ from limbeck.methods.composition import Pairing
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.search import elm_space
-from limbeck.search.evolution import draw_new
+from limbeck.search.genetic import draw_new
 from limbeck.training.cohort import CohortTrainer, StudentCohort
 from limbeck.training.module import freeze_unreached, sum_units
 

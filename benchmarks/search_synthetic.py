@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from limbeck import __version__
-from limbeck.search.evolution import first_generation, next_generation
-from limbeck.search.genetic_settings import GeneticSettings, default_population
+from limbeck.search.genetic import GeneticSettings, default_population, first_generation, next_generation
 from limbeck.search.mapping_space import elm_space
 
 SPACES = ((4, 12), (6, 12), (4, 24), (6, 24))

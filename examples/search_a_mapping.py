@@ -18,9 +18,8 @@ from rich.console import Console
 import limbeck
 from limbeck.recipe import load_recipe
 from limbeck.report.search_mapping_tables import mapping_table
-from limbeck.search.mapping_request import MappingRequest
-from limbeck.search.proxy_request import ProxyRequest
-from limbeck.search.run_mapping import search_mapping
+from limbeck.search.mapping import MappingRequest, search_mapping
+from limbeck.search.requests import ProxyRequest
 
 
 def main(corpus: str = "installed-docs", output: Path = Path("runs/examples/mapping"), tiny: bool = False) -> None:

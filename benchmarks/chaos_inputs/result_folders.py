@@ -23,8 +23,7 @@ from limbeck.comparison.distilling import prepare_comparison
 from limbeck.comparison.plan import load_plan
 from limbeck.experiments.results import ResultsFile
 from limbeck.experiments.run import prepare_folder
-from limbeck.search.search_folder import prepare_search_folder
-from limbeck.search.storage import open_storage
+from limbeck.search.study import open_storage, prepare_search_folder
 from limbeck.training.record import find_runs, status_of
 
 

@@ -11,12 +11,10 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.recipe.load import load_recipe
-from limbeck.search.mapping_request import MappingRequest
-from limbeck.search.proxy_request import JOURNAL, ProxyRequest
-from limbeck.search.run_mapping import search_mapping
-from limbeck.search.run_teacher_layer import search_teacher_layer
-from limbeck.search.storage import open_storage
-from limbeck.search.teacher_layer_request import TeacherLayerRequest
+from limbeck.search.mapping import MappingRequest, search_mapping
+from limbeck.search.requests import JOURNAL, ProxyRequest
+from limbeck.search.study import open_storage
+from limbeck.search.teacher_layer import TeacherLayerRequest, search_teacher_layer
 
 from .inputs import documents, write_model, write_text
 from .job import Job, without_clocks

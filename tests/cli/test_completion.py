@@ -14,7 +14,7 @@ from limbeck.export.formats import FLOAT_DTYPES, FORMATS
 from limbeck.methods.composition import RECIPE_CARDS
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import presets
-from limbeck.search.shape_samplers import SAMPLERS
+from limbeck.search.shape_space import SAMPLERS
 
 
 @pytest.fixture

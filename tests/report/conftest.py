@@ -19,12 +19,10 @@ from limbeck.report.search_architecture_tables import architecture_markdown
 from limbeck.report.search_files import write_search
 from limbeck.report.search_mapping_tables import mapping_markdown
 from limbeck.report.search_teacher_layer_tables import teacher_layer_markdown
-from limbeck.search.proxy_request import ProxyRequest
-from limbeck.search.run_architecture import search_architecture
-from limbeck.search.run_teacher_layer import search_teacher_layer
-from limbeck.search.shape_limits import ShapeLimits
-from limbeck.search.shape_space import ShapePoint
-from limbeck.search.teacher_layer_request import TeacherLayerRequest
+from limbeck.search.architecture import search_architecture
+from limbeck.search.requests import ProxyRequest
+from limbeck.search.shape_space import ShapeLimits, ShapePoint
+from limbeck.search.teacher_layer import TeacherLayerRequest, search_teacher_layer
 from tests.support import shape_search
 from tests.support.comparisons import tiny_plan, write_teacher
 from tests.support.corpora import write_text

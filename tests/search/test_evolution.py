@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from limbeck.errors import RecipeError
-from limbeck.search.evolution import draw_new, first_generation, next_generation
-from limbeck.search.genetic_settings import GeneticSettings, default_population
+from limbeck.search.genetic import GeneticSettings, default_population, draw_new, first_generation, next_generation
 from limbeck.search.mapping_space import MappingSpace, elm_space
 
 SPACE = elm_space(6, 12)

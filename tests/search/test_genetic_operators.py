@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, chisquare
 
-from limbeck.search import genetic_operators
-from limbeck.search.genetic_operators import crossover, mutate, random_genome, roulette_probabilities, select_pair
+from limbeck.search import genetic
+from limbeck.search.genetic import crossover, mutate, random_genome, roulette_probabilities, select_pair
 from limbeck.search.mapping_space import MappingSpace, elm_space
 
 SPACES = [(4, 12), (6, 12), (4, 24), (6, 24)]
@@ -169,4 +169,4 @@ def test_certain_exchanges(exchange, swapped):
 def test_parents_stay_where_no_child_can_be_legal(monkeypatch):
     space = MappingSpace(teacher=2, bits=1, choices=({0: 0}, {0: 1, 1: 2}))
     child = mutate(space, (0, 0), 1.0, np.random.default_rng(9))
-    assert (child.genome, child.draws) == ((0, 0), genetic_operators.MOST_DRAWS)
+    assert (child.genome, child.draws) == ((0, 0), genetic.MOST_DRAWS)

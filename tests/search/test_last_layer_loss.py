@@ -12,8 +12,7 @@ from limbeck.models.families import shape_of
 from limbeck.models.taps import StreamTap
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search.last_layer_loss import LastLayerLoss, held_out_batches, loss_kind
-from limbeck.search.plain_copy import plain_copy
+from limbeck.search.scores import LastLayerLoss, held_out_batches, loss_kind, plain_copy
 from limbeck.training.students import make_student
 from tests.support.models import tiny_model, tiny_tokenizer, vocabulary
 from tests.support.shape_search import recipe_data, write_teacher

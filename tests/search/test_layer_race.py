@@ -7,8 +7,7 @@ import pytest
 
 from limbeck.errors import RecipeError
 from limbeck.search import layer_race
-from limbeck.search.layer_race import Racer, race, ranking
-from limbeck.search.layer_rungs import LayerRung, rungs_of_budget, rungs_of_training
+from limbeck.search.layer_race import LayerRung, Racer, race, ranking, rungs_of_budget, rungs_of_training
 
 RUNGS = [LayerRung(8, 10), LayerRung(4, 30), LayerRung(2, 70)]
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from limbeck.errors import RecipeError
-from limbeck.search.genome import bits_per_layer, flip_bits, from_binary, to_binary
-from limbeck.search.mapping_space import MappingSpace, elm_space
+from limbeck.search.mapping_space import MappingSpace, bits_per_layer, elm_space, flip_bits, from_binary, to_binary
 
 TABLE_1 = {
     (4, 12): ([(1, 7), (2, 8), (4, 10), (5, 12)], 1048),

@@ -16,10 +16,9 @@ from limbeck.models.loading import load_model
 from limbeck.models.vocabulary import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search import proxy_scores
-from limbeck.search.held_out_scores import HeldOutScores, held_out_pairs
-from limbeck.search.mapping_request import task_measures
-from limbeck.search.proxy_scores import TaskScores, describe_tasks, fitness_of
+from limbeck.search import scores as proxy_scores
+from limbeck.search.mapping import task_measures
+from limbeck.search.scores import HeldOutScores, TaskScores, describe_tasks, fitness_of, held_out_pairs
 from limbeck.training.run import build_corpora
 from limbeck.training.students import dropouts, make_student, save_student
 from tests.support import mapping_search
@@ -199,7 +198,7 @@ def test_the_paper_has_accuracy_matched_accuracy_and_f1(data):
     """ELM section 5.2: accuracy of SST-2 and MNLI, F1 of SQuAD 1.1."""
     from limbeck.evaluation.protocols import task_columns
     from limbeck.evaluation.tasks import TASKS
-    from limbeck.search.mapping_request import PAPER_TASKS
+    from limbeck.search.mapping import PAPER_TASKS
 
     main = {name: (task_columns(TASKS[name])[0].key, TASKS[name].metrics[0]) for name in PAPER_TASKS}
     assert main == {"sst2": ("sst2", "accuracy"), "mnli": ("mnli-m", "accuracy"), "squad": ("squad", "f1_answer")}

@@ -8,10 +8,8 @@ import yaml
 from optuna.trial import TrialState
 
 from limbeck.errors import RecipeError, TrainingError
-from limbeck.search.pareto import pareto_front
-from limbeck.search.run_architecture import search_architecture
-from limbeck.search.shape_limits import ShapeLimits
-from limbeck.search.shape_space import ShapePoint, ShapeSizes, shape_space
+from limbeck.search.architecture import search_architecture
+from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, pareto_front, shape_space
 from tests.support import shape_search
 from tests.support.shape_search import SIZES, STEPS, load_study, loss_of, make_request, reward_of, share_of
 

@@ -14,11 +14,10 @@ from optuna.trial import TrialState
 from rich.console import Console
 
 from limbeck.errors import Interrupted, OutputError, TrainingError
-from limbeck.search import run_architecture
-from limbeck.search.run_architecture import search_architecture
+from limbeck.search import architecture
+from limbeck.search.architecture import search_architecture
 from limbeck.search.shape_latency import ShapeLatency
-from limbeck.search.shape_limits import ShapeLimits
-from limbeck.search.shape_space import ShapePoint, ShapeSizes
+from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes
 from limbeck.search.shape_trials import note_latency
 from limbeck.search.workers import machine, worker_key
 from tests.support import shape_search
@@ -56,7 +55,7 @@ def test_shapes_that_were_shown_are_kept_when_a_later_one_of_their_batch_fails(r
 
     console = Console(record=True, width=200, file=io.StringIO())
     with monkeypatch.context() as patch:
-        patch.setattr(run_architecture, "LastLayerLoss", LossThatStops)
+        patch.setattr(architecture, "LastLayerLoss", LossThatStops)
         with pytest.raises(Interrupted):
             search_architecture(make_request(recipe, tmp_path / "out"), console)
     told = [trial.user_attrs["shape"] for trial in load_study(tmp_path / "out").trials if trial.value is not None]
@@ -152,7 +151,7 @@ def test_a_study_of_another_teacher_or_text_is_refused(recipe, asked, tmp_path):
 
 def test_workers_that_all_end_early_say_why_and_keep_what_there_is(recipe, asked, tmp_path, monkeypatch):
     search_architecture(make_request(recipe, tmp_path / "out", trials=2))
-    monkeypatch.setattr(run_architecture, "run_workers", lambda work, task, count, watch: ["Killed."] * count)
+    monkeypatch.setattr(architecture, "run_workers", lambda work, task, count, watch: ["Killed."] * count)
     with pytest.raises(TrainingError, match=r"before it was finished: Killed\. What is trained is kept in .*journal"):
         search_architecture(make_request(recipe, tmp_path / "out", workers=2))
     assert len(search_architecture(make_request(recipe, tmp_path / "out"))["shapes"]) == 6
@@ -165,7 +164,7 @@ def test_a_worker_that_fails_beside_others_is_told_of(recipe, asked, tmp_path, m
         watch()
         return ["Out of memory."]
 
-    monkeypatch.setattr(run_architecture, "run_workers", run_workers)
+    monkeypatch.setattr(architecture, "run_workers", run_workers)
     console = Console(record=True, width=100, file=io.StringIO())
     record = search_architecture(make_request(recipe, tmp_path / "out", workers=2), console)
     assert record["cost"]["trained"] == 6 and "Out of memory." in console.export_text()

@@ -7,11 +7,9 @@ from optuna.study import get_all_study_names
 
 from limbeck.errors import CorpusError, LimbeckError, OutputError, RecipeError
 from limbeck.recipe.load import load_recipe
-from limbeck.search.architecture_request import MeasuringRequest
-from limbeck.search.run_architecture import search_architecture
-from limbeck.search.shape_limits import ShapeLimits
-from limbeck.search.shape_space import ShapeSizes
-from limbeck.search.storage import open_storage
+from limbeck.search.architecture import MeasuringRequest, search_architecture
+from limbeck.search.shape_space import ShapeLimits, ShapeSizes
+from limbeck.search.study import open_storage
 from tests.support import shape_search
 from tests.support.corpora import write_text
 from tests.support.models import make_teacher

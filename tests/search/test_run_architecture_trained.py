@@ -8,12 +8,10 @@ from rich.console import Console
 
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.recipe.plan import plan_run
-from limbeck.search.architecture_request import MeasuringRequest
-from limbeck.search.last_layer_loss import LastLayerLoss, held_out_batches
-from limbeck.search.run_architecture import search_architecture
+from limbeck.search.architecture import MeasuringRequest, search_architecture
+from limbeck.search.scores import LastLayerLoss, held_out_batches
 from limbeck.search.shape_latency import LatencyBench, LatencySetting
-from limbeck.search.shape_limits import ShapeLimits
-from limbeck.search.shape_space import ShapePoint, ShapeSizes, shape_space, with_shape
+from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, shape_space, with_shape
 from limbeck.training.proxy import Proxy
 from limbeck.training.students import make_student
 from tests.support.corpora import write_text

@@ -11,10 +11,10 @@ from optuna.trial import TrialState
 from limbeck.errors import Interrupted, OutputError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.search import GeneticSettings, elm_space
-from limbeck.search.evolution import first_generation, next_generation
-from limbeck.search.genome import to_binary
-from limbeck.search.run_mapping import search_mapping
-from limbeck.search.storage import open_storage
+from limbeck.search.genetic import first_generation, next_generation
+from limbeck.search.mapping import search_mapping
+from limbeck.search.mapping_space import to_binary
+from limbeck.search.study import open_storage
 from tests.support import mapping_search
 from tests.support.corpora import write_text
 from tests.support.mapping_search import STUDENT_LAYERS, TEACHER_LAYERS, fitness, make_request, recipe_data, scores_of
@@ -167,7 +167,7 @@ def test_a_diverged_student_has_no_fitness_and_costs_no_other(recipe, asked, tmp
 
 
 def test_a_student_that_cannot_be_scored_is_given_up_with_the_reason(recipe, asked, tmp_path, monkeypatch):
-    from limbeck.search import run_mapping
+    from limbeck.search import mapping as run_mapping
 
     class Failing(run_mapping.HeldOutScores):
         def measure(self, student, plan, name):

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.errors import CorpusError, LimbeckError, OutputError, RecipeError
-from limbeck.search.mapping_request import task_measures
-from limbeck.search.run_mapping import search_mapping
+from limbeck.search.mapping import search_mapping, task_measures
 from tests.support import mapping_search
 from tests.support.corpora import write_text
 from tests.support.mapping_search import make_request, recipe_data

@@ -16,14 +16,12 @@ from scipy.stats import spearmanr
 from limbeck.errors import Interrupted, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search import held_out_scores, run_teacher_layer
-from limbeck.search.held_out_scores import held_out_pairs
-from limbeck.search.last_layer_loss import held_out_batches
-from limbeck.search.layer_candidates import with_teacher_layer
-from limbeck.search.layer_race import Racer
-from limbeck.search.layer_scores import LayerScores
-from limbeck.search.run_teacher_layer import search_teacher_layer
-from limbeck.search.storage import open_storage
+from limbeck.search import scores as held_out_scores
+from limbeck.search import teacher_layer as run_teacher_layer
+from limbeck.search.layer_race import Racer, with_teacher_layer
+from limbeck.search.scores import LayerScores, held_out_batches, held_out_pairs
+from limbeck.search.study import open_storage
+from limbeck.search.teacher_layer import search_teacher_layer
 from limbeck.search.workers import machine, worker_key
 from limbeck.training.proxy import Proxy
 from tests.support import teacher_layer_search

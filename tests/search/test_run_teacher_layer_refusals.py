@@ -6,9 +6,9 @@ from optuna.study import get_all_study_names
 from limbeck.errors import CorpusError, LimbeckError, OutputError, RecipeError
 from limbeck.methods.registry import METHODS
 from limbeck.recipe.load import load_recipe
-from limbeck.search.layer_candidates import methods_with_teacher_layer
-from limbeck.search.run_teacher_layer import search_teacher_layer
-from limbeck.search.storage import open_storage
+from limbeck.search.layer_race import methods_with_teacher_layer
+from limbeck.search.study import open_storage
+from limbeck.search.teacher_layer import search_teacher_layer
 from tests.support import teacher_layer_search
 from tests.support.teacher_layer_search import make_request
 

@@ -5,7 +5,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution
 
 from limbeck.errors import RecipeError
-from limbeck.search.shape_samplers import SAMPLERS, make_sampler
+from limbeck.search.shape_space import SAMPLERS, make_sampler
 
 SPACE = {"layers": CategoricalDistribution((2, 3, 4, 6)), "hidden": CategoricalDistribution((192, 312, 384))}
 TRIALS = 16

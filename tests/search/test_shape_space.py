@@ -8,8 +8,17 @@ from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
-from limbeck.search.shape_limits import ShapeLimits, check_some_small_enough, fastest_guess, parse_count, written_count
-from limbeck.search.shape_space import ShapePoint, ShapeSizes, shape_space, with_shape
+from limbeck.search.shape_space import (
+    ShapeLimits,
+    ShapePoint,
+    ShapeSizes,
+    check_some_small_enough,
+    fastest_guess,
+    parse_count,
+    shape_space,
+    with_shape,
+    written_count,
+)
 from tests.support.shape_search import recipe_data, write_teacher
 
 SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1, 2))

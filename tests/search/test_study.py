@@ -10,7 +10,7 @@ from sqlalchemy.pool import NullPool
 
 from limbeck.errors import OutputError, RecipeError
 from limbeck.search import GeneticSettings, elm_space, generation_rows, open_study, run_search
-from limbeck.search.storage import open_storage
+from limbeck.search.study import open_storage
 from tests.support.known_search import SPACE, expected_generations, fitness, open_known, sampler
 
 
@@ -119,7 +119,7 @@ def test_files_that_are_no_journals_are_left_alone(tmp_path, content, message):
     ],
 )
 def test_storages_that_cannot_be_reached_say_so_in_one_line(url, error, message, monkeypatch):
-    monkeypatch.setattr("limbeck.search.storage.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
     with pytest.raises(error) as caught:
         open_known(url)
     assert message in str(caught.value)
@@ -133,7 +133,7 @@ def test_a_folder_is_no_journal(tmp_path):
 
 
 def test_a_database_of_something_else_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("limbeck.search.storage.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
     (tmp_path / "text.db").write_text("no database at all, " * 100)
     with pytest.raises(OutputError, match="file is not a database"):
         open_known(f"sqlite:///{tmp_path}/text.db")

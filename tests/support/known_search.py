@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, open_study, run_search
-from limbeck.search.evolution import first_generation, next_generation
+from limbeck.search.genetic import first_generation, next_generation
 from limbeck.search.genetic_sampler import recorded_generation
 
 SPACE = elm_space(4, 12)

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 from limbeck.models.vocabulary import load_tokenizer
 from limbeck.recipe.load import load_recipe
-from limbeck.search import run_mapping
-from limbeck.search.mapping_request import MappingRequest
-from limbeck.search.proxy_request import ProxyRequest
+from limbeck.search import mapping as run_mapping
+from limbeck.search.mapping import MappingRequest
+from limbeck.search.requests import ProxyRequest
 from limbeck.training.run import build_corpora
 from tests.support.models import make_teacher
 

@@ -21,13 +21,13 @@ import pytest
 
 from limbeck.models.vocabulary import load_tokenizer
 from limbeck.recipe.load import load_recipe
-from limbeck.search import run_architecture, shape_training
-from limbeck.search.architecture_request import ArchitectureRequest, MeasuringRequest
-from limbeck.search.proxy_request import ProxyRequest
+from limbeck.search import architecture as run_architecture
+from limbeck.search import shape_trials
+from limbeck.search.architecture import ArchitectureRequest, MeasuringRequest
+from limbeck.search.requests import ProxyRequest
 from limbeck.search.shape_latency import ShapeLatency
-from limbeck.search.shape_limits import ShapeLimits
-from limbeck.search.shape_space import ShapePoint, ShapeSizes
-from limbeck.search.storage import open_storage
+from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes
+from limbeck.search.study import open_storage
 from limbeck.training.run import build_corpora
 from tests.support.corpora import write_text
 from tests.support.models import make_teacher
@@ -131,7 +131,7 @@ def install(monkeypatch) -> Asked:
     monkeypatch.setattr(run_architecture, "LastLayerLoss", FakeLoss)
     monkeypatch.setattr(run_architecture, "LatencyBench", FakeBench)
     monkeypatch.setattr(run_architecture, "make_student", lambda *arguments: ("untrained", {}))
-    monkeypatch.setattr(shape_training, "plain_copy", lambda student, plan: student)
+    monkeypatch.setattr(shape_trials, "plain_copy", lambda student, plan: student)
     return asked
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from limbeck.recipe.load import load_recipe
-from limbeck.search import run_teacher_layer
+from limbeck.search import teacher_layer as run_teacher_layer
 from limbeck.search.layer_race import Racer
-from limbeck.search.proxy_request import ProxyRequest
-from limbeck.search.teacher_layer_request import TeacherLayerRequest
+from limbeck.search.requests import ProxyRequest
+from limbeck.search.teacher_layer import TeacherLayerRequest
 from tests.support.corpora import write_text
 from tests.support.models import make_teacher
 from tests.support.shape_search import recipe_data

@@ -18,9 +18,8 @@ from limbeck.errors import RecipeError
 from limbeck.models.families import blocks as blocks_of
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search.mapping_request import MappingRequest, task_measures
-from limbeck.search.proxy_request import ProxyRequest
-from limbeck.search.run_mapping import search_mapping
+from limbeck.search.mapping import MappingRequest, search_mapping, task_measures
+from limbeck.search.requests import ProxyRequest
 from limbeck.training import stage as stage_module
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.proxy import Proxy, follow_proxy

@@ -138,11 +138,9 @@ def command(
     from limbeck.report.search_architecture_figures import architecture_picture
     from limbeck.report.search_architecture_tables import architecture_markdown, architecture_table, shapes_csv
     from limbeck.report.search_files import write_search
-    from limbeck.search.architecture_request import ArchitectureRequest, MeasuringRequest
-    from limbeck.search.proxy_request import ProxyRequest
-    from limbeck.search.run_architecture import search_architecture
-    from limbeck.search.shape_limits import ShapeLimits, parse_count
-    from limbeck.search.shape_space import ShapeSizes
+    from limbeck.search.architecture import ArchitectureRequest, MeasuringRequest, search_architecture
+    from limbeck.search.requests import ProxyRequest
+    from limbeck.search.shape_space import ShapeLimits, ShapeSizes, parse_count
 
     sizes = ShapeSizes(
         tuple(parse_numbers("--layers", layers)),

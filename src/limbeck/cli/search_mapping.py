@@ -155,9 +155,8 @@ def command(
     from limbeck.report.search_files import write_search
     from limbeck.report.search_mapping_figures import mapping_pictures
     from limbeck.report.search_mapping_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
-    from limbeck.search.mapping_request import MappingRequest, task_measures
-    from limbeck.search.proxy_request import ProxyRequest
-    from limbeck.search.run_mapping import search_mapping
+    from limbeck.search.mapping import MappingRequest, search_mapping, task_measures
+    from limbeck.search.requests import ProxyRequest
 
     console = progress_console(quiet, verbose)
     base = base_recipe(

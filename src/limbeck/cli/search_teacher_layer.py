@@ -85,9 +85,8 @@ def command(
     from limbeck.report.search_files import write_search
     from limbeck.report.search_teacher_layer_figures import teacher_layer_picture
     from limbeck.report.search_teacher_layer_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
-    from limbeck.search.proxy_request import ProxyRequest
-    from limbeck.search.run_teacher_layer import search_teacher_layer
-    from limbeck.search.teacher_layer_request import TeacherLayerRequest
+    from limbeck.search.requests import ProxyRequest
+    from limbeck.search.teacher_layer import TeacherLayerRequest, search_teacher_layer
 
     console = progress_console(quiet, verbose)
     base = base_recipe(

@@ -1,13 +1,12 @@
 """Searching for layer mappings: the space, the genetic algorithm, and studies that many workers share."""
 
-from limbeck.search.generations import GenerationRow, generation_rows
+from limbeck.search.genetic import GeneticSettings, default_population
 from limbeck.search.genetic_sampler import GeneticSampler
-from limbeck.search.genetic_settings import GeneticSettings, default_population
-from limbeck.search.halving import Rung, halving_rungs, survivors
-from limbeck.search.loop import Candidate, run_search
+from limbeck.search.layer_race import Rung, halving_rungs, survivors
+from limbeck.search.mapping import GenerationRow, generation_rows
 from limbeck.search.mapping_space import MappingSpace, MappingTuple, elm_space
-from limbeck.search.pareto import pareto_front
-from limbeck.search.reward import shape_reward
+from limbeck.search.mapping_trials import Candidate, run_search
+from limbeck.search.shape_space import pareto_front, shape_reward
 from limbeck.search.study import open_study
 
 __all__ = [

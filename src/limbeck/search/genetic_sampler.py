@@ -23,10 +23,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.errors import TrainingError
-from limbeck.search.evolution import Breeding, Scored, draw_new, first_generation, next_generation
-from limbeck.search.genetic_settings import GeneticSettings
-from limbeck.search.genome import Genome, from_binary, to_binary
-from limbeck.search.mapping_space import MappingSpace
+from limbeck.search.genetic import Breeding, GeneticSettings, Scored, draw_new, first_generation, next_generation
+from limbeck.search.mapping_space import Genome, MappingSpace, from_binary, to_binary
 from limbeck.search.trials import Ledger, distributions, mapping_of, parameter, read_ledger
 
 PATIENCE_SECONDS = 10.0
@@ -64,7 +62,7 @@ class GeneticSampler(BaseSampler):
 
     Trials of the study have a categorical parameter for each student layer (see `limbeck.search.trials`). A genome
     whose trial failed, or was lost with its worker, is open again. Where a worker asks while others hold all that is
-    left of a generation, it gets a random mapping that is new; `limbeck.search.loop` does not ask then.
+    left of a generation, it gets a random mapping that is new; `limbeck.search.mapping_trials` does not ask then.
 
     Args:
         space: The mappings to search.

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
 
-from limbeck.errors import LimbeckError, RecipeError
+from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.costs import count_parameters
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
@@ -175,3 +180,205 @@ def _parameters(plan: RunPlan) -> int:
     with torch.device("meta"):
         counts = count_parameters(build_student(plan.student_config, seed=0))
     return counts.embedding + counts.transformer
+
+
+# Limits of a student's shape, and what is said of one that is beyond them.
+
+
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmb]?)", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
+
+
+def parse_count(option: str, text: str) -> int:
+    """Read a number of parameters such as `30M`, `1.5b` or `30000000`.
+
+    Args:
+        option: What the number is of, for the message.
+        text: The number.
+
+    Raises:
+        RecipeError: for anything else, and for 0.
+    """
+    found = _COUNT.fullmatch(text.strip())
+    # More than twenty digits are no number of parameters, and may be more than a float holds.
+    count = 0 if found is None or len(found[1]) > 20 else round(float(found[1]) * _FACTORS[found[2].lower()])
+    if count < 1:
+        raise RecipeError(f"{option} '{text[:80]}' is no number of parameters; write it like 30M, 1.5B or 30000000.")
+    return count
+
+
+def written_count(count: int) -> str:
+    """Write a number of parameters as `parse_count` reads it, to three digits: `23.4M`."""
+    for letter, factor in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= factor:
+            value = count / factor
+            return f"{value:.{max(0, 2 - int(math.log10(value)))}f}{letter}"
+    return str(count)
+
+
+@dataclass(frozen=True)
+class ShapeLimits:
+    """What a student may be at most.
+
+    Args:
+        parameters: Parameters of its encoder; None for any number.
+        latency_share: Its latency as a share of its teacher's; None for any.
+    """
+
+    parameters: int | None = None
+    latency_share: float | None = None
+
+    def refuse_parameters(self, shape: KnownShape) -> str | None:
+        """Return why a shape is too large, or None."""
+        if self.parameters is None or shape.parameters <= self.parameters:
+            return None
+        return f"{shape.parameters:,} parameters, {self.parameters:,} are the limit"
+
+    def refuse_latency(self, share: float) -> str | None:
+        """Return why a shape is too slow, or None."""
+        if self.latency_share is None or share <= self.latency_share:
+            return None
+        return f"{share:.3f} of the teacher's latency, {self.latency_share:g} is the limit"
+
+
+def check_some_small_enough(limits: ShapeLimits, shapes: Iterable[KnownShape]) -> None:
+    """Refuse a limit of parameters that no shape meets.
+
+    Raises:
+        RecipeError: naming the smallest shape.
+    """
+    smallest = min(shapes, key=lambda shape: shape.parameters)
+    if limits.refuse_parameters(smallest):
+        raise RecipeError(
+            f"No shape has at most {limits.parameters:,} parameters: the smallest, {smallest.point}, has "
+            f"{smallest.parameters:,}; raise --max-parameters to {written_count(smallest.parameters)}, or list smaller "
+            "sizes."
+        )
+
+
+def fastest_guess(shapes: Iterable[KnownShape]) -> KnownShape:
+    """Return the shape that is least likely to be too slow: the shallowest, then the narrowest."""
+    return min(shapes, key=lambda shape: (shape.point.layers, shape.point.hidden, shape.point.ffn, shape.point.heads))
+
+
+# Optuna's samplers by name, each drawing from the seed and the trial's number.
+
+
+MakeSampler: TypeAlias = Callable[[int], BaseSampler]
+
+STARTUP = 8
+"""Trials at random before a model of the rewards is fitted."""
+SAMPLERS: dict[str, MakeSampler] = {
+    "tpe": lambda seed: TPESampler(seed=seed, n_startup_trials=STARTUP),
+    "random": lambda seed: RandomSampler(seed=seed),
+    "nsga2": lambda seed: NSGAIISampler(seed=seed, population_size=STARTUP),
+    "gp": lambda seed: GPSampler(seed=seed, n_startup_trials=STARTUP),
+}
+"""Those that choose among listed values; CMA-ES and quasi-Monte Carlo need ranges."""
+
+
+def make_sampler(name: str, seed: int) -> BaseSampler:
+    """Return one of `SAMPLERS`, by name.
+
+    Raises:
+        RecipeError: for another name.
+    """
+    if name not in SAMPLERS:
+        raise RecipeError(f"Unknown sampler '{name}'.{suggestion(name, SAMPLERS)}")
+    return SeededByTrial(SAMPLERS[name], seed)
+
+
+class SeededByTrial(BaseSampler):
+    """A sampler that is seeded anew for every trial, by the trial's number.
+
+    What a trial proposes depends on the seed, its number and the trials before it, not on which worker asks. With one
+    seed for all, workers that start together would all propose the same.
+
+    Args:
+        make: Makes the sampler from a seed.
+        seed: Where chance comes from.
+    """
+
+    def __init__(self, make: MakeSampler, seed: int) -> None:
+        self._make = make
+        self._seed = seed
+        self._sampler = make(seed)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Make the sampler of this trial."""
+        # A prime, so that the trials of neighbouring seeds do not draw alike.
+        self._sampler = self._make((1_000_003 * self._seed + trial.number) % 2**32)
+        self._sampler.before_trial(study, trial)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """As the sampler of this trial does."""
+        return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """As the sampler of this trial does."""
+        return self._sampler.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """As the sampler of this trial does."""
+        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """As the sampler of the last trial does."""
+        self._sampler.after_trial(study, trial, state, values)
+
+
+# The reward of a student's shape: low loss at low latency.
+
+
+TARGET_SHARE = 0.6
+EXPONENT = -0.06
+
+
+def shape_reward(loss: float, latency: float, teacher_latency: float) -> float:
+    """Return (1 - L_HS) * (lat(S) / (0.6 * lat(T)))^-0.06.
+
+    At a loss of 0 the reward is 1 for a student that takes 0.6 of its teacher's time, more for a faster one. Above a
+    loss of 1 the first factor is negative and the second then prefers the slower student: scale the loss so that an
+    untrained student is at about 1.
+
+    Args:
+        loss: The hidden-states loss of the student, at least 0.
+        latency: The student's time for one forward pass, in the unit of the teacher's, above 0.
+        teacher_latency: The teacher's time, above 0.
+
+    Raises:
+        ValueError: for a latency that is not above 0.
+
+    Source:
+        Comparative study (arXiv 2310.08797) appendix C, equation 12, after KD-NAS (Trivedi et al. 2023).
+    """
+    if not (latency > 0 and teacher_latency > 0):
+        raise ValueError(f"latencies are above 0, not {latency} and {teacher_latency}")
+    return float((1 - loss) * (latency / (TARGET_SHARE * teacher_latency)) ** EXPONENT)
+
+
+# The Pareto front of loss and latency.
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the indices of the points that no other beats, the fastest first.
+
+    A point is beaten by one that is no worse in both and better in one. Equal points are all on the front or all off
+    it. Points with a value that is not a number are never on it.
+
+    Args:
+        points: (loss, latency) of each student; less is better of both.
+    """
+    by_latency = sorted(
+        (index for index, point in enumerate(points) if not any(math.isnan(value) for value in point)),
+        key=lambda index: (points[index][1], points[index][0]),
+    )
+    front: list[int] = []
+    for index in by_latency:
+        if not front or points[index][0] < points[front[-1]][0] or points[index] == points[front[-1]]:
+            front.append(index)
+    return front

@@ -3,17 +3,128 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
 from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.study import Study
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
-from limbeck.errors import OutputError
-from limbeck.search.storage import open_storage, shown
+from limbeck.errors import OutputError, RecipeError, suggestion
+
+# Where a study is kept: a journal file, or any database that Optuna takes, by URL.
+
+
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+_JOURNAL_START = b'{"op_code":'
+_SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)  # Two letters: one alone would be a drive.
+_MALFORMED = "is malformed; write one like sqlite:///search.db or postgresql://user@host/database."
+_DRIVERS = "psycopg2-binary for postgresql, mysqlclient for mysql and mariadb"
+_SQLITE_SECONDS = 60
+# Workers that start together all make the tables, and all but one fail.
+_DATABASE_TRIES = 5
+
+
+def open_storage(place: str | Path) -> BaseStorage:
+    """Open, or make, the storage of studies.
+
+    Args:
+        place: The path of a journal file, or a database URL such as `sqlite:///search.db` or
+            `postgresql://user@host/database`. Many processes may have it open; over a network file system a journal
+            file is safe where SQLite is not.
+
+    Raises:
+        RecipeError: for a URL of a kind that is not known, or that is malformed.
+        OutputError: for a database that cannot be reached or a file that is no journal; it is left as it is.
+    """
+    if isinstance(place, str) and "://" in place:
+        return _open_database(place)
+    if isinstance(place, str) and _SCHEME.match(place):
+        raise RecipeError(f"Storage '{place}' {_MALFORMED}")
+    return _open_journal(Path(place))
+
+
+def shown(place: str | Path) -> str:
+    """Return the storage's place as messages show it, without a password."""
+    if isinstance(place, str) and "://" in place:
+        return make_url(place).render_as_string(hide_password=True)
+    return str(place)
+
+
+def _open_journal(path: Path) -> BaseStorage:
+    # Absolute: the lock is a symbolic link to the file, and is waited for without end where that leads nowhere.
+    try:
+        path = path.resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_journal(path)
+        return JournalStorage(JournalFileBackend(str(path)))
+    except OSError as problem:
+        raise OutputError(f"The search journal {path} cannot be opened: {problem}; name another file.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as problem:
+        raise OutputError(
+            f"The search journal {path} is damaged, or from a newer Optuna ({problem}); it is left as it is, name "
+            "another file."
+        ) from None
+
+
+def _check_journal(path: Path) -> None:
+    """Refuse a file that is no journal, and take off a last line that a killed writer left unfinished."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        start = file.read(len(_JOURNAL_START))
+    if start.startswith(b"SQLite"):
+        raise OutputError(f"{path} is an SQLite database, not a search journal; write sqlite:///{path}.")
+    if start != _JOURNAL_START:
+        raise OutputError(f"{path} is no search journal; it is left as it is, name another file.")
+    lock = JournalFileSymlinkLock(str(path))
+    lock.acquire()
+    try:
+        content = path.read_bytes()
+        # The next writer would go on in that line, and nobody could read the journal any more.
+        if not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
+    finally:
+        lock.release()
+
+
+def _open_database(url: str) -> BaseStorage:
+    try:
+        kind, database = make_url(url).get_backend_name(), make_url(url).database
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
+        raise RecipeError(f"The storage URL {_MALFORMED}") from None
+    if kind not in DATABASES:
+        raise RecipeError(f"Unknown storage '{kind}'.{suggestion(kind, DATABASES)} Or give the path of a journal file.")
+    # Writers wait for each other; SQLite by itself gives up after five seconds.
+    options: dict[str, Any] = {"connect_args": {"timeout": _SQLITE_SECONDS}} if kind == "sqlite" else {}
+    if kind == "sqlite" and database not in (None, "", ":memory:"):
+        options["poolclass"] = NullPool  # A pool would leave its connections open; opening a file costs nothing.
+    for attempt in range(1, _DATABASE_TRIES + 1):
+        try:
+            return RDBStorage(url, engine_kwargs=options)
+        except (ImportError, NoSuchModuleError) as problem:
+            raise OutputError(
+                f"Storage {shown(url)} needs a database driver that is not installed ({problem.__cause__ or problem}); "
+                f"pip install it ({_DRIVERS}), or give the path of a journal file."
+            ) from None
+        except (DBAPIError, RuntimeError) as problem:
+            if attempt == _DATABASE_TRIES:
+                reason = str(getattr(problem, "orig", problem)).strip().splitlines()[0]
+                way_out = "check the URL, or give the path of a journal file."
+                raise OutputError(f"Storage {shown(url)} cannot be reached: {reason}; {way_out}") from None
+            time.sleep(0.2 * attempt)
+    raise AssertionError("the last try returns or raises")
+
 
 IDENTITY = "identity"
 
@@ -68,3 +179,67 @@ def open_study(
 def _brief(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+# Optuna's own log lines, silenced: what matters is said by limbeck.
+
+
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Let Optuna print nothing but errors inside the block; the level of before is put back at the end."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
+# The folder of a search: made for one kind of search and one study, taken up again, never laid over something else.
+
+
+RECORD = "search.json"
+
+
+def prepare_search_folder(folder: Path, *, kind: str, name: str) -> Path:
+    """Make or take up the folder of a search.
+
+    Args:
+        folder: The folder.
+        kind: Of the search.
+        name: Of its study.
+
+    Returns:
+        The folder.
+
+    Raises:
+        OutputError: if it is a file, holds anything but this search, or cannot be written.
+    """
+    folder = folder.expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"Output '{folder}' is a file; give a folder.")
+    record = folder / RECORD
+    if folder.is_dir() and any(path.name != "search.journal" for path in folder.iterdir()):
+        _check_same(folder, record, {"kind": kind, "name": name})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not record.exists():
+            record.write_text(json.dumps({"kind": kind, "name": name, "status": "running"}) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
+    return folder
+
+
+def _check_same(folder: Path, record: Path, asked: dict[str, str]) -> None:
+    try:
+        saved = json.loads(record.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputError(f"Output folder '{folder}' holds no search; choose an empty or new folder.") from None
+    except (OSError, ValueError, RecursionError):
+        raise OutputError(f"'{record}' cannot be read; choose another folder.") from None
+    found = {key: saved.get(key) if isinstance(saved, dict) else None for key in asked}
+    if found != asked:
+        raise OutputError(
+            f"Output folder '{folder}' holds the search {found['kind']} '{found['name']}', not {asked['kind']} "
+            f"'{asked['name']}'; choose another folder."
+        )

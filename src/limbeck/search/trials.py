@@ -11,8 +11,7 @@ from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from limbeck.errors import RecipeError
-from limbeck.search.genome import Genome
-from limbeck.search.mapping_space import MappingSpace, MappingTuple
+from limbeck.search.mapping_space import Genome, MappingSpace, MappingTuple
 
 DIVERGED = "diverged"
 """User attribute of a failed trial whose evaluation ended without a finite value: the genome's own fault."""

@@ -13,7 +13,8 @@ import os
 import socket
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
@@ -23,6 +24,12 @@ import psutil
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
+
+from limbeck.core.ranks import connect, is_main, leading, process_count, same_everywhere
+from limbeck.errors import RecipeError
+from limbeck.models.loading import quiet
+from limbeck.recipe.plan import RunPlan
+from limbeck.training.proxy import follow_proxy
 
 WORKER = "worker"
 """User attribute of a trial: the name of the worker that took it."""
@@ -157,3 +164,46 @@ def _is_gone(sign: dict[str, Any]) -> bool:
         return True
     except psutil.AccessDenied:
         return False
+
+
+# A search under a launcher of several processes: one searches, all share the batches of what it trains.
+
+
+@contextmanager
+def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool = False) -> Iterator[bool]:
+    """Take part in a search: the main process searches in this context, the others have trained with it before.
+
+    Args:
+        plan: The recipe that candidates are variants of.
+        share: Share of the text.
+        workers: Processes that the search would start itself.
+        tasks: Whether candidates are fine-tuned on tasks, which one process does.
+
+    Returns:
+        Whether this is the process that searches, and writes what it found.
+
+    Raises:
+        RecipeError: for both kinds of processes at once, and for tasks.
+    """
+    if process_count() > 1 and workers > 1:
+        raise same_everywhere(
+            RecipeError(
+                f"--workers {workers} starts processes of its own, and {process_count()} were launched that share "
+                "every batch; leave out one of the two."
+            )
+        )
+    if process_count() > 1 and tasks:
+        raise same_everywhere(
+            RecipeError(
+                f"--tasks are fine-tuned by one process, and {process_count()} were launched; leave the tasks out, so "
+                "that held-out text decides, or take --workers instead of a launcher."
+            )
+        )
+    connect()
+    if not is_main():
+        with quiet():
+            follow_proxy(plan, share=share)
+        yield False
+        return
+    with leading() if process_count() > 1 else nullcontext():
+        yield True

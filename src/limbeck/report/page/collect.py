@@ -25,7 +25,7 @@ from limbeck.report.page.findings import (
     RunFound,
 )
 from limbeck.report.page.plain_values import entries, text
-from limbeck.search.search_folder import RECORD as SEARCH
+from limbeck.search.study import RECORD as SEARCH
 from limbeck.training.output_folder import RECIPE
 from limbeck.training.record import status_of
 

@@ -11,7 +11,7 @@ from limbeck.report.page.plain_values import text
 from limbeck.report.page.search_so_far import so_far
 from limbeck.report.page.search_standing import standing
 from limbeck.report.page.search_study import read_study
-from limbeck.search.proxy_request import JOURNAL
+from limbeck.search.requests import JOURNAL
 
 
 def collect_search(folder: Path, record: Record, problems: tuple[str, ...]) -> SearchFound:

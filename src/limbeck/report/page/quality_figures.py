@@ -9,7 +9,7 @@ from limbeck.report.page.content import Figure
 from limbeck.report.page.draw_plot import Plot, Series, names_fit
 from limbeck.report.page.make_figures import plot_figure
 from limbeck.report.page.scales import Axis
-from limbeck.search.pareto import pareto_front
+from limbeck.search.shape_space import pareto_front
 
 _ROOM = 0.25
 

@@ -10,12 +10,12 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.report.page.plain_values import mapping, number, texts
-from limbeck.search.architecture_record import shape_fields
+from limbeck.search.architecture import shape_fields
 from limbeck.search.genetic_sampler import generation_key
-from limbeck.search.layer_candidates import OPTION
-from limbeck.search.layer_scores import SCORES
-from limbeck.search.mapping_fitness import SCORE
-from limbeck.search.pareto import pareto_front
+from limbeck.search.layer_race import OPTION
+from limbeck.search.mapping_trials import SCORE
+from limbeck.search.scores import SCORES
+from limbeck.search.shape_space import pareto_front
 from limbeck.search.shape_trials import read_shapes
 from limbeck.search.study import IDENTITY
 from limbeck.search.trials import parameter

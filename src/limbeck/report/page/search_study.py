@@ -14,7 +14,7 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.study import Study
 
 from limbeck.report.page.guarded import DAMAGED
-from limbeck.search.proxy_request import JOURNAL
+from limbeck.search.requests import JOURNAL
 
 _MOST_BYTES = 400 * 2**20
 

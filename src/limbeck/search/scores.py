@@ -1,0 +1,435 @@
+"""What a candidate is worth: proxy tasks after fine-tuning, or held-out text, where no labels are needed."""
+
+from __future__ import annotations
+
+import copy
+import math
+import shutil
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+import torch
+from rich.console import Console
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from limbeck.comparison.held_out import common_relation_heads, compare_last_layers
+from limbeck.comparison.plan import MeasuresSpec
+from limbeck.comparison.run import check_tasks, evaluate_students
+from limbeck.core.machine import choose_device
+from limbeck.core.progress import ProgressBar
+from limbeck.corpus import Corpus, PadCollator
+from limbeck.errors import CorpusError, TrainingError
+from limbeck.evaluation import build_pairs, pair_similarities, spearman_agreement
+from limbeck.evaluation.cell import data_fingerprint
+from limbeck.evaluation.task_files import load_task
+from limbeck.models.blueprint import build_student
+from limbeck.models.families import Shape, depth, family_of, shape_of
+from limbeck.models.streams import StreamKey
+from limbeck.models.taps import StreamTap
+from limbeck.objectives import relation_kl
+from limbeck.recipe.plan import RunPlan
+from limbeck.training.students import dropouts, save_student
+
+Scores = dict[str, float]
+"""By name, in percent; more is better."""
+
+
+class ProxyScores(Protocol):
+    """Scores the students of candidates, all by the same measure."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The scores, in order."""
+
+    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
+        """Score a student.
+
+        Args:
+            student: Trained; left as it is.
+            plan: Of its run.
+            name: Of the candidate, as a file may be called.
+
+        Raises:
+            TrainingError: if it cannot be scored.
+        """
+
+
+def fitness_of(scores: Mapping[str, float]) -> float:
+    """Return the mean of all scores; NaN if one is. Source: ELM (arXiv 2012.06153) section 4.4."""
+    values = list(scores.values())
+    return statistics.fmean(values) if all(map(math.isfinite, values)) else math.nan
+
+
+def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
+    """Check proxy tasks, before any student is trained, and say what tells them from others.
+
+    Args:
+        spec: Tasks, protocol, settings and the folder of their files.
+
+    Returns:
+        Plain values: what a study's fitness is. `tasks` has the name and the rows' fingerprint of each.
+
+    Raises:
+        RecipeError: for an unknown task or setting.
+        CorpusError: for a task whose rows are not there, cannot be read, or have no labels to score by.
+    """
+    names = check_tasks(spec, read=True)
+    folder = None if spec.data is None or spec.data.lower() == "hub" else Path(spec.data).expanduser()
+    rows: dict[str, str] = {}
+    for name in names:
+        found = load_task(name, data=folder)
+        if not found.task.scored:
+            raise CorpusError(
+                f"{found.task.title} has no labelled split to score, so it is no proxy task; leave it out."
+            )
+        rows[found.task.name] = data_fingerprint(found)
+    return {"tasks": rows, "preset": spec.preset, "seeds": spec.seeds, "settings": spec.settings}
+
+
+class TaskScores:
+    """Fine-tunes students on proxy tasks: of each task its main figure, in percent.
+
+    The main figure is that of the task's first column: accuracy of SST-2, matched accuracy of MNLI, F1 of SQuAD 1.1.
+
+    Args:
+        spec: What `describe_tasks` has checked.
+        names: Of the tasks, as it returned them.
+        tokenizer: Of all students.
+        folder: For the student that is fine-tuned, one at a time; it is removed afterwards.
+        console: Where progress goes; nowhere by default.
+
+    Source:
+        ELM (arXiv 2012.06153) sections 4.3 and 5.2.
+    """
+
+    def __init__(
+        self,
+        spec: MeasuresSpec,
+        names: Sequence[str],
+        tokenizer: PreTrainedTokenizerBase,
+        folder: Path,
+        console: Console | None = None,
+    ) -> None:
+        # Students are compared with each other, so no teacher is evaluated beside them.
+        self._spec = spec.model_copy(update={"teacher": False})
+        self._tokenizer = tokenizer
+        self._folder = folder
+        self._console = console if console is not None else Console(quiet=True)
+        self.names = tuple(names)
+
+    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
+        """Score a student; see `ProxyScores`."""
+        place = self._folder / name
+        # A worker that was killed may have left a part of it.
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        try:
+            path = place / "student"
+            save_student(path, student, self._tokenizer, dropouts=dropouts(plan.student_choice), sentence=plan.sentence)
+            with ProgressBar(self._console) as bar:
+                outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=bar)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+            with suppress(OSError):  # Another worker fine-tunes in it.
+                self._folder.rmdir()
+        assert outcome is not None
+        found = _main_figures(outcome.summary)
+        if missing := [task for task in self.names if task not in found]:
+            raise TrainingError(f"No score of {', '.join(missing)}: {' '.join(outcome.summary['notes'])}")
+        return {task: found[task] for task in self.names}
+
+
+def _main_figures(summary: Mapping[str, Any]) -> Scores:
+    """The first column of each task, of the only model."""
+    cells = summary["models"][0]["columns"]
+    found: Scores = {}
+    for column in summary["columns"]:
+        if column["key"] in cells:
+            found.setdefault(column["task"], cells[column["key"]]["mean"])
+    return found
+
+
+# Scores that need no labels: how much of its teacher a student shows on text that was held out.
+
+
+PAIRS = 1500
+BLOCKS = 128
+_HELD_OUT_BATCH = 32
+_PARTS = ("query", "key", "value")
+
+
+def describe_held_out(plan: RunPlan) -> dict[str, Any]:
+    """Return what tells these scores from others, as plain values."""
+    return {"held_out": list(HeldOutScores.names), "pairs": PAIRS, "blocks": BLOCKS, "pooling": plan.pooling}
+
+
+class HeldOutScores:
+    """Scores students on held-out text against the whole teacher, always at the last layers of both.
+
+    `agreement` is Spearman's correlation of the student's and the teacher's similarities of sentence pairs.
+    `relations` is the share of the teacher's token relations that the student has: 1 - d(student) / d(uniform), where d
+    is the mean divergence KL(teacher ‖ ·) of query-query, key-key and value-value relations (MiniLMv2 section 3.1) and
+    the uniform relation looks at all tokens alike. Both are in percent, 100 for a student that equals its teacher, and
+    0 for one that knows nothing.
+
+    The loss that a candidate was trained on is no score, not even on held-out text: a mapping that teaches fewer or
+    easier layers has a lower loss, however good its student is. These two ask the same of every mapping. They do prefer
+    mappings that teach the last layer what the teacher's last one does; for students that are to be fine-tuned, tasks
+    say more.
+
+    What the teacher gives is computed once and kept; the teacher itself is not.
+
+    Args:
+        teacher: Whole, in float32.
+        tokenizer: Of all models.
+        corpus: With held-out text.
+        plan: Of the recipe that is searched for.
+
+    Raises:
+        CorpusError: if too little text is held out.
+    """
+
+    names = ("agreement", "relations")
+
+    def __init__(
+        self, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, plan: RunPlan
+    ) -> None:
+        self._device = choose_device("auto")
+        self._tokenizer = tokenizer
+        self._pairs = held_out_pairs(corpus)
+        self._encoding: dict[str, Any] = {
+            "pooling": plan.pooling,
+            "max_length": int(corpus.manifest["settings"]["length"]),
+            "batch_size": _HELD_OUT_BATCH,
+        }
+        self._heads = common_relation_heads(shape_of(teacher.config), [plan.student])
+        self._causal = family_of(teacher.config).causal
+        self._batches = _batches(corpus, tokenizer)
+        teacher = teacher.to(self._device).eval()
+        self._similarities = pair_similarities(teacher, tokenizer, self._pairs, **self._encoding).numpy()
+        self._streams = [{part: found.cpu() for part, found in streams.items()} for streams in self._read(teacher)]
+        teacher.cpu()
+        # Vectors of zeros relate to all tokens alike.
+        blank = ({part: torch.zeros_like(found) for part, found in streams.items()} for streams in self._streams)
+        self._of_uniform = self._divergence(blank)
+
+    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
+        """Score a student; see `limbeck.search.scores.ProxyScores`."""
+        student = student.to(self._device)
+        ours = pair_similarities(student, self._tokenizer, self._pairs, **self._encoding)
+        agreement = spearman_agreement(ours.numpy(), self._similarities)
+        relations = 1 - self._divergence(self._read(student)) / self._of_uniform
+        student.cpu()
+        return {"agreement": 100 * agreement, "relations": 100 * relations}
+
+    def _read(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
+        """The queries, keys and values of a model's last layer, batch by batch."""
+        last = depth(model.config)
+        with StreamTap(model, [StreamKey(part, last) for part in _PARTS]) as tap:
+            for batch in self._batches:
+                with torch.no_grad():
+                    streams = tap(batch["input_ids"].to(self._device), batch["attention_mask"].to(self._device))
+                yield {key.kind: found for key, found in streams.items()}
+
+    def _divergence(self, found: Iterable[Mapping[str, Tensor]]) -> float:
+        """Mean KL of the teacher's relations from others, in nats."""
+        total = count = 0.0
+        for batch, streams, kept in zip(self._batches, found, self._streams, strict=True):
+            valid = batch["attention_mask"].bool().to(self._device)
+            for part in _PARTS:
+                ours, theirs = streams[part].to(self._device), kept[part].to(self._device)
+                term = relation_kl(ours, ours, theirs, theirs, heads=self._heads, valid=valid, causal=self._causal)
+                total, count = total + float(term.total), count + float(term.count)
+        return total / count
+
+
+def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
+    """Choose the sentence pairs of the agreement.
+
+    Raises:
+        CorpusError: if too little text is held out.
+    """
+    documents = [document.text for document in corpus.held_out_documents()]
+    if not documents or not len(corpus.held_out):
+        raise CorpusError(
+            "No text is held out, and without proxy tasks candidates are scored on it; give corpus.held_out a share "
+            "above 0, or --tasks."
+        )
+    try:
+        return [(pair.first, pair.second) for pair in build_pairs(documents, PAIRS)]
+    except CorpusError as problem:
+        raise CorpusError(f"{problem} Raise corpus.held_out, give more text, or give --tasks.") from None
+
+
+def _batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Tensor]]:
+    """The first held-out blocks, in the order of the sources."""
+    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    rows = list(islice(corpus.held_out, BLOCKS))
+    return [collate(rows[start : start + _HELD_OUT_BATCH]) for start in range(0, len(rows), _HELD_OUT_BATCH)]
+
+
+# The loss that shapes are compared by: what a student's last layer lacks of its teacher's, from 0 to about 1.
+
+
+LossKind: TypeAlias = Literal["hidden", "relations"]
+
+LOSS_BLOCKS = 96
+_BATCH = 32
+_FEWEST = 3
+
+
+class LastLayerLoss:
+    """Measures what students lack of their teacher on held-out text, alike for every shape and method.
+
+    `hidden` is the hidden-state loss of the comparative study (arXiv 2310.08797, equation 6) at the last layers, under
+    the linear map that fits best, as a share of the variance of the teacher's hidden states. `relations` is the mean
+    divergence of query-query, key-key and value-value relations (MiniLMv2 section 3.1). Both are divided by what an
+    untrained student has, the same one for all shapes: 0 is a student that equals its teacher, about 1 one that has not
+    learned.
+
+    Args:
+        teacher: Whole and in evaluation mode, where students are measured.
+        batches: `input_ids` and `attention_mask`, `[B, L]`, at least three.
+        students: The shapes that are compared; they share the relation heads.
+        kind: Which of the two.
+        untrained: The loss by which all are divided; above 0.
+    """
+
+    def __init__(
+        self,
+        teacher: PreTrainedModel,
+        batches: Sequence[Mapping[str, Tensor]],
+        students: Sequence[Shape],
+        kind: LossKind,
+        untrained: float = 1.0,
+    ) -> None:
+        self._teacher = teacher
+        self._batches = batches
+        self._heads = common_relation_heads(shape_of(teacher.config), students)
+        self._kind = kind
+        self._untrained = untrained
+
+    def __call__(self, student: PreTrainedModel) -> float:
+        """Return the loss of a student without taps."""
+        student = student.to(self._teacher.device)
+        relations, explained = compare_last_layers(student, self._teacher, self._batches, heads=self._heads)
+        assert explained is not None  # there are three batches
+        return (relations if self._kind == "relations" else 1 - explained) / self._untrained
+
+    def divided_by(self, untrained: float) -> LastLayerLoss:
+        """Return the same loss on the scale of an untrained student's."""
+        found = copy.copy(self)
+        found._untrained = untrained
+        return found
+
+
+def loss_kind(plan: RunPlan) -> LossKind:
+    """Return which loss says what a method teaches: `hidden` where it reaches the end of the student's last block.
+
+    A method that stops at the queries, keys and values of that block leaves its hidden states untrained.
+    """
+    last = plan.student.layers
+    keys = [key for stage in plan.own_stages for term in stage.terms for key in term.student]
+    reaches_end = any(
+        key.kind in ("logits", "pooled") or (key.kind in ("hidden", "cls") and key.layer == last) for key in keys
+    )
+    return "hidden" if reaches_end else "relations"
+
+
+def held_out_batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Tensor]]:
+    """Return the first held-out blocks, in the order of the sources, in at least three batches.
+
+    Raises:
+        CorpusError: if less is held out than that takes.
+    """
+    rows = list(islice(corpus.held_out, LOSS_BLOCKS))
+    if len(rows) < _FEWEST:
+        raise CorpusError(
+            f"{len(rows)} blocks are held out, and students are compared on {_FEWEST} or more; raise corpus.held_out."
+        )
+    size = min(_BATCH, len(rows) // _FEWEST)
+    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
+
+
+# What students of different teacher layers are ranked by: how much of the teacher's end they show.
+
+
+SCORES = ("agreement", "explained")
+_LAYER_BATCH = 32
+
+
+def describe_layer_scores(plan: RunPlan) -> dict[str, Any]:
+    """Return what tells these scores from others, by dotted names."""
+    return {"scores": list(SCORES), "scores.pairs": PAIRS, "scores.blocks": LOSS_BLOCKS, "scores.pooling": plan.pooling}
+
+
+class LayerScores:
+    """Scores students on held-out text against the output of the whole teacher, in percent.
+
+    `agreement` is Spearman's correlation of the student's and the teacher's similarities of sentence pairs. `explained`
+    is the share of the variance of the teacher's last hidden states that the best linear map of the student's explains.
+
+    A student's own loss is no score: relations of another layer are easier or harder to learn, so losses of different
+    layers are not on one scale. Relations at the teacher's last layer are none either: they are what one candidate is
+    trained on, and the others are not. These two look at what the teacher gives in the end, which no candidate is
+    trained on.
+
+    Args:
+        teacher: Whole and in evaluation mode, where students are measured.
+        tokenizer: Of all models.
+        corpus: With held-out text.
+        plan: Of the recipe that is searched for.
+
+    Raises:
+        CorpusError: if too little text is held out.
+    """
+
+    def __init__(
+        self, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, plan: RunPlan
+    ) -> None:
+        self._device = teacher.device
+        self._tokenizer = tokenizer
+        self._pairs = held_out_pairs(corpus)
+        self._encoding: dict[str, Any] = {
+            "pooling": plan.pooling,
+            "max_length": int(corpus.manifest["settings"]["length"]),
+            "batch_size": _LAYER_BATCH,
+        }
+        self._unexplained = LastLayerLoss(teacher, held_out_batches(corpus, tokenizer), [plan.student], "hidden")
+        self._similarities = pair_similarities(teacher, tokenizer, self._pairs, **self._encoding).numpy()
+
+    def measure(self, student: PreTrainedModel) -> dict[str, float]:
+        """Return the scores of a student without taps, by name."""
+        student = student.to(self._device)
+        ours = pair_similarities(student, self._tokenizer, self._pairs, **self._encoding)
+        agreement = spearman_agreement(ours.numpy(), self._similarities)
+        return {"agreement": 100 * agreement, "explained": 100 * (1 - self._unexplained(student))}
+
+
+def score_of(scores: dict[str, float]) -> float:
+    """Return the mean of all scores; NaN if one is."""
+    values = list(scores.values())
+    return statistics.fmean(values) if all(map(math.isfinite, values)) else math.nan
+
+
+# A copy of a student in training that can be measured like any model.
+
+
+def plain_copy(student: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
+    """Return a student's weights in a model without taps, in evaluation mode on the same device.
+
+    A tapped model stops at the deepest stream that its method reads, and a second tap would take the first one off.
+
+    Args:
+        student: In training; left as it is.
+        plan: Of its run.
+    """
+    copy = build_student(plan.student_config, seed=0, head=plan.head)
+    copy.load_state_dict(student.state_dict())
+    return copy.to(student.device).eval()
