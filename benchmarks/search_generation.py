@@ -31,8 +31,7 @@ import numpy as np
 import torch
 
 from limbeck.benchmark.rows import describe_machine
-from limbeck.benchmark.step_run import Step
-from limbeck.benchmark.step_setup import StepRequest, StepSetup, make_batch, set_up_step
+from limbeck.benchmark.step import Step, StepRequest, StepSetup, make_batch, set_up_step
 from limbeck.core.machine import synchronise
 from limbeck.methods import METHODS
 from limbeck.methods.composition import Pairing

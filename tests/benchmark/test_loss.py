@@ -6,8 +6,16 @@ import pytest
 import torch
 
 from limbeck.benchmark import loss
-from limbeck.benchmark.loss import error_case, errors_of, measure_losses
-from limbeck.benchmark.loss_cases import CONTESTS, LossCase, make_inputs, megabytes_needed, run_loss
+from limbeck.benchmark.loss import (
+    CONTESTS,
+    LossCase,
+    error_case,
+    errors_of,
+    make_inputs,
+    measure_losses,
+    megabytes_needed,
+    run_loss,
+)
 from limbeck.errors import KernelError, LimbeckError, RecipeError
 
 SMALL = {"batch": 2, "length": 6, "heads": 2, "teacher_width": 8, "student_width": 4, "classes": 11}

@@ -6,10 +6,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from limbeck.benchmark.model import measure_models
-from limbeck.benchmark.models import load_or_make, names_shape, read_config
-from limbeck.benchmark.sizes import measure_size
-from limbeck.benchmark.tables import model_table
+from limbeck.benchmark.model import load_or_make, measure_models, measure_size, names_shape, read_config
+from limbeck.benchmark.rows import model_table
 from limbeck.errors import ModelError, RecipeError
 from tests.support.models import make_teacher
 

@@ -8,9 +8,7 @@ import torch
 import yaml
 
 from limbeck.benchmark import step as step_module
-from limbeck.benchmark.step import WHOLE, measure_step
-from limbeck.benchmark.step_run import PARTS, Step, peak_of
-from limbeck.benchmark.step_setup import StepRequest, make_batch, set_up_step
+from limbeck.benchmark.step import PARTS, WHOLE, Step, StepRequest, make_batch, measure_step, peak_of, set_up_step
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods import METHODS
 

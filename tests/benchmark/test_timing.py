@@ -6,10 +6,17 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from limbeck.benchmark.floor import Ceiling, measure_ceiling
-from limbeck.benchmark.loss_cases import LossCase
-from limbeck.benchmark.memory import peak_in_child, watch_peak
-from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.benchmark.loss import LossCase
+from limbeck.benchmark.measuring import (
+    Ceiling,
+    measure_ceiling,
+    peak_in_child,
+    speedup,
+    stopwatch,
+    summarise,
+    take_turns,
+    watch_peak,
+)
 from limbeck.core.machine import choose_device
 from limbeck.errors import RecipeError
 from limbeck.evaluation.costs import FEWEST_ROUNDS
@@ -57,7 +64,7 @@ def test_devices_that_are_not_here_are_refused(name):
 
 
 def test_the_ceiling_counts_two_operations_for_each_product(monkeypatch):
-    monkeypatch.setattr("limbeck.benchmark.floor.take_turns", lambda *_, **__: {"matmul": [0.5, 0.25, 1.0]})
+    monkeypatch.setattr("limbeck.benchmark.measuring.take_turns", lambda *_, **__: {"matmul": [0.5, 0.25, 1.0]})
     ceiling = measure_ceiling(torch.device("cpu"), torch.float32, size=10)
     assert ceiling == Ceiling(torch.float32, 10, 2 * 10**3 / 0.25)
     assert ceiling.floor_ms(16_000) == 2000

@@ -23,7 +23,7 @@ QUICK = ("--seconds", "0.02", "--no-memory")
     ids=["loss", "soft labels", "step"],
 )  # fmt: skip
 def test_tables(limbeck, arguments, words, monkeypatch):
-    monkeypatch.setattr("limbeck.benchmark.floor.CPU_SIZE", 16)
+    monkeypatch.setattr("limbeck.benchmark.measuring.CPU_SIZE", 16)
     done = limbeck("benchmark", *arguments, *QUICK)
     assert done.returncode == 0, done.stderr
     for word in words:
@@ -46,7 +46,7 @@ def test_a_file_and_json_hold_the_same_rows(limbeck, tmp_path):
 
 
 def test_a_recipe_is_measured_with_overrides(limbeck, tiny_recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("limbeck.benchmark.floor.CPU_SIZE", 16)
+    monkeypatch.setattr("limbeck.benchmark.measuring.CPU_SIZE", 16)
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(tiny_recipe))
     done = limbeck("benchmark", "step", path, "--set", "corpus.length=16", "--device", "cpu", "--json", *QUICK)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from limbeck.benchmark.loss_cases import CONTESTS
+from limbeck.benchmark.loss import CONTESTS
 from limbeck.cli import completion
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS

@@ -7,7 +7,7 @@ import tempfile
 import pytest
 import torch
 
-from limbeck.benchmark.loss_cases import CONTESTS
+from limbeck.benchmark.loss import CONTESTS
 from limbeck.diagnosis import self_test
 from limbeck.diagnosis.random_teacher import random_text, write_teacher
 from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run

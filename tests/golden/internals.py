@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from limbeck.benchmark.loss_cases import CONTESTS
+from limbeck.benchmark.loss import CONTESTS
 from limbeck.core.files import fingerprint
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.evaluation.cell import data_fingerprint, model_fingerprint, tokenizer_fingerprint, training_set_fingerprint

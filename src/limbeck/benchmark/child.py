@@ -18,14 +18,14 @@ def main() -> None:
 
     import torch
 
-    from limbeck.benchmark.memory import Peak, peak_as_json
+    from limbeck.benchmark.measuring import Peak, peak_as_json
 
     torch.set_num_threads(request["threads"])
     peak_of: Callable[[Mapping[str, Any]], Peak]
     if task == "loss":
-        from limbeck.benchmark.loss_cases import peak_of
+        from limbeck.benchmark.loss import peak_of
     else:
-        from limbeck.benchmark.step_run import peak_of
+        from limbeck.benchmark.step import peak_of
     print(peak_as_json(peak_of(request["spec"])), file=answers, flush=True)
 
 

@@ -2,21 +2,135 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
-from limbeck.benchmark.limits import check_length, check_memory, least_forward_bytes
-from limbeck.benchmark.models import load_or_make, names_shape
+from limbeck.benchmark.measuring import (
+    check_length,
+    check_memory,
+    least_forward_bytes,
+    speedup,
+    stopwatch,
+    summarise,
+    take_turns,
+)
+from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, tidy
-from limbeck.benchmark.sizes import measure_size
-from limbeck.benchmark.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.core.progress import Count, Report, part_of, quietly
-from limbeck.errors import RecipeError
+from limbeck.errors import ModelError, RecipeError
+from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
 from limbeck.evaluation.inference import encoder_of, longest_input
+from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
+from limbeck.models.families import Shape, depth, shape_of
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.locating import is_local, resolve_model
+from limbeck.models.streams import StreamKey
+from limbeck.models.taps import StreamTap
+
+# Models to measure: saved ones, and random ones of a named shape, for which nothing has to be downloaded.
+
+
+_SIZE = re.compile(r"\d+\s*[x×]\s*\d+(h\d+)?", re.IGNORECASE)
+
+
+def names_shape(name: str) -> bool:
+    """Whether text names a shape (`"12x768"`, `"12x768h6"`, a preset) and no saved model; an existing folder wins."""
+    return not Path(name).is_dir() and (_SIZE.fullmatch(name.strip()) is not None or name in presets)
+
+
+def read_config(name: str, length: int) -> PreTrainedConfig:
+    """Return the configuration of a saved model, or of a BERT of a named shape.
+
+    Args:
+        name: A shape (see `names_shape`), a folder, `package:NAME` or a Hub name.
+        length: Tokens that a model of a named shape has to take; BERT's own are 512.
+
+    Raises:
+        ModelError: see `parse_blueprint` and `load_config`.
+    """
+    if not names_shape(name):
+        return load_config(name)
+    return student_config(parse_blueprint(name), BertConfig(max_position_embeddings=max(512, length)))
+
+
+def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """Load a saved model, or make a random BERT of a named shape; in eval mode.
+
+    Args:
+        name: As in `read_config`.
+        length: As in `read_config`.
+        dtype: Of the weights.
+        device: Where it goes.
+
+    Raises:
+        ModelError: see `load_model`.
+    """
+    if names_shape(name):
+        model = build_student(read_config(name, length), seed=0).to(dtype)
+    else:
+        model = load_model(name, dtype=dtype)
+    return model.to(device).eval()
+
+
+# What a model is made of, whatever it is measured on: parameters by place, megabytes, operations.
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """The size of a model.
+
+    Attributes:
+        shape: Its shape.
+        parameters: By place.
+        megabytes: Of its weights (10⁶ bytes).
+        megabytes_of: `"files"`, or `"tensors"` in the present dtype where the model has no files here.
+        forward: What a whole forward pass without a head multiplies.
+    """
+
+    shape: Shape
+    parameters: ParameterCounts
+    megabytes: float
+    megabytes_of: str
+    forward: ForwardCost
+
+    def columns(self, length: int) -> Row:
+        """Return it as columns of a benchmark's row; operations are those of each token of a text of `length`."""
+        return {
+            "shape": str(self.shape),
+            "heads": self.shape.heads,
+            "embedding_parameters": self.parameters.embedding,
+            "transformer_parameters": self.parameters.transformer,
+            "parameters": self.parameters.total,
+            "megabytes": self.megabytes,
+            "megabytes_of": self.megabytes_of,
+            "megaflops_per_token": self.forward.operations([length]) / length / 1e6,
+        }
+
+
+def measure_size(name: str, model: PreTrainedModel) -> ModelSize:
+    """Measure the size of a loaded model; it is left as it was.
+
+    Args:
+        name: What it was loaded by: where its files are.
+        model: The model.
+    """
+    shape = shape_of(model.config)
+    megabytes, source = tensors_megabytes(model), "tensors"
+    located = None if names_shape(name) else resolve_model(name)
+    if located is not None and is_local(located):
+        with suppress(ModelError):  # `megabytes_of` says which it is.
+            megabytes, source = weights_megabytes(located), "files"
+    with StreamTap(model, [StreamKey("hidden", depth(model.config))]) as whole:
+        forward = forward_cost(whole, shape)
+    return ModelSize(shape, count_parameters(model), megabytes, source, forward)
 
 
 def measure_models(

@@ -92,10 +92,8 @@ def loss(
     as_json: Json = False,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
-    from limbeck.benchmark.loss import measure_losses
-    from limbeck.benchmark.loss_cases import LossCase
-    from limbeck.benchmark.rows import check_output
-    from limbeck.benchmark.tables import loss_table
+    from limbeck.benchmark.loss import LossCase, measure_losses
+    from limbeck.benchmark.rows import check_output, loss_table
     from limbeck.core.machine import choose_device
     from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
@@ -169,10 +167,8 @@ def step(
 
     Weights are random and so are the tokens: nothing is downloaded, and times do not depend on them.
     """
-    from limbeck.benchmark.rows import check_output
-    from limbeck.benchmark.step import measure_step
-    from limbeck.benchmark.step_setup import StepRequest
-    from limbeck.benchmark.tables import step_table
+    from limbeck.benchmark.rows import check_output, step_table
+    from limbeck.benchmark.step import StepRequest, measure_step
     from limbeck.core.machine import choose_device
     from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
@@ -220,8 +216,7 @@ def model(
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
     from limbeck.benchmark.model import measure_models
-    from limbeck.benchmark.rows import check_output
-    from limbeck.benchmark.tables import model_table
+    from limbeck.benchmark.rows import check_output, model_table
     from limbeck.core.machine import choose_device
     from limbeck.core.progress import ProgressBar
     from limbeck.models.loading import as_dtype

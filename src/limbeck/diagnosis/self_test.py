@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from limbeck.benchmark.loss import errors_of
-from limbeck.benchmark.loss_cases import CONTESTS, LossCase
+from limbeck.benchmark.loss import CONTESTS, LossCase, errors_of
 from limbeck.diagnosis.devices import accelerator_kind
 from limbeck.diagnosis.finding import Finding
 from limbeck.diagnosis.random_teacher import random_text, write_teacher

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from limbeck.benchmark.model import measure_models
-from limbeck.benchmark.models import read_config
+from limbeck.benchmark.model import measure_models, read_config
 from limbeck.benchmark.rows import Value, describe_machine
 from limbeck.core.progress import Report, quietly
 from limbeck.core.yaml import parse_yaml

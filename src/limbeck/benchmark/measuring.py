@@ -1,0 +1,318 @@
+"""Repeated measurements: warm-up, variants in turns, device synchronisation, median and spread."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import psutil
+import torch
+from torch import nn
+
+from limbeck.core.machine import peak_memory_bytes, release_freed_memory, synchronise
+from limbeck.errors import RecipeError
+from limbeck.evaluation.costs import FEWEST_ROUNDS, MOST_ROUNDS, Times
+from limbeck.models.families import Shape
+from limbeck.models.packing import pack_linear_maps
+
+T = TypeVar("T")
+Tell: TypeAlias = Callable[[float, int], None]
+"""Is told which share of a measurement is done, 0 to 1, and how many rounds are."""
+
+
+def say_nothing(share: float, rounds: int) -> None:
+    """Be told, and keep it."""
+
+
+def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
+    """Return a callable that runs `run` once and returns its seconds, the device's work included."""
+
+    def timed() -> float:
+        synchronise(device)
+        start = time.perf_counter()
+        run()
+        synchronise(device)
+        return time.perf_counter() - start
+
+    return timed
+
+
+def take_turns(
+    variants: Mapping[str, Callable[[], T]],
+    *,
+    seconds: float,
+    warmup: int = 1,
+    fewest: int = FEWEST_ROUNDS,
+    most: int = MOST_ROUNDS,
+    tell: Tell = say_nothing,
+) -> dict[str, list[T]]:
+    """Run variants in turns (A B, B A, A B …), so that whatever else the machine does falls on all alike.
+
+    Args:
+        variants: What to run, by name; usually made by `stopwatch`.
+        seconds: For everything together, warm-up included. `fewest` rounds are made whatever they take.
+        warmup: Rounds that are not counted.
+        fewest: Least number of counted rounds.
+        most: Greatest number of counted rounds.
+        tell: Is told the share that is done, and the rounds, without those of the warm-up.
+
+    Returns:
+        What each variant returned, round by round: the entries at one place are of neighbouring runs.
+    """
+    start = time.perf_counter()
+    for _ in range(warmup):
+        for run in variants.values():
+            run()
+    found: dict[str, list[T]] = {name: [] for name in variants}
+    for turn in range(most):
+        elapsed = time.perf_counter() - start
+        if turn >= fewest and elapsed >= seconds:
+            break
+        tell(min(1.0, elapsed / max(seconds, 1e-9), turn / fewest if turn < fewest else 1.0), turn)
+        for name in list(variants) if turn % 2 == 0 else reversed(list(variants)):
+            found[name].append(variants[name]())
+    tell(1.0, len(next(iter(found.values()), [])))
+    return found
+
+
+def summarise(seconds: Sequence[float]) -> Times:
+    """Reduce repeated measurements to milliseconds: median, 10th and 90th percentile."""
+    p10, median, p90 = np.percentile(np.asarray(seconds) * 1000, [10, 50, 90])
+    return Times(median_ms=float(median), p10_ms=float(p10), p90_ms=float(p90))
+
+
+def speedup(first: Sequence[float], other: Sequence[float]) -> float:
+    """Return how many times faster `other` is than `first`: the median over rounds of first / other."""
+    return float(np.median(np.asarray(first) / np.asarray(other)))
+
+
+# The floor under a time: what its matrix products, or the bytes it moves, take at the best rate of this machine.
+
+
+# Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
+CPU_SIZE, DEVICE_SIZE = 1536, 8192
+# Numbers that are copied: more than any cache holds.
+COPIED = 1 << 26
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The measured rate of large matrix products.
+
+    Attributes:
+        dtype: Of the matrices.
+        size: Their rows and columns.
+        operations_per_second: Multiplications and additions, of the fastest of several passes.
+    """
+
+    dtype: torch.dtype
+    size: int
+    operations_per_second: float
+
+    def floor_ms(self, operations: float) -> float:
+        """Return the milliseconds that so many operations take at this rate."""
+        return operations / self.operations_per_second * 1000
+
+
+def measure_ceiling(
+    device: torch.device, dtype: torch.dtype, *, size: int | None = None, seconds: float = 1.0
+) -> Ceiling:
+    """Measure the rate of a square matrix product, 2 · size³ operations.
+
+    The fastest pass counts: whatever slows one down is no property of the machine. On a CPU the weights are packed as a
+    teacher's are, which is faster than a plain product. Settings of PyTorch that decide
+    how products in float32 are computed (TF32) apply as in training.
+
+    Args:
+        device: Where.
+        dtype: Of the matrices.
+        size: Rows and columns; None chooses by device.
+        seconds: For all passes; at least three are made.
+    """
+    rows = size or (CPU_SIZE if device.type == "cpu" else DEVICE_SIZE)
+    left = torch.randn(rows, rows, device=device).to(dtype)
+    linear = nn.Sequential(nn.Linear(rows, rows, bias=False, device=device, dtype=dtype)).requires_grad_(False)
+    pack_linear_maps([linear])
+    run = stopwatch(lambda: linear(left), device)
+    fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
+    return Ceiling(dtype, rows, 2 * rows**3 / fastest)
+
+
+def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: float = 1.0) -> float:
+    """Measure the bytes a second that memory moves, read and written, in a copy of float32; the fastest pass counts.
+
+    Args:
+        device: Whose memory.
+        numbers: How many are copied.
+        seconds: For all passes; at least three are made.
+    """
+    source = torch.ones(numbers, device=device)
+    target = torch.empty_like(source)
+    run = stopwatch(lambda: target.copy_(source), device)
+    return 2 * source.element_size() * numbers / min(take_turns({"copy": run}, seconds=seconds)["copy"])
+
+
+# Peak memory: by an accelerator's allocator, or on a CPU as the resident size of a process that does nothing else.
+
+
+BYTES_PER_MEGABYTE = 1_000_000
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The highest memory while something ran, in megabytes (10⁶ bytes); None where it could not be had.
+
+    Attributes:
+        total_mb: On a CPU of the whole process, on an accelerator of all tensors.
+        extra_mb: Above what was held before.
+        note: Why it could not be had; else empty.
+    """
+
+    total_mb: float | None = None
+    extra_mb: float | None = None
+    note: str = ""
+
+
+def watch_peak(run: Callable[[], object], device: torch.device) -> Peak:
+    """Run something once and return the highest memory meanwhile.
+
+    On a CPU it is exact in a fresh process; see `peak_in_child`. An accelerator other than CUDA gives none.
+    """
+    if device.type == "cuda":
+        synchronise(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        run()
+        synchronise(device)
+        return _peak(before, torch.cuda.max_memory_allocated(device))
+    if device.type != "cpu":
+        run()
+        return Peak(note=f"the peak memory of {device.type} cannot be read")
+    release_freed_memory()
+    _forget_highest()
+    before = psutil.Process().memory_info().rss
+    run()
+    return _peak(before, _highest_resident())
+
+
+def peak_in_child(task: str, spec: Mapping[str, Any]) -> Peak:
+    """Measure a peak on a CPU in a process of its own, which leaves out what this one holds.
+
+    Args:
+        task: What `limbeck.benchmark.child` measures: `"loss"` or `"step"`.
+        spec: What it is measured for, fit for JSON.
+    """
+    command = [sys.executable, "-m", "limbeck.benchmark.child", task]
+    request = json.dumps({"spec": dict(spec), "threads": torch.get_num_threads()})
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return Peak(**json.loads(done.stdout.splitlines()[-1]))
+    if done.returncode == -9:
+        return Peak(note="the process that measures memory was killed: it needs more than there is")
+    last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    return Peak(note=f"memory: {last[:160]}")
+
+
+def peak_as_json(peak: Peak) -> str:
+    """Return what `peak_in_child` reads, on one line."""
+    return json.dumps(asdict(peak))
+
+
+def _peak(before: int, highest: int) -> Peak:
+    return Peak(highest / BYTES_PER_MEGABYTE, max(0, highest - before) / BYTES_PER_MEGABYTE)
+
+
+def _forget_highest() -> None:
+    """Let Linux count the highest resident size anew: making the inputs may have taken more."""
+    if _CLEAR.exists():
+        try:
+            _CLEAR.write_text("5", encoding="ascii")
+        except OSError:  # A sandbox may forbid it; the highest size is then that since the start.
+            return
+
+
+def _highest_resident() -> int:
+    """Highest resident size of this process in bytes.
+
+    On Linux `getrusage` would also count what the parent held when it started this process.
+    """
+    if _STATUS.is_file():
+        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return peak_memory_bytes()
+
+
+# What is too much to be measured: refused before a machine is busy for days, or out of memory.
+
+
+LONGEST = 131_072
+"""Tokens of a text where no saved model says how many it takes; more than any encoder here does."""
+
+
+def check_length(option: str, lengths: Iterable[int]) -> None:
+    """Refuse texts longer than `LONGEST` tokens.
+
+    Args:
+        option: That gave them, for the message.
+        lengths: In tokens.
+
+    Raises:
+        RecipeError: naming the longest.
+    """
+    longest = max(lengths)
+    if longest > LONGEST:
+        raise RecipeError(
+            f"{option} {longest} is more than the {LONGEST} tokens that a text may have here; use {LONGEST} or less."
+        )
+
+
+def check_memory(options: str, least_bytes: float, device: torch.device) -> None:
+    """Refuse what cannot fit into the free memory of a device.
+
+    Args:
+        options: That ask for it, with their values, for the message.
+        least_bytes: What it takes at the very least.
+        device: Where.
+
+    Raises:
+        RecipeError: with both amounts.
+    """
+    free = free_bytes(device)
+    if least_bytes > free:
+        raise RecipeError(
+            f"{options} take at least {least_bytes / 1e9:,.0f} GB of memory, and {free / 1e9:,.0f} GB of {device.type} "
+            "memory are free; use smaller numbers."
+        )
+
+
+def free_bytes(device: torch.device) -> float:
+    """Return the free memory of a device; infinity where it does not tell."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    return float(psutil.virtual_memory().available) if device.type == "cpu" else math.inf
+
+
+def free_megabytes(device: torch.device) -> float:
+    """Return the free memory of a device in megabytes (10⁶ bytes)."""
+    return free_bytes(device) / BYTES_PER_MEGABYTE
+
+
+def least_forward_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
+    """Return what a forward pass holds at once at the very least: input and intermediate of one block."""
+    return tokens * (shape.ffn + 2 * shape.hidden) * itemsize
+
+
+def least_training_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
+    """Return what a backward pass needs of the forward pass at the very least: of every block its intermediate, and
+    the inputs of its four matrix products with one of its attention."""
+    return shape.layers * tokens * (shape.ffn + 4 * shape.hidden) * itemsize
