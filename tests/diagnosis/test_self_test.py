@@ -9,8 +9,7 @@ import torch
 
 from limbeck.benchmark.loss import CONTESTS
 from limbeck.diagnosis import self_test
-from limbeck.diagnosis.random_teacher import random_text, write_teacher
-from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run
+from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run, random_text, write_teacher
 from limbeck.kernels import dispatch
 from limbeck.models.loading import load_model
 from limbeck.models.vocabulary import load_tokenizer
