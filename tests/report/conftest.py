@@ -13,12 +13,9 @@ import limbeck
 from limbeck.cli.main import build_app
 from limbeck.inspection import draw_maps, measure_contribution, measure_divergence, measure_similarity
 from limbeck.recipe.load import load_recipe
-from limbeck.report.inspection_files import write_inspection
-from limbeck.report.inspection_tables import plain
-from limbeck.report.search_architecture_tables import architecture_markdown
+from limbeck.report.inspection import plain, write_inspection
 from limbeck.report.search_files import write_search
-from limbeck.report.search_mapping_tables import mapping_markdown
-from limbeck.report.search_teacher_layer_tables import teacher_layer_markdown
+from limbeck.report.search_tables import architecture_markdown, mapping_markdown, teacher_layer_markdown
 from limbeck.search.architecture import search_architecture
 from limbeck.search.requests import ProxyRequest
 from limbeck.search.shape_space import ShapeLimits, ShapePoint

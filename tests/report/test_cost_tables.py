@@ -1,6 +1,6 @@
 """Costs beside those that papers printed: of the shapes that are compared, not of the first model's alone."""
 
-from limbeck.report.cost_tables import cost_sections
+from limbeck.report.evaluation_tables import cost_sections
 
 
 def costs(shapes, published):

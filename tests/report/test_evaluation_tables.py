@@ -13,10 +13,12 @@ from limbeck.evaluation.tasks import TASKS
 from limbeck.experiments.plan import PlannedCell, PlannedModel, PlannedTask
 from limbeck.experiments.summary import summarise
 from limbeck.models.families import Shape
-from limbeck.report.cost_tables import cost_sections, cost_tables
-from limbeck.report.evaluation_grid import chosen_lines, evaluation_grid
 from limbeck.report.evaluation_tables import (
+    chosen_lines,
+    cost_sections,
+    cost_tables,
     evaluation_csv,
+    evaluation_grid,
     evaluation_markdown,
     evaluation_table,
     write_evaluation,

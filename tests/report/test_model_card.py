@@ -15,10 +15,17 @@ from limbeck.methods.composition import Term
 from limbeck.models.heads import HEADS
 from limbeck.models.streams import StreamKey
 from limbeck.report import write_model_card
-from limbeck.report.card_sections import budget, layer_rows
 from limbeck.report.export_card import card_without_run, card_writer, run_problem
-from limbeck.report.front_matter import one_line
-from limbeck.report.model_card import code_block, escape_markdown, inline_code, short_name, web_address
+from limbeck.report.model_card import (
+    budget,
+    code_block,
+    escape_markdown,
+    inline_code,
+    layer_rows,
+    one_line,
+    short_name,
+    web_address,
+)
 from limbeck.report.run_cards import find_record, write_run_cards
 from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.students import describe_layers

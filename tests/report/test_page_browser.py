@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from PIL import Image
 
-from limbeck.report.page.write import write_report
+from limbeck.report.page import write_report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = (

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from limbeck.errors import OutputError
-from limbeck.report.page.build import build_page
-from limbeck.report.page.collect import collect
-from limbeck.report.page.content import Figure, Table
-from limbeck.report.page.course_figures import course_figures
-from limbeck.report.page.findings import StageFound
-from limbeck.report.page.html import render_html
-from limbeck.report.page.stage_log import Curve, StageLog
+from limbeck.report.collect import collect
+from limbeck.report.content import Figure, Table
+from limbeck.report.course_figures import course_figures
+from limbeck.report.findings import Curve, StageFound, StageLog
+from limbeck.report.html import render_html
+from limbeck.report.page import build_page
 from tests.support.page_document import Document
 
 

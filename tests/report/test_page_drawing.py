@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from limbeck.report.page.draw_bars import Bar, BarGroup, draw_bars
-from limbeck.report.page.draw_heat import Heat, draw_heat
-from limbeck.report.page.draw_legend import Entry, draw_legend
-from limbeck.report.page.draw_plot import Plot, Series, draw_plot
-from limbeck.report.page.make_figures import bars_figure, heat_figure, plot_figure
-from limbeck.report.page.marks import WIDTH, Area, Cells, Label, Marker, Stroke, shortened, text_width
-from limbeck.report.page.quality_figures import Measured, quality_figure
-from limbeck.report.page.scales import Axis, make_scale, show, spans_widely
+from limbeck.report.draw_bars import Bar, BarGroup, draw_bars
+from limbeck.report.draw_heat import Heat, draw_heat
+from limbeck.report.draw_legend import Entry, draw_legend
+from limbeck.report.draw_plot import Plot, Series, draw_plot
+from limbeck.report.make_figures import bars_figure, heat_figure, plot_figure
+from limbeck.report.marks import WIDTH, Area, Cells, Label, Marker, Stroke, shortened, text_width
+from limbeck.report.quality_figures import Measured, quality_figure
+from limbeck.report.scales import Axis, make_scale, show, spans_widely
 
 
 def of(drawing, kind):

@@ -7,11 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from limbeck.report.page.build import build_page
-from limbeck.report.page.collect import collect
-from limbeck.report.page.html import render_html
-from limbeck.report.page.palette import HEAT_LEVELS, THEMES, contrast, heat_colour, ink_on_heat
-from limbeck.report.page.write import write_report
+from limbeck.report.collect import collect
+from limbeck.report.html import render_html
+from limbeck.report.page import build_page, write_report
+from limbeck.report.palette import HEAT_LEVELS, THEMES, contrast, heat_colour, ink_on_heat
 from tests.support.page_document import Document
 
 KINDS = ("run_folder", "comparison_folder", "mapping_folder", "inspection_folder", "search_folder")

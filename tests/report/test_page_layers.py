@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 
 from limbeck.models.streams import StreamKey
-from limbeck.report.page.draw_layers import SCORES, LinkKind, draw_layers
-from limbeck.report.page.layer_figures import layers_figure
-from limbeck.report.page.layer_links import describe_streams, find_links
-from limbeck.report.page.marks import WIDTH, Area, Label, Stroke
+from limbeck.report.draw_layers import SCORES, LinkKind, draw_layers
+from limbeck.report.layer_figures import layers_figure
+from limbeck.report.layer_links import describe_streams, find_links
+from limbeck.report.marks import WIDTH, Area, Label, Stroke
 
 BASE, SMALL = "bert 12x768, 12 heads, FFN 3072", "bert 4x312, 12 heads, FFN 1200"
 LARGE = "roberta 24x1024, 16 heads, FFN 4096"

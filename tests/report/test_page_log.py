@@ -6,10 +6,9 @@ from random import Random
 
 import pytest
 
-from limbeck.report.page.findings import StageFound
-from limbeck.report.page.loss_figures import loss_blocks
-from limbeck.report.page.run_facts import stage_facts
-from limbeck.report.page.stage_log import MOST_POINTS, RATE, read_stage_log, thin
+from limbeck.report.findings import MOST_POINTS, RATE, StageFound, read_stage_log, thin
+from limbeck.report.loss_figures import loss_blocks
+from limbeck.report.run import stage_facts
 
 
 def write_log(folder, entries, more=""):

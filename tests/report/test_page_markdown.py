@@ -9,11 +9,10 @@ from PIL import Image
 
 import limbeck.report
 from limbeck.errors import OutputError, RecipeError
+from limbeck.report.content import Code, Figure, Notes, Page, Paragraph, Part, Section, Table
+from limbeck.report.html import render_html, render_markdown
 from limbeck.report.model_card import escape_markdown
-from limbeck.report.page.content import Code, Figure, Notes, Page, Paragraph, Part, Section, Table
-from limbeck.report.page.html import render_html
-from limbeck.report.page.markdown import render_markdown
-from limbeck.report.page.write import write_report
+from limbeck.report.page import write_report
 
 
 def tables(page):

@@ -8,10 +8,10 @@ import socket
 import psutil
 import pytest
 
-from limbeck.report.page.build import build_page
-from limbeck.report.page.collect import collect
-from limbeck.report.page.content import Facts, Table
-from limbeck.report.page.html import render_html
+from limbeck.report.collect import collect
+from limbeck.report.content import Facts, Table
+from limbeck.report.html import render_html
+from limbeck.report.page import build_page
 from limbeck.search.workers import machine
 from tests.support.page_document import Document
 

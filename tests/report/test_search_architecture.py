@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
 from limbeck.report.search_architecture_figures import architecture_picture
-from limbeck.report.search_architecture_tables import architecture_markdown, architecture_table, shapes_csv
 from limbeck.report.search_files import write_search
+from limbeck.report.search_tables import architecture_markdown, architecture_table, shapes_csv
 
 
 def shape(trial, layers, state="trained", **changes):

@@ -11,7 +11,7 @@ from rich.console import Console
 from limbeck.errors import OutputError
 from limbeck.report.search_files import write_search
 from limbeck.report.search_mapping_figures import mapping_pictures
-from limbeck.report.search_mapping_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
+from limbeck.report.search_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
 from tests.support.reports import mapping_search_record
 
 

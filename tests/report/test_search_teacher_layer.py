@@ -6,8 +6,8 @@ import io
 import pytest
 from rich.console import Console
 
+from limbeck.report.search_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
 from limbeck.report.search_teacher_layer_figures import teacher_layer_picture
-from limbeck.report.search_teacher_layer_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
 
 
 def scored(step, score):

@@ -13,7 +13,7 @@ from limbeck.report import (
     comparison_table,
     write_tables,
 )
-from limbeck.report.figures import format_count
+from limbeck.report.quality import format_count
 from tests.support.reports import comparison
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.report import teacher_card
-from limbeck.report.teacher_card import inherited_fields, recorded_hub_name
+from limbeck.report import model_card
+from limbeck.report.model_card import inherited_fields, recorded_hub_name
 from limbeck.training.teacher import teacher_facts
 from tests.support.models import make_teacher
 from tests.support.reports import card_of, run_record
@@ -52,7 +52,7 @@ def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkey
     assert recorded_hub_name(given) == "org/name"
     unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
     assert recorded_hub_name(unnamed) is None, "it may have been a folder"
-    monkeypatch.setattr(teacher_card, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
+    monkeypatch.setattr(model_card, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
     assert recorded_hub_name(unnamed) == "org/name"
 
 

@@ -76,7 +76,7 @@ def distill(
     """Distil a student from a teacher, as a recipe or the options say."""
     from limbeck.api import distill as run_distillation
     from limbeck.core.ranks import is_main
-    from limbeck.report.table import comparison_table
+    from limbeck.report.quality import comparison_table
 
     console = progress_console(quiet, verbose)
     data = recipe_data(

@@ -81,8 +81,7 @@ def evaluate(
 ) -> None:
     """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
     from limbeck.api import evaluate as run_evaluation
-    from limbeck.report.cost_tables import cost_tables
-    from limbeck.report.evaluation_tables import evaluation_table
+    from limbeck.report.evaluation_tables import cost_tables, evaluation_table
 
     console = progress_console(quiet, verbose)
     result = run_evaluation(

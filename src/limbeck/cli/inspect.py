@@ -108,9 +108,8 @@ def phrases(
     """Cluster the vectors of phrases by k-means: how much each layer knows of phrases (MiniLM, table 10)."""
     from limbeck.core.progress import ProgressBar
     from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
+    from limbeck.report.inspection import check_output, phrase_table
     from limbeck.report.inspection_figures import phrase_picture
-    from limbeck.report.inspection_files import check_output
-    from limbeck.report.inspection_tables import phrase_table
 
     console = progress_console(quiet, verbose)
     check_output(output)
@@ -156,9 +155,8 @@ def attention(
     from limbeck.errors import RecipeError
     from limbeck.inspection import draw_maps, measure_divergence, read_texts
     from limbeck.report.attention_figure import attention_picture
+    from limbeck.report.inspection import check_output, divergence_table, maps_note
     from limbeck.report.inspection_figures import divergence_picture
-    from limbeck.report.inspection_files import check_output
-    from limbeck.report.inspection_tables import divergence_table, maps_note
 
     console = progress_console(quiet, verbose)
     if sentence is not None and not sentence.strip():
@@ -206,9 +204,8 @@ def similarity(
     """Compare every layer with every layer of the teacher, or with its own: linear centred kernel alignment."""
     from limbeck.core.progress import ProgressBar
     from limbeck.inspection import measure_similarity, read_texts
+    from limbeck.report.inspection import check_output, similarity_table
     from limbeck.report.inspection_figures import similarity_picture
-    from limbeck.report.inspection_files import check_output
-    from limbeck.report.inspection_tables import similarity_table
 
     console = progress_console(quiet, verbose)
     check_output(output)
@@ -239,9 +236,8 @@ def contribution(
     """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
     from limbeck.core.progress import ProgressBar, part_of
     from limbeck.inspection import measure_contribution, read_texts
+    from limbeck.report.inspection import check_output, contribution_table
     from limbeck.report.inspection_figures import contribution_picture
-    from limbeck.report.inspection_files import check_output
-    from limbeck.report.inspection_tables import contribution_table
 
     console = progress_console(quiet, verbose)
     check_output(output)
@@ -272,8 +268,7 @@ def _hand_over(
     name: str, found: Any, pictures: Mapping[str, Picture], output: Path | None, table: RenderableType | None
 ) -> None:
     """Write the files, and print the table, or JSON where there is none."""
-    from limbeck.report.inspection_files import write_inspection
-    from limbeck.report.inspection_tables import plain
+    from limbeck.report.inspection import plain, write_inspection
 
     data = {"inspection": name, "result": plain(found)}
     written = [] if output is None else write_inspection(output, name, data, pictures)

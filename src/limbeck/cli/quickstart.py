@@ -33,7 +33,7 @@ def quickstart(
     from limbeck.cli.distill import merge_options
     from limbeck.core.yaml import parse_yaml
     from limbeck.recipe.load import read_shipped
-    from limbeck.report.table import comparison_table
+    from limbeck.report.quality import comparison_table
 
     console = progress_console(quiet, verbose)
     data = parse_yaml(read_shipped("quickstart"), "The quickstart recipe")

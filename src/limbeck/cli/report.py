@@ -49,7 +49,7 @@ def report(
 
     The exit code is 0 where the page was written, and 2 for a folder that holds nothing of limbeck.
     """
-    from limbeck.report.page.write import write_report
+    from limbeck.report.page import write_report
 
     written = write_report(folders, output, markdown=markdown, figures=figures)
     if as_json:

@@ -154,7 +154,7 @@ def command(
     from limbeck.recipe.load import load_recipe
     from limbeck.report.search_files import write_search
     from limbeck.report.search_mapping_figures import mapping_pictures
-    from limbeck.report.search_mapping_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
+    from limbeck.report.search_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
     from limbeck.search.mapping import MappingRequest, search_mapping, task_measures
     from limbeck.search.requests import ProxyRequest
 

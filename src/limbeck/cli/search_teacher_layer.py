@@ -83,8 +83,8 @@ def command(
     """Search for the teacher layer to learn from: all candidates at once, the lower ones dropped on the way."""
     from limbeck.recipe.load import load_recipe
     from limbeck.report.search_files import write_search
+    from limbeck.report.search_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
     from limbeck.report.search_teacher_layer_figures import teacher_layer_picture
-    from limbeck.report.search_teacher_layer_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
     from limbeck.search.requests import ProxyRequest
     from limbeck.search.teacher_layer import TeacherLayerRequest, search_teacher_layer
 

@@ -1,10 +1,17 @@
 """Reports: pages of runs and searches, the teacher-beside-student table, and the student's model card."""
 
-from limbeck.report.figures import Row, comparison_notes, comparison_rows
 from limbeck.report.model_card import model_card, write_model_card
-from limbeck.report.page.write import WrittenReport, write_report
-from limbeck.report.record_fields import RunFields
-from limbeck.report.table import comparison_csv, comparison_markdown, comparison_table, write_tables
+from limbeck.report.page import WrittenReport, write_report
+from limbeck.report.quality import (
+    Row,
+    comparison_csv,
+    comparison_markdown,
+    comparison_notes,
+    comparison_rows,
+    comparison_table,
+    write_tables,
+)
+from limbeck.report.records import RunFields
 
 __all__ = [
     "Row",

@@ -10,17 +10,287 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import yaml
+from huggingface_hub import try_to_load_from_cache
 from jinja2 import Environment, PackageLoader, Template
 
-from limbeck.report.card_sections import budget, layer_rows, score_rows
-from limbeck.report.export_section import export_lines, export_title, latency_markdown
-from limbeck.report.figures import format_count
-from limbeck.report.front_matter import front_matter, is_in_float32, one_line
-from limbeck.report.head_usage import HEAD_USAGE
-from limbeck.report.onnx_usage import onnx_usage
-from limbeck.report.table import comparison_markdown
+from limbeck.report.card_parts import HEAD_USAGE, HeadUsage, export_lines, export_title, latency_markdown, onnx_usage
+from limbeck.report.quality import comparison_markdown, format_count
 from limbeck.report.task_scores import TaskScores
-from limbeck.report.teacher_card import recorded_hub_name
+from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
+
+# Parts of a model card that are made of a run's record: the budget, the layer mapping, scores on tasks.
+
+
+_PAIR = re.compile(r"(.+)_(\d+)_(\d+)")
+
+
+def budget(record: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) -> str:
+    """Return what training took in one line: steps, tokens, hours and where; empty if nothing is known.
+
+    Args:
+        record: A run's record.
+        stages: Its stages.
+    """
+    steps, tokens, seconds = (_total(stages, key) for key in ("steps", "tokens", "seconds"))
+    parts = [f"{steps:,.0f} steps" if steps else "", f"{format_count(tokens)} tokens" if tokens else ""]
+    if seconds:
+        unit, size = ("hours", 3600) if seconds >= 3600 else ("minutes", 60) if seconds >= 60 else ("seconds", 1)
+        parts.append(f"{seconds / size:.1f} {unit} of training")
+    line = ", ".join(part for part in parts if part)
+    device = _device(record, stages)
+    return f"{line}{f' on {device}' if device else ''}" if line else ""
+
+
+def layer_rows(stage: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return a stage's layer mapping: student layers, teacher layers, terms; layer 0 is the embedding.
+
+    A record that does not hold it may have it in the names of its terms (`hidden_2_6`).
+
+    Args:
+        stage: A stage of the record.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    layers = stage.get("layers")
+    for entry in layers if isinstance(layers, Sequence) and not isinstance(layers, str) else ():
+        if isinstance(entry, Mapping):
+            key = (_numbers(entry.get("student")), _numbers(entry.get("teacher")))
+            terms = entry.get("terms")
+            found.setdefault(key, []).extend(map(str, terms if isinstance(terms, list) else []))
+    if not found:
+        terms = stage.get("final_terms")
+        for name in terms if isinstance(terms, Mapping) else ():
+            if match := _PAIR.fullmatch(str(name)):
+                found.setdefault((match[2], match[3]), []).append(match[1])
+    rows = [(student, teacher, ", ".join(dict.fromkeys(names))) for (student, teacher), names in found.items()]
+    return [row for row in rows if row[0] and row[1]]
+
+
+def score_rows(scores: TaskScores) -> list[tuple[str, str, str, str, str]]:
+    """Return the cells of a table of task scores: task, metric, teacher, student, what is kept."""
+    return [
+        (row.title, row.metric, row.teacher or "–", row.student, "–" if row.kept is None else f"{row.kept:.1f} %")
+        for row in scores.rows
+    ]
+
+
+def _device(record: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) -> str:
+    """The accelerator or processor that trained."""
+    hardware = record.get("hardware")
+    hardware = hardware if isinstance(hardware, Mapping) else {}
+    on_processor = all(str(stage.get("device", "cpu")) == "cpu" for stage in stages)
+    name = hardware.get("cpu") if on_processor else hardware.get("device")
+    return str(name) if name and name != "cpu" else ""
+
+
+def _total(stages: Sequence[Mapping[str, Any]], key: str) -> float:
+    return float(sum(stage[key] for stage in stages if isinstance(stage.get(key), (int, float))))
+
+
+def _numbers(value: Any) -> str:
+    return ", ".join(str(number) for number in value) if isinstance(value, list) else ""
+
+
+# What a run's record says of its teacher: its name on the Hub, its licence, and a single language.
+
+
+def inherited_fields(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return `license` (with `license_name` and `license_link`) and `language` of the front matter.
+
+    What the record says of the student goes first, then what it says of the teacher's card. For a run of an earlier
+    version, which recorded nothing of that, the card is read where the teacher is on this machine.
+
+    Args:
+        record: A run's record.
+    """
+    theirs = _teacher_card(
+        _teacher_mapping(record.get("teacher")), _teacher_mapping(_teacher_mapping(record.get("recipe")).get("teacher"))
+    )
+    owner = record if isinstance(record.get("license"), str) else theirs
+    found: dict[str, str] = {key: owner[key] for key in LICENSE_KEYS if isinstance(owner.get(key), str)}
+    language = single_language(record.get("language") or theirs.get("language"))
+    return found | ({"language": language} if language is not None else {})
+
+
+def recorded_hub_name(record: Mapping[str, Any]) -> str | None:
+    """Return the teacher's name on the Hub as the run recorded it; a folder has none, whatever it is called.
+
+    Of a run of an earlier version, which did not record it, it is the name of the form `owner/model` that the recipe
+    gives the teacher, else its `model` where that is in the Hub's cache on this machine.
+
+    Args:
+        record: A run's record.
+    """
+    teacher = _teacher_mapping(record.get("teacher"))
+    if "hub_id" in teacher:
+        found = teacher["hub_id"]
+        return found if isinstance(found, str) and is_hub_name(found) else None
+    asked = _teacher_mapping(_teacher_mapping(record.get("recipe")).get("teacher"))
+    given = asked.get("name")
+    if isinstance(given, str) and "/" in given and is_hub_name(given):
+        return given
+    name = asked.get("model") or teacher.get("name_or_path")
+    is_cached = isinstance(name, str) and is_hub_name(name) and _is_cached(name)
+    return name if is_cached else None
+
+
+def _is_cached(name: str) -> bool:
+    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+
+def _teacher_card(teacher: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(teacher.get("card"), Mapping):
+        return _teacher_mapping(teacher["card"])
+    name = teacher.get("name_or_path")
+    # The recipe may call it by another name than that of its place.
+    place = asked.get("model") if name == asked.get("name") else name
+    return card_fields(place) if isinstance(place, str) else {}
+
+
+def _teacher_mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# The Hub's front matter: the YAML block at the head of a model card.
+#
+# Everything in it comes from a run's record, so nothing in it is trusted: it is written by a YAML library, on one
+# line a value, and what is not known is left out rather than guessed.
+
+
+_HUB_TASKS = {
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "question_answering": "question-answering",
+    "similarity": "sentence-similarity",
+}
+_HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
+
+
+def front_matter(
+    record: Mapping[str, Any],
+    *,
+    pooled: bool,
+    head: HeadUsage | None = None,
+    scores: TaskScores | None = None,
+    export: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the front matter of a student's card, `---` lines included.
+
+    Args:
+        record: A run's record; see `limbeck.report.records.RunFields`.
+        pooled: Whether the folder also loads in sentence-transformers.
+        head: The head of the student, if it has one.
+        scores: The student's scores on tasks, if it was evaluated.
+        export: The record of the export, for the card of one.
+    """
+    fields: dict[str, Any] = {}
+    inherited = {key: one_line(value) for key, value in inherited_fields(record).items()}
+    for key in ("language", "license", "license_name", "license_link"):
+        if inherited.get(key):
+            fields[key] = inherited[key]
+    fields["library_name"] = "sentence-transformers" if pooled and head is None else "transformers"
+    plain = "sentence-similarity" if pooled else "feature-extraction"
+    fields["pipeline_tag"] = plain if head is None else head.pipeline_tag
+    if base := recorded_hub_name(record):
+        # The Hub has no word for a distilled model; of those it has, this is the one for weights that were trained on.
+        fields |= {"base_model": base, "base_model_relation": "finetune"}
+    if datasets := hub_datasets(record):
+        fields["datasets"] = datasets
+    methods = [one_line(stage.get("method")) for stage in _mappings(record.get("stages"))]
+    fields["tags"] = list(
+        dict.fromkeys(["distillation", "limbeck", *(name for name in methods if name), *export_tags(export)])
+    )
+    # What was measured is the float32 student: of other weights it would be a claim that nobody checked.
+    measured = is_in_float32(export)
+    index = _model_index(record, fields["pipeline_tag"], scores) if measured else []
+    if index:
+        types = [metric["type"] for result in index[0]["results"] for metric in result["metrics"]]
+        fields |= {"metrics": list(dict.fromkeys(types)), "model-index": index}
+    return dump_front_matter(fields)
+
+
+def export_tags(export: Mapping[str, Any] | None) -> list[str]:
+    """Return the tags of an export's format."""
+    if export is None or not export.get("file"):
+        return []
+    return ["onnx", "int8"] if export["dtype"] == "int8" else ["onnx"]
+
+
+def is_in_float32(export: Mapping[str, Any] | None) -> bool:
+    """Return whether an export's weights are those that were measured; a student itself has them."""
+    return export is None or export.get("dtype") == "float32"
+
+
+def dump_front_matter(fields: Mapping[str, Any]) -> str:
+    """Return fields as the YAML block at the head of a card."""
+    # A width without end keeps every value on one line, so that none can look like the closing `---`.
+    dumped = yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True, width=float("inf"))
+    return f"---\n{dumped}---\n"
+
+
+def hub_datasets(record: Mapping[str, Any]) -> list[str]:
+    """Return the Hub data sets among the corpus sources (`hub:owner/name…`), without their configuration."""
+    corpus = record.get("corpus")
+    sources = corpus.get("sources") if isinstance(corpus, Mapping) else None
+    found = [_HUB_CORPUS.fullmatch(str(source)) for source in sources or () if isinstance(source, str)]
+    return list(dict.fromkeys(match[1] for match in found if match is not None))
+
+
+def one_line(value: Any) -> str:
+    """Return any value as one printable line without runs of space; empty for None."""
+    if value is None:
+        return ""
+    text = "".join(character if character.isprintable() else " " for character in str(value))
+    return " ".join(text.split())
+
+
+def _model_index(record: Mapping[str, Any], task: str, scores: TaskScores | None) -> list[dict[str, Any]]:
+    """Return the Hub's `model-index` with the figures that were measured, all as shares; empty without any."""
+    results = [*_held_out_results(record, task), *(_task_results(scores) if scores is not None else [])]
+    return [{"name": one_line(record.get("name")) or "student", "results": results}] if results else []
+
+
+def _held_out_results(record: Mapping[str, Any], task: str) -> list[dict[str, Any]]:
+    evaluation = record.get("evaluation")
+    if not isinstance(evaluation, Mapping):
+        return []
+    agreement = evaluation.get("agreement") or {}
+    retrieval = (evaluation.get("student") or {}).get("retrieval") or {}
+    task_scores = evaluation.get("task") or {}
+    metrics = [
+        _metric("spearmanr", "Spearman agreement with the teacher", agreement.get("spearman")),
+        _metric("mrr_at_10", "MRR@10 of finding a text's body by its summary", retrieval.get("mrr_at_10")),
+        _metric("recall_at_1", "Recall@1 of finding a text's body by its summary", retrieval.get("recall_at_1")),
+        _metric(str(task_scores.get("metric")), "Score on held-out rows", task_scores.get("student")),
+    ]
+    known = [metric for metric in metrics if metric is not None]
+    dataset = {"name": "text held out from training", "type": "held-out"}
+    return [{"task": {"type": task}, "dataset": dataset, "metrics": known}] if known else []
+
+
+def _task_results(scores: TaskScores) -> list[dict[str, Any]]:
+    results = []
+    for row in scores.rows:
+        how = "cosine of sentence vectors" if row.kind == "similarity" else f"fine-tuned, preset {scores.preset}"
+        metric = _metric(row.hub_metric, f"{row.metric} ({how})", row.value)
+        if metric is not None:
+            dataset = {key: one_line(value) for key, value in row.dataset.items()}
+            results.append({"task": {"type": _HUB_TASKS[row.kind]}, "dataset": dataset, "metrics": [metric]})
+    return results
+
+
+def _metric(kind: str, name: str, value: Any) -> dict[str, Any] | None:
+    """Return one metric of the model index; None where it has no number."""
+    if not isinstance(value, (int, float)) or value != value:
+        return None
+    return {"type": kind, "name": name, "value": round(float(value), 4)}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings in a sequence; empty for anything else."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [item for item in value if isinstance(item, Mapping)] if is_list else []
+
 
 CARD = "README.md"
 _TEMPLATE = "model_card.md.j2"
@@ -43,7 +313,7 @@ def write_model_card(
 
     Args:
         record: A run's record; the fields that are read are those of
-            `limbeck.report.record_fields.RunFields`.
+            `limbeck.report.records.RunFields`.
         folder: The student's folder, or that of an export; with `modules.json` in it, the card says how to use
             sentence-transformers.
         scores: The student's scores on tasks, if it was evaluated.

@@ -11,8 +11,8 @@ from limbeck.errors import LimbeckError
 from limbeck.export.source import RUN_STUDENT, head_of
 from limbeck.models.loading import load_config
 from limbeck.report.model_card import write_model_card
+from limbeck.report.records import title_of
 from limbeck.report.task_scores import find_scores
-from limbeck.report.titles import title_of
 from limbeck.training.run import STAGES
 
 

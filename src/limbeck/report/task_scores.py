@@ -11,8 +11,7 @@ from typing import Any
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
-from limbeck.report.evaluation_grid import figure, metric_name
-from limbeck.report.evaluation_tables import STEM
+from limbeck.report.evaluation_tables import STEM, figure, metric_name
 
 TABLE = f"{STEM}.json"
 _OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|made of \d+ of its \d+ parts")

@@ -1,0 +1,354 @@
+"""Tables for the terminal of what an inspection found, and plain values for JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from limbeck.core.files import check_writable
+from limbeck.errors import OutputError, RecipeError, suggestion
+from limbeck.inspection import (
+    MEAN_HEAD,
+    AttentionDivergence,
+    AttentionMaps,
+    Contribution,
+    LayerScores,
+    LayerSimilarity,
+    PhraseClustering,
+)
+from limbeck.report.content import Block, Figure, Notes, Paragraph, Section, guarded
+from limbeck.report.draw_heat import Heat
+from limbeck.report.draw_plot import Plot, Series
+from limbeck.report.drawing import PICTURE_SUFFIXES, Picture, save_picture, short_name
+from limbeck.report.findings import InspectionFound, Record
+from limbeck.report.inspection_figures import name_roles
+from limbeck.report.make_figures import heat_figure, plot_figure
+from limbeck.report.scales import Axis
+
+_MISSING = "–"
+
+
+def plain(value: Any) -> Any:
+    """Return a result as plain values, fit for JSON: dataclasses as dicts, tuples as lists, NaN as None."""
+    if hasattr(value, "__dataclass_fields__"):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def phrase_table(found: PhraseClustering) -> RenderableType:
+    """Return the scores by layer, mean and deviation over the seeds."""
+    table = _table("Phrase clustering: normalised mutual information by layer", "Layer")
+    for label in name_roles([model.name for model in found.models]):
+        table.add_column(label, justify="right")
+    for layer in range(max(len(model.scores) for model in found.models)):
+        table.add_row(str(layer), *(_score(model, layer) for model in found.models))
+    counts = ", ".join(f"{label} {count:,}" for label, count in found.labels.items())
+    notes = [
+        f"{sum(found.labels.values()):,} spans ({counts}), k = {found.clusters}, {found.scored:,} scored; "
+        f"runs of k-means: {len(found.sample.seeds)}."
+    ]
+    if found.left_out:
+        notes.append(f"Not drawn from: {found.left_out:,} spans in too long sentences, or of words without a token.")
+    return _with_notes(table, notes)
+
+
+def contribution_table(found: Sequence[Contribution]) -> RenderableType:
+    """Return the mean cosine of each layer's input and output."""
+    table = _table("Cosine between a layer's input and output (the lower, the more it changes)", "Layer")
+    for label in name_roles([model.name for model in found]):
+        table.add_column(label, justify="right")
+    for layer in range(max(len(model.cosines) for model in found)):
+        cells = [f"{model.cosines[layer]:.3f}" if layer < len(model.cosines) else _MISSING for model in found]
+        table.add_row(str(layer + 1), *cells)
+    notes = [
+        f"{label}: layers {', '.join(map(str, model.ranking[:3]))} change most; "
+        f"{model.tokens:,} tokens{_cut(model.cut)}."
+        for label, model in zip(name_roles([model.name for model in found]), found, strict=True)
+    ]
+    return _with_notes(table, notes)
+
+
+def similarity_table(found: LayerSimilarity) -> RenderableType:
+    """Return the teacher layer that is most like each layer of the student."""
+    table = _table("Similarity of layers (linear CKA)", "Student layer")
+    table.add_column("Most alike teacher layer", justify="right")
+    table.add_column("CKA", justify="right")
+    table.add_column("CKA of last teacher layer", justify="right")
+    for layer, near in enumerate(found.nearest):
+        row = found.values[layer]
+        table.add_row(str(layer), str(near), _number(row[near]), _number(row[-1]))
+    notes = [f"{found.tokens:,} tokens{_cut(found.cut)}."]
+    if not found.reliable:
+        notes.append(
+            f"Few tokens for models {found.width} wide, so all values are too high; read {10 * found.width:,} or more."
+        )
+    return _with_notes(table, notes)
+
+
+def divergence_table(found: AttentionDivergence) -> RenderableType:
+    """Return the nearest teacher layer of each layer of the student, and its best and worst head."""
+    table = _table("Divergence of attention, KL(teacher ‖ student) in nats", "Student layer")
+    for heading in ("Nearest teacher layer", "Mean", "From last teacher layer"):
+        table.add_column(heading, justify="right")
+    if found.by_head:
+        table.add_column("Nearest and farthest head", justify="right")
+    for layer, near in enumerate(found.nearest, start=1):
+        means, heads = found.means[layer - 1], found.values[layer - 1][near - 1]
+        cells = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
+        if found.by_head:
+            low, high = (pick(range(len(heads)), key=heads.__getitem__) for pick in (min, max))
+            cells.append(f"{low + 1} ({_number(heads[low])}), {high + 1} ({_number(heads[high])})")
+        table.add_row(*cells)
+    how = "head by head" if found.by_head else "of maps averaged over heads, since the models differ in their number"
+    return _with_notes(table, [f"{found.tokens:,} tokens{_cut(found.cut)}; {how}."])
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left", expand=False)
+    table.add_column(first, justify="right")
+    return table
+
+
+def _with_notes(table: Table, notes: Sequence[str]) -> RenderableType:
+    return Group(table, *(Text(note, style="dim") for note in notes))
+
+
+def _score(model: LayerScores, layer: int) -> str:
+    """Return a layer's mean, with its deviation where there are several runs."""
+    if layer >= len(model.scores):
+        return _MISSING
+    spread = f" ± {model.deviations[layer]:.3f}" if len(model.scores[layer]) > 1 else ""
+    return f"{model.means[layer]:.3f}{spread}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else _MISSING
+
+
+def _cut(cut: int) -> str:
+    return f", {cut:,} texts cut to the longest length" if cut else ""
+
+
+def maps_note(found: AttentionMaps) -> RenderableType:
+    """Return, in a line, which maps there are."""
+    layers = sorted({ours.layer for ours, _ in found.pairs})
+    return Text(
+        f"{len(found.pairs)} attention maps of {short_name(found.student)}, {len(found.tokens)} tokens, "
+        f"layers {', '.join(map(str, layers))}."
+    )
+
+
+# What an inspection leaves on disk: its data as JSON and its pictures, in a folder or one of them in a file.
+
+
+_DATA_SUFFIX = ".json"
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a place that could not be written, before anything is measured.
+
+    Raises:
+        RecipeError: for a file of another kind than data or a picture.
+        OutputError: for a file where a folder is meant, or where nothing can be written.
+    """
+    if path is None:
+        return
+    if not path.suffix and not path.is_dir():
+        if path.exists():
+            raise OutputError(f"--output '{path}' is a file; give a folder, or a file that ends with .png or .json.")
+    elif not path.is_dir() and path.suffix not in (_DATA_SUFFIX, *PICTURE_SUFFIXES):
+        raise RecipeError(
+            f"--output '{path}' ends with '{path.suffix}', neither data nor a picture; give a folder, or a file."
+            f"{suggestion(path.suffix, (_DATA_SUFFIX, *PICTURE_SUFFIXES))}"
+        )
+    check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
+
+
+def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Picture]) -> list[Path]:
+    """Write data and pictures into a folder, or one kind of them into a file.
+
+    Args:
+        path: A folder, made if missing; or a file whose suffix says what it is.
+        name: What was inspected: the files' name in a folder.
+        data: Plain values.
+        pictures: By what is added to the file's name, empty for the first.
+
+    Returns:
+        The files.
+
+    Raises:
+        RecipeError: see `check_output`.
+        OutputError: if a file cannot be written.
+    """
+    check_output(path)
+    whole = path.is_dir() or not path.suffix
+    written: list[Path] = []
+    if whole or path.suffix == _DATA_SUFFIX:
+        file = path / f"{name}{_DATA_SUFFIX}" if whole else path
+        text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"'{file}' cannot be written: {error.strerror}.") from error
+        written.append(file)
+    if whole or path.suffix in PICTURE_SUFFIXES:
+        first = path / f"{name}.png" if whole else path
+        for added, picture in pictures.items():
+            file = first.with_stem(f"{first.stem}{added}")
+            save_picture(picture, file)
+            written.append(file)
+    return written
+
+
+# What a report says of inspections: attention maps, divergences, similarity, contribution, phrases.
+
+
+_MOST_CELLS = 16_000
+"""Of all attention maps of a page; more would make it slow."""
+_MOST_TOKENS = 100
+_ROLES = ("student", "teacher")
+
+
+def inspection_sections(found: InspectionFound) -> list[Section]:
+    """Lay out what inspections left in a folder."""
+    builders = {
+        "attention": ("Attention", _attention),
+        "similarity": ("Similarity of layers", _similarity),
+        "contribution": ("Contribution of layers", _contribution),
+        "phrases": ("Phrases", _phrases),
+    }
+    sections: list[Section] = []
+    if found.problems:
+        sections += guarded("Damaged files", lambda: [Notes(found.problems, warning=True)])
+    for name, (title, build) in builders.items():
+        if name in found.results:
+            sections += guarded(title, lambda build=build, name=name: build(found.results[name]))  # type: ignore[misc]
+    return sections
+
+
+def _attention(result: Record) -> Iterator[Block]:
+    if result["divergence"] is not None:
+        yield _divergence(result["divergence"])
+    maps = result["maps"]
+    tokens = [str(token) for token in maps["tokens"]]
+    shown = [one for pair in maps["pairs"] for one in reversed(pair) if one is not None]
+    if len(tokens) > _MOST_TOKENS:
+        yield Notes(
+            (f"Of {len(tokens)} tokens the maps are too large for a page; the picture of `limbeck inspect` has them.",)
+        )
+        return
+    yield Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
+    most = max(2, _MOST_CELLS // max(1, len(tokens) ** 2))
+    high = max(max(map(max, one["values"])) for one in shown)
+    for one in shown[:most]:
+        yield _map(one, tokens, high)
+    if len(shown) > most:
+        yield Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))
+
+
+def _map(one: Record, tokens: Sequence[str], high: float) -> Figure:
+    head = "mean of heads" if one["head"] == MEAN_HEAD else f"head {one['head']}"
+    owner = "" if one["role"] == "model" else f"{one['role']}, "
+    title = f"Attention: {owner}layer {one['layer']}, {head}"
+    values = _rows(one["values"])
+    strongest = [row.index(max(row)) for row in one["values"]]
+    words = "; ".join(
+        f"{token} looks most at {tokens[at]} ({values[index][at]:.2f})"
+        for index, (token, at) in enumerate(zip(tokens, strongest, strict=True))
+    )
+    heat = Heat(values, tokens, tokens, "looks", "is looked at", 0.0, high, "attention; a row sums to 1")
+    return heat_figure(title, heat, f"Attention of {len(tokens)} tokens. {words}.")
+
+
+def _divergence(result: Record) -> Figure:
+    means = [[None if None in heads else sum(heads) / len(heads) for heads in row] for row in result["values"]]
+    known = [value for row in means for value in row if value is not None]
+    words = _nearest(means, lowest=True, first=1)
+    how = "mean over heads" if result["by_head"] else "maps averaged over heads"
+    heat = Heat(
+        means, _numbers(len(means), 1), _numbers(len(means[0]), 1), "student layer", "teacher layer", 0.0,
+        max([*known, 1e-6]), "nats (0: alike)", upwards=True,
+    )  # fmt: skip
+    caption = f"KL(teacher ‖ student), {how}, over {result['tokens']:,} tokens: {_pair(result)}."
+    return heat_figure("Divergence of attention", heat, f"Mean divergence in nats. {words}.", caption=caption)
+
+
+def _similarity(result: Record) -> Iterator[Block]:
+    values = _rows(result["values"])
+    one = result["student"] == result["teacher"]
+    heat = Heat(
+        values, _numbers(len(values), 0), _numbers(len(values[0]), 0), "layer" if one else "student layer",
+        "layer" if one else "teacher layer", 0.0, 1.0, "linear CKA (1: alike)", upwards=True,
+    )  # fmt: skip
+    words = _nearest(values, lowest=False, first=0)
+    caption = f"Layer 0 is the embedding output; {result['tokens']:,} tokens: {_pair(result)}."
+    yield heat_figure("Similarity of layers", heat, f"Linear CKA. {words}.", caption=caption)
+
+
+def _contribution(result: Sequence[Record]) -> Iterator[Block]:
+    series = [
+        Series(label, list(enumerate(model["cosines"], start=1)), style)
+        for style, (label, model) in enumerate(zip(_labels(result), result, strict=True))
+    ]
+    y = Axis("cosine of input and output")
+    caption = "The lower, the more a layer changes what it is given."
+    yield plot_figure(
+        "How much each layer keeps of its input", Plot(series, Axis("layer", whole=True), y), caption=caption
+    )
+
+
+def _phrases(result: Record) -> Iterator[Block]:
+    series = []
+    for style, (label, model) in enumerate(zip(_labels(result["models"]), result["models"], strict=True)):
+        means = [statistics.fmean(runs) for runs in model["scores"]]
+        spread = [statistics.stdev(runs) if len(runs) > 1 else 0.0 for runs in model["scores"]]
+        band = [(mean - half, mean + half) for mean, half in zip(means, spread, strict=True)]
+        series.append(Series(label, list(enumerate(means)), style, band=band if any(spread) else ()))
+    x, y = Axis("layer (0: embedding output)", whole=True), Axis("normalised mutual information", from_zero=True)
+    spans = f"{sum(result['labels'].values()):,} spans"
+    caption = f"k-means with k = {result['clusters']} over {spans}; the band is the deviation over seeds."
+    yield plot_figure("What each layer knows of phrases", Plot(series, x, y), caption=caption)
+
+
+def _labels(models: Sequence[Record]) -> list[str]:
+    if len(models) == 1:
+        return [short_name(models[0]["name"])]
+    return [f"{role}: {short_name(model['name'])}" for role, model in zip(_ROLES, models, strict=True)]
+
+
+def _pair(result: Record) -> str:
+    ours, theirs = short_name(result["student"]), short_name(result["teacher"])
+    return ours if result["student"] == result["teacher"] else f"student {ours}, teacher {theirs}"
+
+
+def _rows(values: Any) -> list[list[float | None]]:
+    return [[None if value is None else float(value) for value in row] for row in values]
+
+
+def _numbers(count: int, first: int) -> list[str]:
+    return [str(number) for number in range(first, first + count)]
+
+
+def _nearest(values: Sequence[Sequence[float | None]], *, lowest: bool, first: int) -> str:
+    """Say for each layer of the student which layer of the teacher is most like it."""
+    said = []
+    for index, row in enumerate(values):
+        known = [(value, place) for place, value in enumerate(row) if value is not None]
+        if known:
+            value, place = min(known) if lowest else max(known)
+            said.append(f"student layer {index + first}: nearest teacher layer {place + first} ({value:.2f})")
+    return "; ".join(said)

@@ -1,0 +1,307 @@
+"""From what was collected to the page: a part for each folder, and one that puts several side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from limbeck.core.files import write_atomically
+from limbeck.errors import OutputError, RecipeError
+from limbeck.report.collect import collect
+from limbeck.report.comparison import comparison_sections
+from limbeck.report.content import DAMAGED, NOTHING, Block, Page, Part, Section, Table, guarded, name_uniquely
+from limbeck.report.course_figures import course_figures
+from limbeck.report.evaluation import evaluation_sections
+from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, InspectionFound, RunFound, SearchFound
+from limbeck.report.html import MADE_BY_US, render_html, render_markdown
+from limbeck.report.inspection import inspection_sections
+from limbeck.report.picture import write_pictures
+from limbeck.report.quality import comparison_rows
+from limbeck.report.quality_figures import Measured, quality_figure
+from limbeck.report.records import entries, last_part, mapping, number, text, title_of, without_path
+from limbeck.report.run import measured_models, quality_of, run_sections
+from limbeck.report.search import search_sections, what_was_found
+from limbeck.report.search_tables import duration
+
+# What a folder is, how it stands and what came of it, in a few words each.
+
+
+def describe_kind(found: Found) -> tuple[str, str, str]:
+    """Return what a folder is, how it stands, and what came of it."""
+    match found:
+        case RunFound():
+            return "run", found.status.status, _of_run(found)
+        case ComparisonFound():
+            cells = entries(found.record, "cells")
+            return "comparison", text(found.record, "status") or NOTHING, f"{len(cells)} runs"
+        case SearchFound():
+            kind = f"{text(found.record, 'kind')} search".strip()
+            return kind, found.status, _of_search(found)
+        case EvaluationFound():
+            return "evaluation", "finished" if found.summary else "not finished", f"{len(found.cells)} cells"
+        case InspectionFound():
+            return "inspection", "finished", ", ".join(found.results) or NOTHING
+
+
+def subtitle(found: Found) -> str:
+    """Say in a line what a part of the report is about."""
+    kind, status, result = describe_kind(found)
+    what = kind.capitalize()
+    if isinstance(found, RunFound):
+        teacher = last_part(text(found.record, "teacher", "name_or_path"))
+        student = text(found.record, "student", "shape")
+        what = f"{what}: {teacher} to {student}" if teacher and student else what
+    return f"{what}; {status}" + (f"; {result}" if result != NOTHING else "")
+
+
+def _of_run(found: RunFound) -> str:
+    quality = quality_of(mapping(found.record, "evaluation"))
+    if quality is None or quality.student is None:
+        return NOTHING
+    kept = f" ({quality.kept:.1%} of the teacher's)" if quality.kept is not None else ""
+    return f"{quality.label} {quality.student:.3f}{kept}"
+
+
+def _of_search(found: SearchFound) -> str:
+    try:
+        if found.status == "finished":
+            return what_was_found(found.record)
+        return f"{what_was_found({**found.record, **found.so_far})}, so far" if found.so_far.get("best") else NOTHING
+    except DAMAGED:
+        return NOTHING  # A damaged record; its own part of the report says so.
+
+
+# Several folders side by side: what they are, how good and fast their models are, how their training went.
+
+
+def side_by_side(found: Sequence[Found], titles: Sequence[str]) -> list[Section]:
+    """Compare folders: all of them in a line each, runs by their figures and their courses.
+
+    Args:
+        found: What was collected.
+        titles: What each is called.
+    """
+    runs = [(title, one) for title, one in zip(titles, found, strict=True) if isinstance(one, RunFound)]
+    return [
+        *guarded("Side by side", lambda: _all(found, titles)),
+        *(guarded("Runs side by side", lambda: _runs(runs)) if len(runs) > 1 else []),
+        *(guarded("Training side by side", lambda: course_figures(runs)) if len(runs) > 1 else []),
+    ]
+
+
+def _all(found: Sequence[Found], titles: Sequence[str]) -> Iterator[Block]:
+    rows = tuple((title, *describe_kind(one), str(one.folder)) for title, one in zip(titles, found, strict=True))
+    yield Table("What this report is about", ("", "What", "Status", "Result", "Folder"), rows, words=(1, 2, 3, 4))
+
+
+def _runs(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Block]:
+    names = [title for title, _ in runs]
+    facts = [_facts(run) for _, run in runs]
+    labels = list(dict.fromkeys(label for found in facts for label in found))
+    rows = tuple((label, *(found.get(label, NOTHING) for found in facts)) for label in labels)
+    yield Table("Runs, a column each", ("", *names), rows)
+    qualities = {
+        quality.label: quality for _, run in runs if (quality := quality_of(mapping(run.record, "evaluation")))
+    }
+    models: dict[tuple[str, float], Measured] = {}
+    for title, run in runs:
+        for model in measured_models(run):
+            name = model.name if model.teacher else title
+            # One teacher is measured anew by every run; its first latency stands for all.
+            key = (name, round(model.quality, 4)) if model.teacher else (name, model.latency)
+            models.setdefault(key, Measured(name, model.latency, model.quality, model.teacher))
+    if len(qualities) == 1 and len(models) > 1:
+        quality = next(iter(qualities.values()))
+        yield quality_figure(list(models.values()), quality.label, quality.latency)
+
+
+def _facts(run: RunFound) -> dict[str, str]:
+    record = run.record
+    tokens = [number(stage.record, "tokens") for stage in run.stages]
+    seconds = number(record, "timings", "total")
+    found = {
+        "Status": run.status.status,
+        "Teacher": without_path(text(record, "teacher", "name_or_path")),
+        "Student": text(record, "student", "shape"),
+        "Methods": ", ".join(stage.method for stage in run.stages),
+        "Tokens": f"{sum(count for count in tokens if count is not None):,.0f}" if any(tokens) else NOTHING,
+        "Tokens/s": ", ".join(_rate(number(stage.record, "tokens_per_second")) for stage in run.stages),
+        "Time": NOTHING if seconds is None else duration(seconds),
+        "Held-out loss": ", ".join(_loss(number(stage.record, "held_out", "loss")) for stage in run.stages),
+    }
+    part = ""
+    for row in comparison_rows(mapping(record, "evaluation")):
+        label, _, student, change = row.cells()
+        part = part if label.startswith(" ") else label
+        named = f"{part},{label[1:]}" if label.startswith(" ") else label
+        found[named] = f"{student} ({change})" if change else student
+    return found
+
+
+def _rate(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.0f}"
+
+
+def _loss(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.4g}"
+
+
+def build_page(found: Sequence[Found]) -> Page:
+    """Lay out a report.
+
+    Args:
+        found: What was collected; one or more.
+    """
+    titles = _titles(found)
+    parts = [Part(title, subtitle(one), tuple(_sections(one))) for title, one in zip(titles, found, strict=True)]
+    if len(found) == 1:
+        return Page(f"{titles[0]}: {describe_kind(found[0])[0]}", name_uniquely(parts))
+    compared = Part("Side by side", f"{len(found)} folders", tuple(side_by_side(found, titles)))
+    return Page(f"{titles[0]} and {len(found) - 1} more", name_uniquely([compared, *parts]))
+
+
+def _sections(found: Found) -> list[Section]:
+    match found:
+        case RunFound():
+            inside = [
+                Section(f"{section.title} ({one.title})", section.blocks)
+                for one in found.inside
+                for section in _sections(one)
+            ]
+            own = run_sections(found)
+            # What was measured of the student comes before recipe and provenance.
+            place = next((i for i, section in enumerate(own) if section.title == "Recipe"), len(own))
+            return [*own[:place], *inside, *own[place:]]
+        case ComparisonFound():
+            return comparison_sections(found)
+        case SearchFound():
+            return search_sections(found)
+        case EvaluationFound():
+            return evaluation_sections(found)
+        case InspectionFound():
+            return inspection_sections(found)
+
+
+def _titles(found: Sequence[Found]) -> list[str]:
+    """Name what was collected; where names come twice, with their folders."""
+    names = [title_of(one.title, one.folder) for one in found]
+    with_folder = [f"{name} ({one.folder.name})" for name, one in zip(names, found, strict=True)]
+    with_path = [f"{name} ({one.folder})" for name, one in zip(names, found, strict=True)]
+    choices = zip(names, with_folder, with_path, strict=True)
+    return [
+        name if names.count(name) == 1 else short if with_folder.count(short) == 1 else long
+        for name, short, long in choices
+    ]
+
+
+# `write_report`: folders to a page, as HTML, as Markdown and as figures for papers.
+
+
+NAME = "report.html"
+_SUFFIXES = (".html", ".htm")
+_HEAD = 2000
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A report that was written.
+
+    Args:
+        page: What it says.
+        html: The HTML file.
+        markdown: The Markdown file, where it was asked for.
+        figures: The figures' files, where they were asked for.
+    """
+
+    page: Page
+    html: Path
+    markdown: Path | None
+    figures: tuple[Path, ...]
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The titles of its sections, in order."""
+        return tuple(section.title for part in self.page.parts for section in part.sections)
+
+
+def write_report(
+    folders: Sequence[Path | str],
+    output: Path | str | None = None,
+    *,
+    markdown: bool = False,
+    figures: Path | str | None = None,
+) -> WrittenReport:
+    """Write a report of runs, comparisons, searches, evaluations and inspections.
+
+    What is unfinished or damaged is reported as far as it goes, with a warning; nothing in the folders is changed,
+    except for the report itself where it goes into one of them.
+
+    Args:
+        folders: What it is about; several are put side by side.
+        output: The HTML file; by default `report.html` in the folder, or in the current one for several.
+        markdown: Write the same as Markdown beside it, with its figures.
+        figures: A folder for the figures as SVG and PNG; with Markdown by default beside it.
+
+    Raises:
+        RecipeError: for no folder, an output that is no HTML file, or a file where the figures' folder would be.
+        OutputError: for a folder that holds nothing of ours, and for files that cannot be written, or are not a report
+            and would be replaced.
+    """
+    if not folders:
+        raise RecipeError("A report is of one folder or more: limbeck report runs/mine.")
+    paths = [Path(folder) for folder in folders]
+    html = _output(paths, output)
+    if figures is not None:
+        _check_folder(Path(figures).expanduser())
+    page = build_page(collect(paths))
+    beside = html.with_suffix(".md") if markdown else None
+    place = Path(figures).expanduser() if figures is not None else html.with_name(f"{html.stem}-figures")
+    drawn: list[Path] = []
+    if markdown or figures is not None:
+        for figure in page.figures():
+            drawn += write_pictures(figure, place)
+    _write(html, render_html(page))
+    if beside is not None:
+        relative = Path(os.path.relpath(place, beside.parent)).as_posix()
+        _write(beside, render_markdown(page, relative))
+    return WrittenReport(page, html, beside, tuple(drawn))
+
+
+def _output(folders: Sequence[Path], output: Path | str | None) -> Path:
+    """Choose and check where the page goes, before anything is read."""
+    if output is None:
+        first = folders[0].expanduser()
+        home = (first if first.is_dir() else first.parent) if len(folders) == 1 else Path()
+        path = home / NAME
+    else:
+        path = Path(output).expanduser()
+    if path.suffix.lower() not in _SUFFIXES or path.is_dir():
+        raise RecipeError(f"--output '{path}' is no HTML file; give a name that ends with .html.")
+    if path.exists() and MADE_BY_US not in _head(path):
+        raise OutputError(f"'{path}' is there already and is not a report of limbeck; give another --output.")
+    return path
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse what cannot become a folder of figures, before anything is read."""
+    file = next((place for place in (path, *path.parents) if place.exists() and not place.is_dir()), None)
+    if file is not None:
+        raise RecipeError(f"--figures '{path}' is to be a folder, and '{file}' is a file; give another folder.")
+
+
+def _head(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_HEAD)
+    except OSError as error:
+        raise OutputError(f"'{path}' cannot be read: {error.strerror}.") from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+    except OSError as error:
+        raise OutputError(f"'{path}' cannot be written: {error.strerror or error}.") from None

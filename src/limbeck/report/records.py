@@ -1,0 +1,186 @@
+"""The fields of a run's record (`run.json`) that the model card reads.
+
+Every field may be missing: the card leaves out what is not there. Fields that are not named here are ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+
+class TeacherFields(TypedDict, total=False):
+    """The teacher: name or path, whether that is a `folder`, a `package` or on the `hub`, its name on the Hub if it has
+    one, shape in words, and what its own card says of licence and language."""
+
+    name_or_path: str
+    kind: str
+    hub_id: str | None
+    card: dict[str, str]
+    shape: str
+
+
+class StudentFields(TypedDict, total=False):
+    """The student: shape in words, head if it has one, parameters, and what it started from (words, or a dict's
+    `summary`)."""
+
+    shape: str
+    head: str | None
+    parameters: int
+    initialisation: str | dict[str, Any]
+
+
+class CorpusFields(TypedDict, total=False):
+    """The text: source strings (`hub:` ones become data sets), counts, and what reading passed over."""
+
+    sources: list[str]
+    documents: int
+    held_out_documents: int
+    tokens: int
+    report: dict[str, Any]
+
+
+class CitationFields(TypedDict, total=False):
+    """Where a method comes from."""
+
+    title: str
+    authors: str
+    url: str
+    bibtex: str
+
+
+class LayerFields(TypedDict, total=False):
+    """What layers of the student learn from which of the teacher, in which terms of the loss."""
+
+    student: list[int]
+    teacher: list[int]
+    terms: list[str]
+
+
+class StageFields(TypedDict, total=False):
+    """One finished stage; `untrained` are the student's parameters that this stage did not train."""
+
+    name: str
+    method: str
+    citation: CitationFields
+    steps: int
+    tokens: int
+    seconds: float
+    device: str
+    precision: str
+    layers: list[LayerFields]
+    final_terms: dict[str, float]
+    untrained: list[str]
+    teacher: str
+    teacher_facts: TeacherFields
+    student: dict[str, Any]
+
+
+class UntrainedFields(TypedDict, total=False):
+    """Parameters that no stage trained, and what they hold: `random` or `teacher`."""
+
+    policy: str
+    names: list[str]
+    from_teacher: list[str]
+
+
+class RunFields(TypedDict, total=False):
+    """A run's record, as far as the card reads it; `evaluation` is `Comparison.to_dict()`."""
+
+    name: str
+    created: str
+    language: str
+    license: str
+    recipe: dict[str, Any]
+    teacher: TeacherFields
+    student: StudentFields
+    corpus: CorpusFields
+    stages: list[StageFields]
+    untrained: UntrainedFields
+    evaluation: dict[str, Any]
+    versions: dict[str, str]
+    git_commit: str
+    hardware: dict[str, Any]
+    seeds: dict[str, int]
+    timings: dict[str, float]
+    peak_memory_bytes: int
+
+
+# Reading values out of files that may be damaged: what is not there, or is something else, is nothing.
+
+
+def entry(value: Any, *path: str) -> Any:
+    """Follow keys into nested mappings; None as soon as one is missing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def mapping(value: Any, *path: str) -> Mapping[str, Any]:
+    """Follow keys to a mapping; an empty one for anything else."""
+    found = entry(value, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
+    """Follow keys to a list, and return the mappings in it."""
+    found = entry(value, *path)
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
+def number(value: Any, *path: str) -> float | None:
+    """Follow keys to a finite number; None for anything else."""
+    found = entry(value, *path)
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        return None
+    try:
+        return float(found) if math.isfinite(found) else None
+    except OverflowError:
+        return None
+
+
+def text(value: Any, *path: str) -> str:
+    """Follow keys to a value and write it on one line; empty where there is none."""
+    found = entry(value, *path)
+    return "" if found is None or isinstance(found, (Mapping, list)) else " ".join(str(found).split())
+
+
+def texts(value: Any, *path: str) -> list[str]:
+    """Follow keys to a list, and write each of its values on a line."""
+    found = entry(value, *path)
+    plain = found if isinstance(found, Sequence) and not isinstance(found, str) else []
+    return [" ".join(str(item).split()) for item in plain]
+
+
+# What a run, comparison or search is called in cards and reports: by its folder where nobody named it.
+
+
+_DEFAULTS = ("run", "comparison", "mapping", "architecture", "teacher-layer")
+
+
+def title_of(name: Any, folder: Path) -> str:
+    """Return a name, or the folder's where it is none, or the one that everything of its kind has by default.
+
+    Args:
+        name: As the record has it.
+        folder: Of the run, comparison or search.
+    """
+    given = " ".join(str(name).split()) if name is not None else ""
+    return folder.resolve().name or given if given in ("", *_DEFAULTS) else given
+
+
+# Names of models as a figure or a line has room for them; a report says where they lie in its provenance.
+
+
+def last_part(name: str) -> str:
+    """Return the last part of a name; of the student in a run's folder, the run's."""
+    parts = [part for part in name.removeprefix("package:").rstrip("/").split("/") if part]
+    return parts[-2] if len(parts) > 1 and parts[-1] == "student" else parts[-1] if parts else name
+
+
+def without_path(name: str) -> str:
+    """Return a name of the Hub or of a package as it is, and of a folder its last part."""
+    is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return last_part(name) if is_path else name
