@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from limbeck.benchmark.loss import CONTESTS
-from limbeck.cli import completion
+from limbeck.cli import options
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
 from limbeck.export.formats import FLOAT_DTYPES, FORMATS
@@ -35,16 +35,16 @@ def ask(limbeck, monkeypatch):
 @pytest.mark.parametrize(
     ("names", "registry"),
     [
-        (completion.METHODS, METHODS),
-        (completion.RECIPE_CARDS, RECIPE_CARDS),
-        (completion.STUDENTS, presets),
-        (completion.PROTOCOLS, PROTOCOLS),
-        (completion.TASKS, TASKS),
-        (completion.TASK_GROUPS, TASK_GROUPS),
-        (completion.FORMATS, FORMATS),
-        (completion.OBJECTIVES, CONTESTS),
-        (completion.SAMPLERS, SAMPLERS),
-        (completion.DTYPES, FLOAT_DTYPES),
+        (options.METHODS, METHODS),
+        (options.RECIPE_CARDS, RECIPE_CARDS),
+        (options.STUDENTS, presets),
+        (options.PROTOCOLS, PROTOCOLS),
+        (options.TASKS, TASKS),
+        (options.TASK_GROUPS, TASK_GROUPS),
+        (options.FORMATS, FORMATS),
+        (options.OBJECTIVES, CONTESTS),
+        (options.SAMPLERS, SAMPLERS),
+        (options.DTYPES, FLOAT_DTYPES),
     ],
 )
 def test_what_is_written_down_is_what_there_is(names, registry):
@@ -72,7 +72,7 @@ def test_bash_completes(ask, words, found):
 
 
 def test_a_list_leaves_out_what_is_given():
-    complete = completion.complete_list(("rte", "mrpc"))
+    complete = options.complete_list(("rte", "mrpc"))
     assert complete("") == ["rte", "mrpc"]
     assert complete("rte,") == ["rte,mrpc"]
     assert complete("rte,mrpc,x") == []

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from limbeck.cli.main import PANELS
-from limbeck.cli.usage_errors import UsageError
+from limbeck.cli.messages import UsageError
 from tests.support.command_tree import arguments_of, examples_of, leaves, parse, root, walk
 
 COMMANDS = list(walk())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.cli.search_options import base_recipe, parse_layers
+from limbeck.cli.options import base_recipe, parse_layers
 from limbeck.errors import RecipeError
 from tests.support.commands import assert_one_line_error
 from tests.support.corpora import write_text

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from limbeck.cli.completion import DTYPES, METHODS, OBJECTIVES, complete
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import (
+from limbeck.cli.options import (
+    DTYPES,
     LONGEST_SECONDS,
     MEASURING_PANEL,
+    METHODS,
     MOST,
+    OBJECTIVES,
     RESULT_PANEL,
     Device,
     Json,
     Overrides,
     Quiet,
     Verbose,
+    complete,
     examples,
     parse_numbers,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import Json, Quiet, Verbose, examples
+from limbeck.cli.options import Json, Quiet, Verbose, examples
 
 if TYPE_CHECKING:
     from limbeck.comparison.cells import CheckedPlan

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from limbeck.cli.completion import STUDENTS, complete
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import (
+from limbeck.cli.options import (
     RUN_PANEL,
+    STUDENTS,
     TRAINING_PANEL,
     Json,
     Method,
@@ -19,6 +19,7 @@ from limbeck.cli.shared_options import (
     Quiet,
     Resume,
     Verbose,
+    complete,
     examples,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import Json, Quiet, Verbose, examples
+from limbeck.cli.options import Json, Quiet, Verbose, examples
 from limbeck.diagnosis.finding import Finding, Status, worst
 
 _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}

@@ -7,15 +7,19 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.completion import PROTOCOLS, TASK_GROUPS, TASKS, complete, complete_list
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import (
+from limbeck.cli.options import (
     LONGEST_SECONDS,
     MEASURING_PANEL,
+    PROTOCOLS,
+    TASK_GROUPS,
+    TASKS,
     Device,
     Json,
     Quiet,
     Verbose,
+    complete,
+    complete_list,
     examples,
     parse_numbers,
 )

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from limbeck.cli.completion import DTYPES, FORMATS, complete
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import LONGEST_SECONDS, MEASURING_PANEL, Json, Quiet, Verbose, examples
+from limbeck.cli.options import (
+    DTYPES,
+    FORMATS,
+    LONGEST_SECONDS,
+    MEASURING_PANEL,
+    Json,
+    Quiet,
+    Verbose,
+    complete,
+    examples,
+)
 
 if TYPE_CHECKING:
     from limbeck.export.exporting import Export

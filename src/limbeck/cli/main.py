@@ -31,7 +31,7 @@ from limbeck.cli import (
     status,
     validate,
 )
-from limbeck.cli.usage_errors import UsageError, is_help, usage_message
+from limbeck.cli.messages import UsageError, is_help, usage_message
 from limbeck.core.registry import use_plugins
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.version import __version__

@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from limbeck.cli.completion import METHODS, RECIPE_CARDS, complete
 from limbeck.cli.messages import print_json, print_line, result_console
-from limbeck.cli.shared_options import Json, examples
+from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, complete, examples
 
 _EPILOG = examples(
     "limbeck methods",

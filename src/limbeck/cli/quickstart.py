@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.shared_options import Json, Overrides, Overwrite, Quiet, Verbose, examples
+from limbeck.cli.options import Json, Overrides, Overwrite, Quiet, Verbose, examples
 
 
 def quickstart(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.messages import print_json
-from limbeck.cli.shared_options import Json, Overrides, examples
+from limbeck.cli.options import Json, Overrides, examples
 
 
 def recipe(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line
-from limbeck.cli.shared_options import Json, examples
+from limbeck.cli.options import Json, examples
 
 _EPILOG = examples(
     "limbeck report runs/mine",

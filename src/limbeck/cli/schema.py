@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from limbeck.cli.messages import print_json
-from limbeck.cli.shared_options import examples
+from limbeck.cli.options import examples
 
 
 def schema() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from limbeck.cli import search_architecture, search_mapping, search_teacher_layer
-from limbeck.cli.shared_options import examples
+from limbeck.cli.options import examples
 
 _HELP = "Find a layer mapping, a student's shape or a teacher layer on a cheap proxy of the run."
 

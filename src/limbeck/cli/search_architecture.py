@@ -6,14 +6,22 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.completion import SAMPLERS, complete
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.search_options import (
+from limbeck.cli.options import (
+    LONGEST_SECONDS,
+    MEASURING_PANEL,
+    SAMPLERS,
+    STUDY_PANEL,
     BatchSize,
     Corpus,
+    Device,
+    Json,
     LearningRate,
     Length,
+    Method,
     Output,
+    Overrides,
+    Quiet,
     RecipeFile,
     Seed,
     Share,
@@ -21,19 +29,10 @@ from limbeck.cli.search_options import (
     Storage,
     StudyName,
     Teacher,
+    Verbose,
     Workers,
     base_recipe,
-)
-from limbeck.cli.shared_options import (
-    LONGEST_SECONDS,
-    MEASURING_PANEL,
-    STUDY_PANEL,
-    Device,
-    Json,
-    Method,
-    Overrides,
-    Quiet,
-    Verbose,
+    complete,
     examples,
     parse_numbers,
 )

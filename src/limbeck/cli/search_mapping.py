@@ -6,14 +6,20 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.completion import PROTOCOLS, TASKS, complete, complete_list
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.search_options import (
+from limbeck.cli.options import (
+    PROTOCOLS,
+    STUDY_PANEL,
+    TASKS,
     BatchSize,
     Corpus,
+    Json,
     LearningRate,
     Length,
+    Method,
     Output,
+    Overrides,
+    Quiet,
     RecipeFile,
     Seed,
     Share,
@@ -22,11 +28,14 @@ from limbeck.cli.search_options import (
     Student,
     StudyName,
     Teacher,
+    Verbose,
     Workers,
     base_recipe,
+    complete,
+    complete_list,
+    examples,
     parse_layers,
 )
-from limbeck.cli.shared_options import STUDY_PANEL, Json, Method, Overrides, Quiet, Verbose, examples
 
 EPILOG = examples(
     "limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping",

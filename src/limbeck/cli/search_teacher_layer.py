@@ -7,12 +7,16 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.search_options import (
+from limbeck.cli.options import (
     BatchSize,
     Corpus,
+    Json,
     LearningRate,
     Length,
+    Method,
     Output,
+    Overrides,
+    Quiet,
     RecipeFile,
     Seed,
     Share,
@@ -20,10 +24,11 @@ from limbeck.cli.search_options import (
     Student,
     StudyName,
     Teacher,
+    Verbose,
     base_recipe,
+    examples,
     parse_layers,
 )
-from limbeck.cli.shared_options import Json, Method, Overrides, Quiet, Verbose, examples
 
 EPILOG = examples(
     "limbeck search teacher-layer recipe.yaml --steps 2000 --output runs/layer",

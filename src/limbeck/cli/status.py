@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from limbeck.cli.messages import print_json, print_line, result_console
-from limbeck.cli.shared_options import Json, examples
+from limbeck.cli.options import Json, examples
 
 if TYPE_CHECKING:
     from limbeck.training.record import RunStatus
