@@ -20,6 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
+from limbeck.core.files import write_atomically
 from limbeck.errors import OutputError, RecipeError, suggestion
 
 # Where a study is kept: a journal file, or any database that Optuna takes, by URL.
@@ -219,12 +220,14 @@ def prepare_search_folder(folder: Path, *, kind: str, name: str) -> Path:
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
     record = folder / RECORD
-    if folder.is_dir() and any(path.name != "search.journal" for path in folder.iterdir()):
+    # A search that is killed while it makes its record leaves a part of it under another name.
+    left = {"search.journal", f"{RECORD}.partial"}
+    if folder.is_dir() and any(path.name not in left for path in folder.iterdir()):
         _check_same(folder, record, {"kind": kind, "name": name})
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not record.exists():
-            record.write_text(json.dumps({"kind": kind, "name": name, "status": "running"}) + "\n", encoding="utf-8")
+            write_atomically(record, json.dumps({"kind": kind, "name": name, "status": "running"}) + "\n")
     except OSError as error:
         raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
     return folder
