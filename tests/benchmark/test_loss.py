@@ -7,8 +7,8 @@ import torch
 
 from limbeck.benchmark import loss
 from limbeck.benchmark.loss import (
-    CONTESTS,
     LossCase,
+    benchmark_of,
     error_case,
     errors_of,
     make_inputs,
@@ -54,15 +54,15 @@ def naive(case, inputs):
 )
 def test_every_backend_computes_the_formula(objective, relation, mask):
     case = LossCase(objective=objective, relation=relation, mask=mask, **SMALL)
-    contest = CONTESTS[objective]
-    backends = [name for name in contest.backends if name != "triton"]
+    backends = benchmark_of(objective).backends
     inputs = make_inputs(case).double()
     expected = naive(case, inputs)
     (gradient,) = torch.autograd.grad(expected, inputs.leaves[:1])
-    for name in backends:
-        assert run_loss(contest, name, case, inputs).item() == pytest.approx(expected.item(), rel=1e-9)
+    runs = [name for name in backends if name != "triton"]
+    for name in runs:
+        assert run_loss(backends[name], inputs).item() == pytest.approx(expected.item(), rel=1e-9)
         torch.testing.assert_close(inputs.leaves[0].grad, gradient)
-    for value, grad in errors_of(contest, backends, case).values():
+    for value, grad in errors_of(case, runs).values():
         assert 0 <= value < 1e-4
         assert 0 < grad < 1e-4
 
@@ -130,11 +130,10 @@ def test_what_does_not_fit_is_not_tried(monkeypatch):
 
 
 def test_errors_are_measured_on_less_where_float64_would_not_fit():
-    contest = CONTESTS["relation_kl"]
-    assert error_case(contest, LossCase(length=128)) == LossCase(length=128, batch=2)
-    long = error_case(contest, LossCase(length=4096))
+    assert error_case(LossCase(length=128)) == LossCase(length=128, batch=2)
+    long = error_case(LossCase(length=4096))
     assert long.batch == 1
-    assert 2 * megabytes_needed(contest, long) <= loss.ERROR_MEGABYTES < 8.1 * megabytes_needed(contest, long)
+    assert 2 * megabytes_needed(long) <= loss.ERROR_MEGABYTES < 8.1 * megabytes_needed(long)
 
 
 @pytest.mark.parametrize(

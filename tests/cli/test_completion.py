@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from limbeck.benchmark.loss import CONTESTS
+from limbeck.benchmark.loss import measured_objectives
 from limbeck.cli import options
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASK_GROUPS, TASKS
@@ -42,7 +42,7 @@ def ask(limbeck, monkeypatch):
         (options.TASKS, TASKS),
         (options.TASK_GROUPS, TASK_GROUPS),
         (options.FORMATS, FORMATS),
-        (options.OBJECTIVES, CONTESTS),
+        (options.OBJECTIVES, measured_objectives()),
         (options.SAMPLERS, SAMPLERS),
         (options.DTYPES, FLOAT_DTYPES),
     ],

@@ -24,12 +24,9 @@ class Case:
     options: dict = field(default_factory=dict)
 
     def call(self, name: str) -> LossTerm:
-        labels = [] if self.labels is None else [self.labels]
-        masks = {"valid": self.valid} if OBJECTIVES[name].takes_valid else {}
-        objective, streams = OBJECTIVES[name], [*self.student, *self.teacher]
-        if objective.takes_layers:
-            streams = [objective.by_layer(side) for side in (self.student, self.teacher)]
-        return objective.function(*streams, *labels, **masks, **self.options)
+        objective = OBJECTIVES[name]
+        options = {**self.options, **objective.arguments({"valid": self.valid})}
+        return objective.call(self.student, self.teacher, self.labels, **options)
 
     def gradients(self, name: str, upstream: float = 1.0) -> tuple[LossTerm, list[Tensor]]:
         student = [x.detach().clone().requires_grad_() for x in self.student]

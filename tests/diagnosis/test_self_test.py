@@ -7,7 +7,7 @@ import tempfile
 import pytest
 import torch
 
-from limbeck.benchmark.loss import CONTESTS
+from limbeck.benchmark.loss import measured_objectives
 from limbeck.diagnosis import self_test
 from limbeck.diagnosis.self_test import TOLERANCE, find_error, find_run, random_text, write_teacher
 from limbeck.kernels import dispatch
@@ -15,11 +15,11 @@ from limbeck.models.loading import load_model
 from limbeck.models.vocabulary import load_tokenizer
 
 
-@pytest.mark.parametrize("objective", CONTESTS)
+@pytest.mark.parametrize("objective", measured_objectives())
 def test_kernels_are_as_exact_as_float32_is(objective):
     found = find_error(objective, "cpu")
     assert found.status == "ok"
-    assert set(found.facts) == {*CONTESTS[objective].backends} - {"triton"}
+    assert set(found.facts) == {*measured_objectives()[objective].backends} - {"triton"}
     assert all(0 < error < TOLERANCE / 10 for error in found.facts.values())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from limbeck.benchmark.loss import CONTESTS
+from limbeck.benchmark.loss import measured_objectives
 from limbeck.core.files import fingerprint
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.evaluation.cell import data_fingerprint, model_fingerprint, tokenizer_fingerprint, training_set_fingerprint
@@ -49,7 +49,7 @@ def registered_names() -> dict[str, Any]:
         "families": sorted(families),
         "formats": list(FORMATS),
         "groups of tasks": sorted(TASK_GROUPS),
-        "losses measured by limbeck benchmark": list(CONTESTS),
+        "losses measured by limbeck benchmark": list(measured_objectives()),
         "methods": list(METHODS),
         "metrics": list(METRICS),
         "objectives": list(OBJECTIVES),

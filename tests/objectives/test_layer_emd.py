@@ -13,10 +13,8 @@ from limbeck.errors import KernelError
 from limbeck.objectives import earth_mover
 from limbeck.objectives.earth_mover import (
     attention_layer_emd,
-    attention_layer_emd_parts,
     cost_attention,
     layer_emd,
-    layer_emd_parts,
     transport_flow,
     uniform_weights,
 )
@@ -148,24 +146,24 @@ def test_many_tokens_add_up_over_the_pieces(monkeypatch, chunk):
 
     def both():
         return [
-            layer_emd_parts(student, teacher, valid=valid, projection=matrix),
-            attention_layer_emd_parts(*pairs, heads=HEADS, valid=valid),
+            layer_emd(student, teacher, valid=valid, projection=matrix),
+            attention_layer_emd(*pairs, heads=HEADS, valid=valid),
         ]
 
     whole = both()
     monkeypatch.setattr(earth_mover, "CPU_CHUNK", chunk)
     for given, expected in zip(both(), whole, strict=True):
         assert_close(given.costs, expected.costs)
-        assert_close(given.term.total, expected.term.total)
+        assert_close(given.total, expected.total)
 
 
 def test_long_texts_compare_scores_pair_by_pair(monkeypatch):
     pairs, valid = draw_pairs(2, 3), make_mask("gaps", LENGTH)
-    short = attention_layer_emd_parts(*pairs, heads=HEADS, valid=valid)
+    short = attention_layer_emd(*pairs, heads=HEADS, valid=valid)
     monkeypatch.setattr(earth_mover, "SHORT", 0)
-    long = attention_layer_emd_parts(*pairs, heads=HEADS, valid=valid)
+    long = attention_layer_emd(*pairs, heads=HEADS, valid=valid)
     assert_close(long.costs, short.costs)
-    assert_close(long.term.total, short.term.total)
+    assert_close(long.total, short.total)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -213,13 +211,13 @@ def test_gradients_are_those_of_all_pairs():
     """The gathered gradient of a layer is the sum over the pairs it moves to."""
     student, teacher, matrix = draw(3, 7)
     leaves = [x.clone().requires_grad_() for x in student]
-    parts = layer_emd_parts(leaves, teacher, projection=matrix)
+    parts = layer_emd(leaves, teacher, projection=matrix)
     plain = sum(
         parts.flow[i, j] * (x @ matrix - y).square().sum() for i, x in enumerate(leaves) for j, y in enumerate(teacher)
     )
-    assert_close(parts.term.total, plain)
+    assert_close(parts.total, plain)
     for given, expected in zip(
-        torch.autograd.grad(parts.term.total, leaves), torch.autograd.grad(plain, leaves), strict=True
+        torch.autograd.grad(parts.total, leaves), torch.autograd.grad(plain, leaves), strict=True
     ):
         assert_close(given, expected)
 
@@ -305,13 +303,13 @@ def test_nothing_valid_gives_zero(kind):
     student, teacher, matrix = draw(2, 3)
     leaves = [x.requires_grad_() for x in student]
     if kind == "hidden":
-        parts = layer_emd_parts(leaves, teacher, valid=valid, projection=matrix)
+        parts = layer_emd(leaves, teacher, valid=valid, projection=matrix)
     else:
         pairs = [(x, x) for x in leaves], [(y, y) for y in teacher]
-        parts = attention_layer_emd_parts(*pairs, heads=HEADS, valid=valid)
-    assert parts.term.total == parts.term.count == parts.term.mean == 0
+        parts = attention_layer_emd(*pairs, heads=HEADS, valid=valid)
+    assert parts.total == parts.count == parts.mean == 0
     assert (parts.costs == 0).all()
-    for gradient in torch.autograd.grad(parts.term.total, leaves):
+    for gradient in torch.autograd.grad(parts.total, leaves):
         assert (gradient == 0).all()
     own, other = draw_weights(2, 0), draw_weights(3, 0)
     flow = transport_flow(parts.costs, own, other)
@@ -336,11 +334,11 @@ def test_a_layer_without_weight_has_gradient_zero(kind):
 
 def test_parts_hold_what_the_weights_need():
     student, teacher, matrix = draw(2, 3)
-    parts = layer_emd_parts([x.requires_grad_() for x in student], teacher, projection=matrix)
+    parts = layer_emd([x.requires_grad_() for x in student], teacher, projection=matrix)
     assert parts.costs.shape == parts.flow.shape == (2, 3)
     assert not parts.costs.requires_grad and not parts.flow.requires_grad
-    assert_close((parts.flow * parts.costs).sum(), parts.term.mean.detach())
-    assert parts.term.total.requires_grad and not parts.term.count.requires_grad
+    assert_close((parts.flow * parts.costs).sum(), parts.mean.detach())
+    assert parts.total.requires_grad and not parts.count.requires_grad
 
 
 @pytest.mark.parametrize("kind", ["hidden", "attention"])
@@ -352,9 +350,9 @@ def test_processes_that_share_a_batch_move_by_its_costs(kind):
     def measure(rows, across=None):
         own, other = [x[rows] for x in leaves], [y[rows] for y in teacher]
         if kind == "hidden":
-            return layer_emd_parts(own, other, projection=matrix, across=across)
+            return layer_emd(own, other, projection=matrix, across=across)
         pairs = [(x, x) for x in own], [(y, y) for y in other]
-        return attention_layer_emd_parts(*pairs, heads=HEADS, across=across)
+        return attention_layer_emd(*pairs, heads=HEADS, across=across)
 
     halves, told = (slice(0, 1), slice(1, BATCH)), []
     for rows in halves:
@@ -363,10 +361,10 @@ def test_processes_that_share_a_batch_move_by_its_costs(kind):
     for part in parts:
         assert_close(part.costs, whole.costs)
         assert_close(part.flow, whole.flow)
-    assert_close(sum(part.term.total for part in parts), whole.term.total)
-    assert_close(sum(part.term.count for part in parts), whole.term.count)
-    gradients = torch.autograd.grad(sum(part.term.total for part in parts), leaves)
-    for found, expected in zip(gradients, torch.autograd.grad(whole.term.total, leaves), strict=True):
+    assert_close(sum(part.total for part in parts), whole.total)
+    assert_close(sum(part.count for part in parts), whole.count)
+    gradients = torch.autograd.grad(sum(part.total for part in parts), leaves)
+    for found, expected in zip(gradients, torch.autograd.grad(whole.total, leaves), strict=True):
         assert_close(found, expected)
     assert not torch.allclose(measure(halves[0]).costs, whole.costs)
 

@@ -7,12 +7,16 @@ import re
 import pytest
 import torch
 from pydantic import Field
+from transformers import BertConfig
 
+from limbeck.benchmark.loss import LossCase, measure_losses
+from limbeck.benchmark.operations import loss_operations
 from limbeck.core.registry import plugins_in_use
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS, Citation, MethodOptions, Term, register_as_method
+from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey
-from limbeck.objectives import OBJECTIVES, LossTerm, register_as_objective
+from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm, register_as_objective
 from limbeck.recipe.method_recipe import method_terms
 
 
@@ -50,6 +54,10 @@ def labelled(student_logits, labels, *, valid=None):
 
 def labelled_beside_a_teacher(student, teacher, labels):
     return loss_of(student, teacher)
+
+
+def weighed_layers(student_layers, teacher_layers, *, valid=None, student_weights=None):
+    return loss_of(*student_layers[0], *teacher_layers[0])
 
 
 def compose(options, pairing):
@@ -93,7 +101,16 @@ def test_what_arguments_cannot_say_is_given():
 def test_streams_are_not_told_from_layers_in_lists():
     register_as_objective(unit="token")(one_stream)
     assert OBJECTIVES["one_stream"].takes_layers is False
-    assert OBJECTIVES["one_stream"].parts is None
+
+
+def test_layers_in_lists_are_asked_for():
+    register_as_objective(unit="token", layers=2, batch_coupled=True)(weighed_layers)
+    objective = OBJECTIVES["weighed_layers"]
+    assert (objective.student_streams, objective.takes_layers) == (2, True)
+    offered = {"valid": 1, "projection": 2, "student_weights": 3, "across": 4}
+    assert objective.arguments(offered) == {"valid": 1, "student_weights": 3}
+    assert objective.gathers_rows  # It does not sum across processes.
+    assert objective.by_layer("abcd") == [("a", "b"), ("c", "d")]
 
 
 @pytest.mark.parametrize(
@@ -233,3 +250,27 @@ def test_a_registered_method_replaces_only_another_from_outside():
         register_as_method(options=Options, name="mine")(compose)
     register_as_method(options=Options, name="mine", summary="Newer.", replace=True)(compose)
     assert METHODS["mine"].summary == "Newer."
+
+
+def absolute(student, other_student, teacher, other_teacher, *, valid, scale=1.0):
+    distance = (student - teacher).abs().sum() + (other_student - other_teacher).abs().sum()
+    return LossTerm(distance * scale, valid.sum())
+
+
+def test_an_objective_says_what_it_costs_and_how_it_is_measured():
+    def inputs(case, normal):
+        student, teacher = ([normal(case.batch, case.length, case.student_width) for _ in "ab"] for _ in "st")
+        return student, teacher, {"scale": 2.0}
+
+    hooks = {
+        "operations": lambda work: 3 * sum(work.lengths) * work.student_width * work.student_streams,
+        "benchmark": Benchmark({"plain": absolute, "other": absolute}, inputs, lambda case: case.batch, sizes=()),
+    }
+    register_as_objective(unit="token", name="mine", **hooks)(one_stream)
+    key = (StreamKey("hidden", 1),)
+    shape = shape_of(BertConfig(hidden_size=8, num_attention_heads=2))
+    assert loss_operations(Term("t", "mine", key, key), shape, shape, [5, 2]) == 3 * 7 * 8
+    rows = measure_losses([LossCase("mine", 2, 4, student_width=3)], seconds=0.01, memory=False)
+    assert [row["backend"] for row in rows] == ["plain", "other"]
+    assert {row[size] for row in rows for size in ("heads", "classes", "relation")} == {None}
+    assert all(row["gradient_error"] == 0 for row in rows)

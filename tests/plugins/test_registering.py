@@ -105,7 +105,6 @@ def test_methods_that_recipes_could_not_name(changes, said):
         ({"takes_labels": True}, "cannot be called with 3 tensors"),
         ({"takes_heads": True}, "with 2 tensors, valid, heads: got an unexpected keyword argument 'heads'"),
         ({"takes_projection": True}, "projection"),
-        ({"takes_layers": True}, "takes_layers and parts go together"),
         ({"function": None}, "not a callable"),
     ],
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from limbeck.benchmark.measuring import (
     BYTES_PER_MEGABYTE,
@@ -27,12 +25,9 @@ from limbeck.benchmark.measuring import (
 )
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.progress import Count, Report, part_of, quietly
-from limbeck.core.registry import Registry
 from limbeck.errors import RecipeError, suggestion
-from limbeck.kernels.precision import compute_dtype
 from limbeck.models.loading import as_dtype
-from limbeck.objectives import attention_score_mse, relation_kl, soft_label_kl
-from limbeck.objectives.labels import soft_label_kl_from_hidden
+from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm
 
 # The losses that can be measured: their inputs, and the ways to compute each, the plainest first.
 
@@ -42,15 +37,15 @@ class LossCase:
     """One loss on inputs of one size; every field is fit for JSON.
 
     Attributes:
-        objective: One of `CONTESTS`.
+        objective: One of `measured_objectives`.
         batch: Samples B.
         length: Tokens L of the longest sample.
-        heads: Relation or attention heads; of no meaning for soft labels.
+        heads: Relation or attention heads, where the objective has any.
         teacher_width: Width of the teacher's streams.
         student_width: Width of the student's streams.
-        classes: Vocabulary V; of meaning for soft labels alone.
+        classes: Vocabulary V, where the objective has logits.
         mask: `"full"`, or `"ragged"` with lengths drawn from [L/2, L].
-        relation: `"symmetric"` (a stream with itself) or `"pair"` (two streams); of meaning for `relation_kl` alone.
+        relation: `"symmetric"` (a stream with itself) or `"pair"` (two streams), where the objective has relations.
         dtype: Of the streams.
         device: Where they are.
         seed: Of the random numbers.
@@ -72,17 +67,19 @@ class LossCase:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Random streams of a case.
+    """Random tensors of a case.
 
-    Attributes:
-        student: Two tensors that carry gradient; one and the same where the relation is symmetric.
-        teacher: Two constant tensors, likewise.
+    Args:
+        student: Two tensors of the student, which may be the same.
+        teacher: The same of the teacher.
         valid: Real tokens, bool `[B, L]`.
+        options: Further keywords of the objective.
     """
 
-    student: tuple[Tensor, Tensor]
-    teacher: tuple[Tensor, Tensor]
+    student: Sequence[Tensor]
+    teacher: Sequence[Tensor]
     valid: Tensor
+    options: Mapping[str, Any]
 
     @property
     def leaves(self) -> list[Tensor]:
@@ -97,139 +94,49 @@ class Inputs:
             id(x): x.detach().to(device).double().requires_grad_(x.requires_grad)
             for x in (*self.student, *self.teacher)
         }
-        student, teacher = ((found[id(a)], found[id(b)]) for a, b in (self.student, self.teacher))
-        return Inputs(student, teacher, self.valid.to(device))
+        student, teacher = ([found[id(x)] for x in tensors] for tensors in (self.student, self.teacher))
+        return Inputs(student, teacher, self.valid.to(device), self.options)
 
 
-Backend: TypeAlias = Callable[[LossCase, Inputs], Tensor]
+def measured_objectives() -> dict[str, Benchmark]:
+    """Return the objectives that can be measured, by name."""
+    return {name: found.benchmark for name, found in OBJECTIVES.items() if found.benchmark is not None}
 
 
-@dataclass(frozen=True)
-class Contest:
-    """The ways to compute one objective.
+def benchmark_of(objective: str) -> Benchmark:
+    """Return how an objective is measured.
 
-    Attributes:
-        backends: By name; each gives the summed loss.
-        exact: The plain one, which in float64 is what errors are measured against.
-        plain: Those that hold everything at once.
-        numbers_at_once: How many float32 numbers those hold at their highest, a little more than was seen.
+    Raises:
+        RecipeError: if it is unknown, or says nothing about that.
     """
-
-    backends: Mapping[str, Backend]
-    exact: str
-    plain: tuple[str, ...]
-    numbers_at_once: Callable[[LossCase], int]
-
-    def choose(self, names: Sequence[str]) -> list[str]:
-        """Check names of backends.
-
-        Raises:
-            RecipeError: for one that there is not.
-        """
-        for name in names:
-            if name not in self.backends:
-                raise RecipeError(f"Unknown backend '{name}' for this objective.{suggestion(name, self.backends)}")
-        return list(dict.fromkeys(names))
+    known = measured_objectives()
+    if objective not in known:
+        raise RecipeError(f"Unknown objective '{objective}'.{suggestion(objective, known)}")
+    return known[objective]
 
 
 def make_inputs(case: LossCase) -> Inputs:
     """Draw the random streams of a case; nothing larger than them is ever resident."""
     generator = torch.Generator().manual_seed(case.seed)
-    make = partial(_draw, dtype=getattr(torch, case.dtype), device=case.device, generator=generator)
-    rows = (case.batch, case.length)
-    widths = case.student_width, case.teacher_width
-    if case.objective == "soft_label_kl":
-        # An output weight scaled so that logits are about 1, as a trained model's differences are.
-        student, teacher = ((make((*rows, w)), make((case.classes, w), deviation=w**-0.5)) for w in widths)
-    else:
-        symmetric = case.objective == "relation_kl" and case.relation == "symmetric"
-        firsts = [make((*rows, w)) for w in widths]
-        student, teacher = ((x, x if symmetric else make(tuple(x.shape))) for x in firsts)
+
+    def normal(*shape: int, deviation: float = 1.0) -> Tensor:
+        drawn = torch.empty(shape, dtype=as_dtype(case.dtype)).normal_(std=deviation, generator=generator)
+        return drawn.to(case.device)
+
+    student, teacher, options = benchmark_of(case.objective).inputs(case, normal)
     for x in student:
         x.requires_grad_()
     lengths = torch.full((case.batch, 1), case.length)
     if case.mask == "ragged":
         lengths = torch.randint(max(1, case.length // 2), case.length + 1, (case.batch, 1), generator=generator)
-    return Inputs(student, teacher, (torch.arange(case.length) < lengths).to(case.device))
+    return Inputs(student, teacher, (torch.arange(case.length) < lengths).to(case.device), options)
 
 
-def _draw(
-    shape: Sequence[int], *, dtype: torch.dtype, device: str, generator: torch.Generator, deviation: float = 1.0
-) -> Tensor:
-    return torch.empty(shape, dtype=dtype).normal_(std=deviation, generator=generator).to(device)
-
-
-def _relation(backend: str, case: LossCase, inputs: Inputs) -> Tensor:
-    return relation_kl(*inputs.student, *inputs.teacher, heads=case.heads, valid=inputs.valid, backend=backend).total
-
-
-def _score_gram(case: LossCase, inputs: Inputs) -> Tensor:
-    return attention_score_mse(*inputs.student, *inputs.teacher, heads=case.heads, valid=inputs.valid).total
-
-
-def _score_materialised(case: LossCase, inputs: Inputs) -> Tensor:
-    """Σ (Q Kᵀ/√d − Q'K'ᵀ/√d')² over pairs of valid tokens, every score held at once."""
-    dtype = compute_dtype(*inputs.student, *inputs.teacher)
-
-    def scores(q: Tensor, k: Tensor) -> Tensor:
-        q, k = (x.to(dtype).unflatten(-1, (case.heads, -1)).transpose(1, 2) for x in (q, k))
-        return q @ k.mT / math.sqrt(q.shape[-1])
-
-    valid = inputs.valid[:, None, :, None] & inputs.valid[:, None, None, :]
-    return (scores(*inputs.student) - scores(*inputs.teacher)).masked_fill(~valid, 0.0).square().sum()
-
-
-def _labels_materialised(case: LossCase, inputs: Inputs) -> Tensor:
-    return soft_label_kl(F.linear(*inputs.student), F.linear(*inputs.teacher), valid=inputs.valid).total
-
-
-def _labels_from_hidden(case: LossCase, inputs: Inputs) -> Tensor:
-    return soft_label_kl_from_hidden(*inputs.student, *inputs.teacher, valid=inputs.valid).total
-
-
-def _scores_at_once(copies: int, case: LossCase) -> int:
-    return copies * case.batch * case.heads * case.length**2
-
-
-def _logits_at_once(case: LossCase) -> int:
-    return 8 * case.batch * case.length * case.classes
-
-
-CONTESTS: Registry[Contest] = Registry("objective")
-CONTESTS.register(
-    "relation_kl",
-    Contest(
-        {name: partial(_relation, name) for name in ("reference", "blocked", "triton")},
-        exact="reference",
-        plain=("reference",),
-        numbers_at_once=partial(_scores_at_once, 7),
-    ),
-)
-CONTESTS.register(
-    "attention_score_mse",
-    Contest(
-        {"materialised": _score_materialised, "gram": _score_gram},
-        exact="materialised",
-        plain=("materialised",),
-        numbers_at_once=partial(_scores_at_once, 6),
-    ),
-)
-CONTESTS.register(
-    "soft_label_kl",
-    Contest(
-        {"materialised": _labels_materialised, "from_hidden": _labels_from_hidden},
-        exact="materialised",
-        plain=("materialised",),
-        numbers_at_once=_logits_at_once,
-    ),
-)
-
-
-def run_loss(contest: Contest, backend: str, case: LossCase, inputs: Inputs) -> Tensor:
+def run_loss(backend: Callable[..., LossTerm], inputs: Inputs) -> Tensor:
     """Run forward and backward of the summed loss; return its value, and leave the gradients on the leaves."""
     for x in inputs.leaves:
         x.grad = None
-    value = contest.backends[backend](case, inputs)
+    value = backend(*inputs.student, *inputs.teacher, valid=inputs.valid, **inputs.options).total
     value.backward()
     return value.detach()
 
@@ -239,9 +146,9 @@ def smaller(case: LossCase) -> LossCase:
     return replace(case, batch=1, length=min(case.length, 8), classes=min(case.classes, 64))
 
 
-def megabytes_needed(contest: Contest, case: LossCase) -> float:
-    """Return about how much memory a plain backend takes, in megabytes."""
-    return contest.numbers_at_once(case) * 4 / BYTES_PER_MEGABYTE
+def megabytes_needed(case: LossCase) -> float:
+    """Return about how much memory the plain backend takes, in megabytes."""
+    return benchmark_of(case.objective).numbers_at_once(case) * 4 / BYTES_PER_MEGABYTE
 
 
 def peak_of(spec: Mapping[str, Any]) -> Peak:
@@ -250,12 +157,11 @@ def peak_of(spec: Mapping[str, Any]) -> Peak:
     Args:
         spec: `backend`, and `case` with the fields of `LossCase`.
     """
-    case, contest = LossCase(**spec["case"]), CONTESTS[spec["case"]["objective"]]
-    backend = str(spec["backend"])
-    small = smaller(case)
-    run_loss(contest, backend, small, make_inputs(small))  # Loads what is loaded once.
+    case = LossCase(**spec["case"])
+    backend = benchmark_of(case.objective).backends[str(spec["backend"])]
+    run_loss(backend, make_inputs(smaller(case)))  # Loads what is loaded once.
     inputs = make_inputs(case)
-    return watch_peak(lambda: run_loss(contest, backend, case, inputs), torch.device(case.device))
+    return watch_peak(lambda: run_loss(backend, inputs), torch.device(case.device))
 
 
 # Errors are measured on less: float64 by the plain way takes many times the memory.
@@ -275,16 +181,16 @@ def measure_losses(
 ) -> list[Row]:
     """Measure forward and backward of a loss by each backend.
 
-    The backends of a case take turns; the first is what `speedup` refers to. Errors are relative, against the plain
-    backend in float64 on the same numbers: |value − exact| / |exact|, and ‖gradient − exact‖ / ‖exact‖. A plain
-    backend that would not fit into the free memory has a row that says so.
+    The backends of a case take turns; `speedup` refers to the first. Errors are relative, against the plain backend in
+    float64 on the same numbers: |value − exact| / |exact|, and ‖gradient − exact‖ / ‖exact‖. A plain backend that would
+    not fit into the free memory has a row that says so.
 
     Args:
-        cases: What to measure.
-        backends: Names in the objective's `Contest`; empty means all that can run on the device.
+        cases: Sizes to measure.
+        backends: Names of the objective's backends; empty means all that can run on the device.
         seconds: For all timings together; at least five rounds are made of each case.
         memory: Measure peak memory too, on a CPU in a process of its own for each backend.
-        report: Is told how far it is.
+        report: Receives the progress.
 
     Returns:
         One row a case and backend.
@@ -301,25 +207,24 @@ def measure_losses(
     return rows
 
 
-def errors_of(contest: Contest, backends: Sequence[str], case: LossCase) -> dict[str, tuple[float, float]]:
+def errors_of(case: LossCase, backends: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Return the relative errors of value and gradient of each backend, see `measure_losses`."""
-    inputs = make_inputs(case)
+    benchmark, inputs = benchmark_of(case.objective), make_inputs(case)
     double = inputs.double()
-    exact = run_loss(contest, contest.exact, case, double)
+    exact = run_loss(benchmark.backends[benchmark.plain], double)
     exact_gradient = _gradient(double, exact.device)
     found = {}
-    for backend in backends:
-        value = run_loss(contest, backend, case, inputs).to(exact.device).double()
-        gradient = _gradient(inputs, exact.device)
-        difference = (gradient - exact_gradient).norm() / exact_gradient.norm()
-        found[backend] = (float((value - exact).abs() / exact.abs()), float(difference))
+    for name in backends:
+        value = run_loss(benchmark.backends[name], inputs).to(exact.device).double()
+        difference = (_gradient(inputs, exact.device) - exact_gradient).norm() / exact_gradient.norm()
+        found[name] = (float((value - exact).abs() / exact.abs()), float(difference))
     return found
 
 
-def error_case(contest: Contest, case: LossCase) -> LossCase:
+def error_case(case: LossCase) -> LossCase:
     """Return the case that errors are measured on: at most two samples, shorter ones where float64 takes too much."""
     small = replace(case, batch=min(case.batch, ERROR_BATCH))
-    while 2 * megabytes_needed(contest, small) > ERROR_MEGABYTES and (small.batch, small.length) != (1, 1):
+    while 2 * megabytes_needed(small) > ERROR_MEGABYTES and (small.batch, small.length) != (1, 1):
         small = replace(small, batch=1, length=small.length if small.batch > 1 else small.length // 2)
     return small
 
@@ -331,36 +236,31 @@ def _gradient(inputs: Inputs, device: torch.device) -> Tensor:
 
 def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     """Return the backends of a case, each of which has run on a very small one."""
-    contest, dtype = CONTESTS[case.objective], as_dtype(case.dtype)
+    benchmark, device = benchmark_of(case.objective), torch.device(case.device)
     check_length("--lengths", [case.length])
-    check_memory(
-        f"--batch {case.batch} and --lengths {case.length}", _bytes_of_inputs(case, dtype), torch.device(case.device)
-    )
-    names = contest.choose(backends)
-    if not names:
-        # Triton's interpreter is for tests alone.
-        names = [name for name in contest.backends if name != "triton" or torch.device(case.device).type == "cuda"]
-    small = smaller(case)
-    inputs = make_inputs(small)
+    rows = case.batch * case.length + (case.classes if "classes" in benchmark.sizes else 0)
+    # The student's tensors with their gradient; where there are classes, output weights too.
+    least = rows * (2 * case.student_width + case.teacher_width) * as_dtype(case.dtype).itemsize
+    check_memory(f"--batch {case.batch} and --lengths {case.length}", least, device)
+    for name in backends:
+        if name not in benchmark.backends:
+            raise RecipeError(f"Unknown backend '{name}' for this objective.{suggestion(name, benchmark.backends)}")
+    # Triton's interpreter is for tests alone.
+    names = backends or [name for name in benchmark.backends if name != "triton" or device.type == "cuda"]
+    inputs = make_inputs(smaller(case))
     for name in names:
-        run_loss(contest, name, small, inputs)
-    return names
-
-
-def _bytes_of_inputs(case: LossCase, dtype: torch.dtype) -> int:
-    """What the streams take, the student's with their gradient; soft labels have output weights too."""
-    rows = case.batch * case.length + (case.classes if case.objective == "soft_label_kl" else 0)
-    return rows * (2 * case.student_width + case.teacher_width) * dtype.itemsize
+        run_loss(benchmark.backends[name], inputs)
+    return list(dict.fromkeys(names))
 
 
 def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bool, report: Report) -> list[Row]:
-    contest, device = CONTESTS[case.objective], torch.device(case.device)
+    benchmark, device = benchmark_of(case.objective), torch.device(case.device)
     what = f"{case.objective}, {case.batch} x {case.length} tokens, {case.heads} heads"
-    notes = {name: _obstacle(contest, name, case, device) for name in backends}
+    notes = {name: _obstacle(case, device) if name == benchmark.plain else "" for name in backends}
     fit = [name for name in backends if not notes[name]]
     report(0.0, what)
     inputs = make_inputs(case)
-    runs = {name: stopwatch(partial(run_loss, contest, name, case, inputs), device) for name in fit}
+    runs = {name: stopwatch(partial(run_loss, benchmark.backends[name], inputs), device) for name in fit}
     timing = part_of(report, 0.0, _TIMED)
 
     def tell(share: float, rounds: int) -> None:
@@ -369,7 +269,7 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
     times = take_turns(runs, seconds=seconds, tell=tell) if fit else {}
     tokens = int(inputs.valid.sum())
     del inputs, runs
-    errors = errors_of(contest, fit, error_case(contest, case)) if fit else {}
+    errors = errors_of(error_case(case), fit) if fit else {}
     rows: list[Row] = []
     for index, name in enumerate(backends):
         row = _describe(case, name)
@@ -401,30 +301,31 @@ def _peak(case: LossCase, backend: str, device: torch.device) -> Peak:
     return peak_in_child("loss", spec) if device.type == "cpu" else peak_of(spec)
 
 
-def _obstacle(contest: Contest, backend: str, case: LossCase, device: torch.device) -> str:
-    """Say why a plain backend should not be tried; empty where it fits."""
-    if backend not in contest.plain:
-        return ""
-    needed = megabytes_needed(contest, case)
-    if needed <= FREE_SHARE * free_megabytes(device):
-        return ""
-    return f"not measured: needs about {needed / 1000:.0f} GB of memory"
+def _obstacle(case: LossCase, device: torch.device) -> str:
+    """Say why the plain backend should not be tried; empty where it fits."""
+    needed = megabytes_needed(case)
+    return (
+        ""
+        if needed <= FREE_SHARE * free_megabytes(device)
+        else f"not measured: needs about {needed / 1000:.0f} GB of memory"
+    )
 
 
 def _describe(case: LossCase, backend: str) -> Row:
-    """Return a row with what is measured, and no figure yet; soft labels have classes instead of heads."""
-    labels = case.objective == "soft_label_kl"
+    """Return a row with the sizes that matter, and no figure yet."""
+    sizes = benchmark_of(case.objective).sizes
+    own: Row = {name: getattr(case, name) if name in sizes else None for name in ("heads", "classes", "relation")}
     return {
         "objective": case.objective,
         "backend": backend,
         "batch": case.batch,
         "length": case.length,
-        "heads": None if labels else case.heads,
-        "classes": case.classes if labels else None,
+        "heads": own["heads"],
+        "classes": own["classes"],
         "teacher_width": case.teacher_width,
         "student_width": case.student_width,
         "mask": case.mask,
-        "relation": case.relation if case.objective == "relation_kl" else None,
+        "relation": own["relation"],
         "dtype": case.dtype,
         "device_type": torch.device(case.device).type,
         "rounds": None,

@@ -8,9 +8,8 @@ waste. With l_b valid tokens in sample b, n = Σ l_b and s = Σ l_b²:
     a factorised embedding 2 n E H
     scores of V tokens     2 (scored tokens) V H + 2 n Σ(numbers of the head's other matrices)
     backward               twice the forward
-    relation_kl            2 s (W_T + W_S) + 2 s W_S for its gradient, twice that where two streams are related
-    attention_score_mse    2 s (W_T + W_S) + 4 s W_S, or by Gram matrices n (8 W_S d_S + 8 W_S d_T + 4 W_T d_T) if less
     a learned map          6 n W_S W_T, with forward and both gradients; over R relation heads divided by R
+    a loss                 what its objective counts (`Objective.operations`)
 
 Sliding windows count as full attention. Norms, activations, softmax, embeddings, poolers, heads without a vocabulary,
 terms over whole samples have no products worth counting: they are why 100 % is out of reach. The optimizer's floor is
@@ -29,6 +28,7 @@ from limbeck.methods.layer_mapping import stream_width
 from limbeck.models.families import Shape, blocks, family_of
 from limbeck.models.packing import PackedLinear
 from limbeck.models.taps import StreamTap
+from limbeck.objectives import OBJECTIVES, Workload
 
 
 @dataclass(frozen=True)
@@ -97,23 +97,10 @@ def loss_operations(term: Term, student: Shape, teacher: Shape, lengths: Sequenc
     own, other = stream_width(student, term.student[0].kind), stream_width(teacher, term.teacher[0].kind)
     if term.teacher_heads is not None:
         other = other * term.teacher_heads.groups // term.teacher_heads.heads
-    squares = sum(length**2 for length in lengths)
-    if term.objective == "relation_kl":
-        symmetric = term.student[0] == term.student[1]
-        return total + 2 * squares * (own + other) + (1 if symmetric else 2) * 2 * squares * own
-    if term.objective == "attention_score_mse":
-        heads = int(term.options["heads"])
-        return total + sum(_score_operations(length, own, other, heads) for length in lengths)
-    if term.objective == "attention_layer_emd":
-        # Streams come in pairs of query and key.
-        return total + squares * (len(term.student) // 2 * 6 * own + len(term.teacher) // 2 * 2 * other)
-    return total
-
-
-def _score_operations(length: int, own: int, other: int, heads: int) -> int:
-    direct = 2 * length**2 * (own + other) + 4 * length**2 * own
-    gram = length * (8 * own * own + 8 * own * other + 4 * other * other) // heads
-    return min(direct, gram)
+    count = OBJECTIVES[term.objective].operations
+    if count is None:
+        return total
+    return total + count(Workload(lengths, own, other, len(set(term.student)), len(set(term.teacher)), term.options))
 
 
 def _map_operations(term: Term, lengths: Sequence[int]) -> int:

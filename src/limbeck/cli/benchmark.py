@@ -95,7 +95,7 @@ def loss(
     as_json: Json = False,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
-    from limbeck.benchmark.loss import LossCase, measure_losses
+    from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
     from limbeck.benchmark.rows import check_output, loss_table
     from limbeck.core.machine import choose_device
     from limbeck.core.progress import ProgressBar
@@ -107,8 +107,9 @@ def loss(
     both = parse_numbers("--widths", widths)
     if len(both) != 2:
         raise RecipeError(f"--widths '{widths}' has to be two numbers, teacher and student: 768,384.")
-    all_heads = parse_numbers("--heads", heads or ("12" if objective == "attention_score_mse" else "48"))
-    if objective == "soft_label_kl":
+    measured = benchmark_of(objective)
+    all_heads = parse_numbers("--heads", heads or str(measured.heads))
+    if "heads" not in measured.sizes:
         all_heads = all_heads[:1]  # They play no part.
     cases = [
         LossCase(

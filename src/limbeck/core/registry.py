@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -164,6 +165,36 @@ class PluginPoint(Generic[T]):
     code: Callable[[T], object] = type
 
 
+def item_check(
+    kind: str, expected: type[T], decorator: str, problem: Callable[[T], str | None]
+) -> Callable[[str, object], T]:
+    """Return the check of a `PluginPoint` whose items have a name of their own.
+
+    Args:
+        kind: As in `Registry`.
+        expected: Type of the items, public in the package of the kind's plural.
+        decorator: What turns a function into such an item, for messages.
+        problem: Says why an item cannot be added, as the end of a sentence; None where it can.
+    """
+
+    def check(name: str, item: object) -> T:
+        if not isinstance(item, expected):
+            hint = f" For a function, put @{decorator} above it." if callable(item) else ""
+            raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.{kind}s.{expected.__name__}.{hint}")
+        own: object = getattr(item, "name", None)
+        if own != name:
+            found: str | None = f"its own name is '{own}'; give it the same in both places"
+        elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            found = "a name is of small letters, digits and _, a letter first"
+        else:
+            found = problem(item)
+        if found is not None:
+            raise PluginError(f"The {kind} '{name}' cannot be added: {found}.")
+        return item
+
+    return check
+
+
 class Registry(Generic[T]):
     """Holds named items of one kind: the package's in the order of registration, then those from outside.
 
@@ -197,13 +228,14 @@ class Registry(Generic[T]):
         self._items[name] = item
         return item
 
-    def add(self, name: str, item: object, *, replace: bool = False) -> T:
-        """Add an item from outside the package under `name`.
+    def add(self, name: str, item: object, *, replace: bool = False, own: bool = False) -> T:
+        """Add an item under `name`, checked by the registry's plugin point.
 
         Args:
             name: Free, unless `replace` is given.
             item: What the registry's plugin point accepts.
             replace: Take the place of an item that came from outside too, as when a notebook's cell runs again.
+            own: It is the package's, and not from outside: nothing replaces it.
 
         Raises:
             PluginError: if the registry is closed, the item is not what it holds, or the name is taken.
@@ -211,6 +243,8 @@ class Registry(Generic[T]):
         if self._plugins is None:
             raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")
         checked = self._plugins.check(name, item)
+        if own and name not in self._items:
+            return self.register(name, checked)
         self._discover()
         held = self._items.get(name)
         if isinstance(held, EntryPoint) and _package(held.module) == _package_of(self._plugins.code(checked)):
@@ -282,6 +316,11 @@ class Registry(Generic[T]):
         self._items |= found
         self._outside |= set(found)
         self._is_discovered = True
+
+
+def is_own(code: object) -> bool:
+    """Whether a function or class is limbeck's, and not from outside."""
+    return _package_of(code) == _package(__name__)
 
 
 def _package(module: str) -> str:

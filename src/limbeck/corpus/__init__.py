@@ -8,8 +8,8 @@ Rows with labels go the same way: `labelled_sources` give rows; `labelled_exampl
 them; `labelled_encoding` and `labelled_answers` make tokens; `build_labelled_corpus` returns a `LabelledCorpus`.
 """
 
+from limbeck.core import IGNORED_LABEL
 from limbeck.corpus.batches import (
-    IGNORED_LABEL,
     LabelKind,
     MaskedTokens,
     PadCollator,

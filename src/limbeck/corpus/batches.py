@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from limbeck.core import IGNORED_LABEL
 from limbeck.errors import CorpusError, suggestion
 
 # Batches of similar length, in random order.
@@ -47,9 +48,6 @@ def group_by_length(
 
 # Masking tokens for masked language modelling, anew in every epoch, and always the same in a repeated one.
 
-
-IGNORED_LABEL = -100
-"""Label of a position that is not to be predicted."""
 
 _MASKED, _RANDOM = 0.8, 0.1  # Of the chosen positions; the rest stays.
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from limbeck.benchmark.loss import CONTESTS, LossCase, errors_of
+from limbeck.benchmark.loss import LossCase, errors_of, measured_objectives
 from limbeck.diagnosis.devices import accelerator_kind
 from limbeck.diagnosis.finding import Finding
 from limbeck.kernels.relation_triton import triton_obstacle
@@ -79,7 +79,7 @@ _REPORT = "report it, with all lines of this examination"
 def find() -> Iterator[Finding]:
     """Yield how exact the kernels are, and how a run goes."""
     for kind in filter(None, ("cpu", accelerator_kind())):
-        for objective in CONTESTS:
+        for objective in measured_objectives():
             yield find_error(objective, kind)
     yield from find_run()
 
@@ -97,8 +97,9 @@ def find_error(objective: str, kind: str) -> Finding:
         mask="ragged",
         device=kind,
     )
-    runs = [name for name in CONTESTS[objective].backends if name != "triton" or _triton_runs(kind)]
-    errors = {name: max(found) for name, found in errors_of(CONTESTS[objective], runs, case).items()}
+    backends = measured_objectives()[objective].backends
+    runs = [name for name in backends if name != "triton" or _triton_runs(kind)]
+    errors = {name: max(found) for name, found in errors_of(case, runs).items()}
     wrong = [name for name, error in errors.items() if not error <= TOLERANCE]
     shown = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
     name, text = f"{objective} on {kind}", f"relative errors against float64: {shown}"

@@ -13,7 +13,7 @@ from torch import Tensor
 from limbeck.core.yaml import Strict
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
-from limbeck.objectives.registry import OBJECTIVES
+from limbeck.objectives import OBJECTIVES
 
 # Merging attention heads into fewer groups: how a student with few heads is given those of a teacher with many.
 
@@ -107,8 +107,9 @@ class Term:
         learned_map: The map applied to the student's stream, if any.
         teacher_heads: How the teacher's attention heads are merged first, if they are.
         normalise: Give the rows of both models unit length first.
-        rows: Which rows of logits count, for objectives over rows: every valid token, the labelled ones, or all rows
-            of every sample.
+        rows: Which rows of logits count, for terms on logits: every valid token, the labelled ones, or all rows of
+            every sample. Where all terms on logits count the labelled ones, no others are scored: the objective then
+            gets these rows, and their labels, alone.
         cost_attention: Temperature with which the weights of the layers follow their costs, for objectives over all
             layers; None keeps the weights equal.
     """

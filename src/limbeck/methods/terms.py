@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import LearnedMap, Pairing, Term
+from limbeck.methods.composition import LearnedMap, Pairing, Rows, Term
 from limbeck.methods.layer_mapping import LayerMapping, stream_width
 from limbeck.models.streams import StreamKey
 
@@ -120,15 +120,16 @@ def soft_label_term(pairing: Pairing, weight: float, temperature: float = 1.0, p
     keys = _logits(pairing)
     if pairing.task == "regression":
         return Term("soft_label", "soft_label_mse", *keys, weight)
-    rows = {"masked": "label", "all": "token"}[positions] if pairing.task == "text" else "sample"
-    options = {"temperature": temperature}
-    return Term("soft_label", "soft_label_kl", *keys, weight, options, rows=rows)  # type: ignore[arg-type]
+    on_text: Rows = "label" if positions == "masked" else "token"
+    rows: Rows = on_text if pairing.task == "text" else "sample"
+    return Term("soft_label", "soft_label_kl", *keys, weight, {"temperature": temperature}, rows=rows)
 
 
 def hard_label_term(pairing: Pairing, weight: float) -> Term:
     """Make the term that teaches the labels: masked tokens, classes, values, or answer positions."""
     objective = {"text": "masked_lm_ce", "regression": "hard_label_mse"}.get(pairing.task, "hard_label_ce")
-    return Term("hard_label", objective, _logits(pairing)[0], (), weight)
+    rows: Rows = "label" if pairing.task == "text" else "sample"
+    return Term("hard_label", objective, _logits(pairing)[0], (), weight, rows=rows)
 
 
 def _logits(pairing: Pairing) -> tuple[tuple[StreamKey], tuple[StreamKey]]:

@@ -1,6 +1,6 @@
 """Objectives: pure functions from student and teacher streams to a `LossTerm`."""
 
-from limbeck.objectives.earth_mover import attention_layer_emd, layer_emd
+from limbeck.objectives.earth_mover import EmdTerm, attention_layer_emd, layer_emd
 from limbeck.objectives.labels import (
     hard_label_ce,
     hard_label_mse,
@@ -9,7 +9,14 @@ from limbeck.objectives.labels import (
     soft_label_kl_from_hidden,
     soft_label_mse,
 )
-from limbeck.objectives.registry import OBJECTIVES, Objective, register_as_objective, register_objective
+from limbeck.objectives.registry import (
+    OBJECTIVES,
+    Benchmark,
+    Objective,
+    Workload,
+    register_as_objective,
+    register_objective,
+)
 from limbeck.objectives.relations import attention_score_mse, direct_mse, relation_kl
 from limbeck.objectives.terms import LossTerm
 from limbeck.objectives.vectors import (
@@ -23,8 +30,11 @@ from limbeck.objectives.vectors import (
 
 __all__ = [
     "OBJECTIVES",
+    "Benchmark",
+    "EmdTerm",
     "LossTerm",
     "Objective",
+    "Workload",
     "attention_layer_emd",
     "attention_score_mse",
     "direct_mse",

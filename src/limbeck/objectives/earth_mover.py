@@ -1,9 +1,16 @@
 """All student layers compared with all teacher layers at once, by the earth mover's distance: BERT-EMD.
 
+Squared distances of all pairs of layers are computed without graph; which layer moves to which at least cost is solved
+on the CPU; how that cost changes the weights of the layers is `cost_attention`.
+
 The flow is a constant, so that only its few entries above 0 carry gradient, and those of one student layer can be
 gathered: with b_i = Σ_j f_ij H_j / w_i, the layer's barycentre of the teacher,
     Σ_j f_ij ‖S_i − H_j‖² = w_i ‖S_i − b_i‖² + a constant.
-The costs are computed without graph; one difference per student layer, not per pair, is kept for the backward pass.
+One difference per student layer, not per pair, is kept for the backward pass.
+
+Sources. BERT-EMD (Li et al., EMNLP 2020, arXiv 2010.06133) §3 is the paper of all of this. The formulas here were
+compared with its authors' code (github.com/lxk00/BERT-EMD, commit 3d6bd37, of the paper's time, and 634df29) and their
+answers there; equations are named where these name them. Departures are said at each function.
 """
 
 from __future__ import annotations
@@ -11,13 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator
+from limbeck.objectives.registry import Workload, register_as_objective
 from limbeck.objectives.relations import attention_score_mse
 from limbeck.objectives.terms import (
     LossTerm,
@@ -31,12 +38,6 @@ from limbeck.objectives.terms import (
     count_of,
     project,
 )
-
-# Squared distances of all layers of one model to all layers of another, computed without graph.
-#
-# They are taken from explicit differences, which keep their digits near the teacher, in pieces of all pairs at once:
-# a layer is read, and a score computed, once for all its pairs.
-
 
 # Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
 CPU_CHUNK = 1 << 20
@@ -143,9 +144,6 @@ def _chunk(like: Tensor) -> int:
     return CPU_CHUNK if like.device.type == "cpu" else CHUNK
 
 
-# Which layer moves to which at least cost, and how that cost changes the weights of the layers.
-
-
 # How far a sum of weights in float32 may be from 1.
 _ROUNDING = 1e-5
 # Weights below this move too little for their cost to be read off the flow.
@@ -155,7 +153,7 @@ _LEAST_SHARE = 1e-12
 
 
 def uniform_weights(layers: int) -> Tensor:
-    """Return equal weights that sum to 1, what BERT-EMD starts from.
+    """Return equal weights that sum to 1, with which BERT-EMD starts.
 
     Args:
         layers: How many, 1 or more.
@@ -181,8 +179,9 @@ def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tens
     not finite have no cheapest flow: every layer then moves to every layer, f_ij = w^S_i w^T_j, so that the loss shows
     what happened.
 
-    Source: BERT-EMD §3 (Li et al., EMNLP 2020), where total weights are equal and so nothing is left over. Solved
-    exactly by the network simplex of POT (`ot.emd`), on the CPU.
+    Source: BERT-EMD §3. Both models' weights sum to 1, so nothing is left over, the flow sums to 1, and the paper's
+    distance Σ f_ij D_ij / Σ f_ij needs no division; the authors' code has none. Solved exactly by the network simplex
+    of POT (`ot.emd`), on the CPU.
 
     Args:
         costs: D, `[M, N]`, M student and N teacher layers, 0 or more; on another device it is copied to the CPU.
@@ -222,9 +221,11 @@ def cost_attention(
     cost 0); where all costs are 0, or one is not finite, the weights stay; a layer of weight 0 moves nothing and
     counts its cheapest pair, so that it can come back.
 
-    Source: BERT-EMD §3, update of the weights with cost attention. The formulas are recalled, not read again, and
-    agree with public implementations of the paper; its equation numbers and τ could not be verified. One version of
-    the authors' code divides ŵ by its sum instead of the softmax, and gives a layer of cost 0 no weight.
+    Source: BERT-EMD §3, cost attention; the softmax is its eq. 23 (so named in issue 5 of the authors' repository).
+    Unit costs, inverse ratios and softmax are those of the authors' code at commit 3d6bd37, which has τ = 1 and puts
+    a second, plain softmax on the result; their answer there: it makes the weights smoother, and the experiments had
+    it. Here τ does that, and there is one softmax. Their later code (634df29) divides ŵ by its sum instead. Neither
+    gives a layer of cost 0 more weight.
 
     Args:
         costs: D, `[M, N]`, 0 or more, as given to `transport_flow`.
@@ -284,24 +285,22 @@ def _as_weights(name: str, weights: Tensor, layers: int) -> Tensor:
     return weights / total
 
 
-_Layer = TypeVar("_Layer")
-
-
 @dataclass(frozen=True)
-class EmdParts:
-    """An earth mover's distance with what it was made of, which `cost_attention` needs.
+class EmdTerm(LossTerm):
+    """An earth mover's distance as a loss, with its costs and its flow, by which `cost_attention` moves the weights.
 
     Args:
-        term: The loss.
-        costs: Mean cost of each pair, `[M, N]`, float64 on the CPU, without gradient.
+        total: As in `LossTerm`.
+        count: As in `LossTerm`.
+        costs: Mean cost of each pair of layers, `[M, N]`, float64 on the CPU, without gradient.
         flow: How much of each student layer moved to each teacher layer, `[M, N]`, float64 on the CPU.
     """
 
-    term: LossTerm
     costs: Tensor
     flow: Tensor
 
 
+@register_as_objective(unit="token", batch_coupled=True, layers=1)
 def layer_emd(
     student_layers: Sequence[Tensor],
     teacher_layers: Sequence[Tensor],
@@ -310,7 +309,8 @@ def layer_emd(
     projection: Projection | None = None,
     student_weights: Tensor | None = None,
     teacher_weights: Tensor | None = None,
-) -> LossTerm:
+    across: Callable[[Tensor], Tensor] | None = None,
+) -> EmdTerm:
     """Earth mover's distance between the hidden states of all layers of two models.
 
     total = Σ_ij f_ij Σ (H^S_i W − H^T_j)² over valid tokens and the teacher's features; f, which sums to 1, moves the
@@ -320,49 +320,25 @@ def layer_emd(
     Gradients flow through D, not through f. The flow is solved on the CPU, which costs one copy of M × N numbers to
     the host in each call. It is that of the given batch: the sum of two halves is at most the whole.
 
-    Source: BERT-EMD §3 (Li et al., EMNLP 2020, arXiv 2010.06133), the distance between hidden states; the equation
-    numbers could not be verified. Nearest alternative: `hidden_mse`, one layer with one.
+    Source: BERT-EMD §3 (Li et al., EMNLP 2020, arXiv 2010.06133), the distance between hidden states, of blocks alone;
+    as in the authors' code, D is a mean squared error. Nearest alternative: `hidden_mse`, one layer with one.
 
     Args:
         student_layers: M of `[B, L, width_S]`.
         teacher_layers: N of `[B, L, width_T]`; never get a gradient.
         valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
         projection: W as a matrix `[width_S, width_T]`, or a module or callable; None needs equal widths. One for all
-            layers, as in the paper.
+            layers.
         student_weights: w^S, `[M]`, 0 or more, summing to 1; None means 1/M each. `cost_attention` makes them.
         teacher_weights: w^T, `[N]`, likewise.
+        across: Sums a tensor over the processes that share a batch; costs and flow are then those of the whole batch,
+            the loss is this process's part.
 
     Returns:
         The moved sum of squared errors; the count is valid tokens × width_T.
 
     Raises:
         KernelError: if there is no layer, or shapes, widths, mask, projection or weights do not fit.
-    """
-    return layer_emd_parts(
-        student_layers,
-        teacher_layers,
-        valid=valid,
-        projection=projection,
-        student_weights=student_weights,
-        teacher_weights=teacher_weights,
-    ).term
-
-
-def layer_emd_parts(
-    student_layers: Sequence[Tensor],
-    teacher_layers: Sequence[Tensor],
-    *,
-    valid: Tensor | None = None,
-    projection: Projection | None = None,
-    student_weights: Tensor | None = None,
-    teacher_weights: Tensor | None = None,
-    across: Callable[[Tensor], Tensor] | None = None,
-) -> EmdParts:
-    """Return `layer_emd` with its costs and its flow, which update the layer weights; arguments and errors alike.
-
-    Args:
-        across: Sums a tensor over the processes that share a batch; costs and flow are then those of the whole batch,
-            the loss is this process's part.
     """
     first = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers))
     mask, dtype = as_mask(valid, first), compute_dtype(*student_layers, *teacher_layers)
@@ -376,9 +352,16 @@ def layer_emd_parts(
         for x, (weight, shares) in zip(mapped, _moves(flow), strict=True):
             centre = sum(y.to(dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
             near.append(weight * blank(x - centre, mask, dtype).square().sum())
-        return EmdParts(LossTerm(_with_value(near, totals, flow), count), costs, flow)
+        return EmdTerm(_with_value(near, totals, flow), count, costs, flow)
 
 
+def _count_scores(work: Workload) -> int:
+    """Scores of every layer, whose streams are pairs of query and key, and the gradient of the student's."""
+    own, other = work.student_streams // 2 * work.student_width, work.teacher_streams // 2 * work.teacher_width
+    return work.pairs * (6 * own + 2 * other)
+
+
+@register_as_objective(unit="pair", batch_coupled=True, layers=2, operations=_count_scores)
 def attention_layer_emd(
     student_layers: Sequence[tuple[Tensor, Tensor]],
     teacher_layers: Sequence[tuple[Tensor, Tensor]],
@@ -387,15 +370,17 @@ def attention_layer_emd(
     valid: Tensor | None = None,
     student_weights: Tensor | None = None,
     teacher_weights: Tensor | None = None,
-) -> LossTerm:
+    across: Callable[[Tensor], Tensor] | None = None,
+) -> EmdTerm:
     """Earth mover's distance between the attention scores of all layers of two models.
 
     total = Σ_ij f_ij Σ (Q_i K_iᵀ/√d − Q'_j K'_jᵀ/√d')² over heads and pairs of valid tokens, with f as in `layer_emd`
     for the costs of `attention_score_mse`. Both models need the same number of attention heads.
 
     Source: BERT-EMD §3 (Li et al., EMNLP 2020, arXiv 2010.06133), the distance between attentions. Scores before the
-    softmax, as in TinyBERT, on which the authors' code builds; the wording of the paper could not be verified. Nearest
-    alternative: `attention_score_mse`, one layer with one.
+    softmax, as in TinyBERT and in the authors' code, which is built on it; that code sets the scores of padding to 0 in
+    both models and counts them, where they are left out here. Nearest alternative: `attention_score_mse`, one layer
+    with one.
 
     Args:
         student_layers: M pairs (query, key), each `[B, L, width_S]`, heads concatenated.
@@ -404,6 +389,7 @@ def attention_layer_emd(
         valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
         student_weights: w^S, `[M]`, 0 or more, summing to 1; None means 1/M each. `cost_attention` makes them.
         teacher_weights: w^T, `[N]`, likewise.
+        across: As in `layer_emd`.
 
     Returns:
         The moved sum of squared errors; the count is heads × Σ_b (valid tokens of sample b)². It has a first derivative
@@ -412,27 +398,6 @@ def attention_layer_emd(
     Raises:
         KernelError: if there is no layer, or shapes, widths, heads, mask or weights do not fit.
     """
-    return attention_layer_emd_parts(
-        student_layers,
-        teacher_layers,
-        heads=heads,
-        valid=valid,
-        student_weights=student_weights,
-        teacher_weights=teacher_weights,
-    ).term
-
-
-def attention_layer_emd_parts(
-    student_layers: Sequence[tuple[Tensor, Tensor]],
-    teacher_layers: Sequence[tuple[Tensor, Tensor]],
-    *,
-    heads: int,
-    valid: Tensor | None = None,
-    student_weights: Tensor | None = None,
-    teacher_weights: Tensor | None = None,
-    across: Callable[[Tensor], Tensor] | None = None,
-) -> EmdParts:
-    """Return `attention_layer_emd` with its costs and its flow; arguments and errors as of `layer_emd_parts`."""
     student, teacher = _named_pairs("student_layers", student_layers), _named_pairs("teacher_layers", teacher_layers)
     first = _check_layers(student, teacher)
     widths = {"student": first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]}
@@ -440,14 +405,13 @@ def attention_layer_emd_parts(
     mask, dtype = as_mask(valid, first), compute_dtype(*student.values(), *teacher.values())
     batch, length, _ = first.shape
     pairs = first.new_tensor(batch * length**2, dtype=dtype) if mask is None else mask.sum(1).to(dtype).square().sum()
-    count = pairs * heads
     totals = score_distances(student_layers, teacher_layers, heads, mask, dtype)
-    costs, flow = _solve(totals, count, student_weights, teacher_weights, across)
+    costs, flow = _solve(totals, pairs * heads, student_weights, teacher_weights, across)
     near: list[Tensor] = []
     for own, (weight, shares) in zip(student_layers, _moves(flow), strict=True):
         centre = _score_barycentre(teacher_layers, shares, heads, dtype)
         near.append(weight * attention_score_mse(*own, *centre, heads=heads, valid=mask).total.to(dtype))
-    return EmdParts(LossTerm(_with_value(near, totals, flow), count), costs, flow)
+    return EmdTerm(_with_value(near, totals, flow), pairs * heads, costs, flow)
 
 
 def _score_barycentre(
@@ -496,22 +460,18 @@ def _with_value(near: Sequence[Tensor], totals: Tensor, flow: Tensor) -> Tensor:
 
 
 def _named(name: str, layers: Sequence[Tensor]) -> dict[str, Tensor]:
-    return {f"{name}[{i}]": x for i, x in enumerate(_filled(name, layers))}
+    """Return the tensors of one model's layers under names for messages."""
+    if not layers:
+        raise KernelError(f"{name} is empty; give at least one layer of each model.")
+    return {f"{name}[{i}]": x for i, x in enumerate(layers)}
 
 
 def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-    named: dict[str, Tensor] = {}
-    for i, layer in enumerate(_filled(name, layers)):
+    for i, layer in enumerate(layers):
         if len(layer) != 2:
             raise KernelError(f"{name}[{i}] holds {len(layer)} tensors; it has to be a pair (query, key).")
-        named |= {f"{name}[{i}] query": layer[0], f"{name}[{i}] key": layer[1]}
-    return named
-
-
-def _filled(name: str, layers: Sequence[_Layer]) -> Sequence[_Layer]:
-    if not layers:
-        raise KernelError(f"{name} is empty; give at least one layer of each model.")
-    return layers
+    queries, keys = (_named(name, [layer[i] for layer in layers]) for i in (0, 1))
+    return {f"{at} {kind}": x for kind, found in (("query", queries), ("key", keys)) for at, x in found.items()}
 
 
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor]) -> Tensor:

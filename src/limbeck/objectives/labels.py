@@ -1,14 +1,19 @@
-"""Terms on output scores: the teacher's soft labels, and the hard labels of masked language modelling."""
+"""Terms on output scores: the teacher's soft labels, and the hard labels of masked words and of tasks."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from limbeck.core import IGNORED_LABEL
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.soft_label_chunks import Head, soft_label_kl_chunked
+from limbeck.objectives.registry import Benchmark, register_as_objective
 from limbeck.objectives.terms import (
     LossTerm,
     as_mask,
@@ -20,9 +25,38 @@ from limbeck.objectives.terms import (
     count_of,
 )
 
-IGNORED_LABEL = -100
+
+def _draw_heads(
+    case: Any, normal: Callable[..., Tensor]
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], dict[str, Any]]:
+    """Draw hidden vectors and an output weight of each model, for a benchmark."""
+    # Logits are about 1, as the differences of a trained model's are.
+    student, teacher = (
+        (normal(case.batch, case.length, width), normal(case.classes, width, deviation=width**-0.5))
+        for width in (case.student_width, case.teacher_width)
+    )
+    return student, teacher, {}
 
 
+def _soft_labels_materialised(
+    own: Tensor, weight: Tensor, other: Tensor, other_weight: Tensor, **options: Any
+) -> LossTerm:
+    return soft_label_kl(F.linear(own, weight), F.linear(other, other_weight), **options)
+
+
+def _soft_labels_from_hidden(*tensors: Tensor, **options: Any) -> LossTerm:
+    return soft_label_kl_from_hidden(*tensors, **options)
+
+
+@register_as_objective(
+    unit="row",
+    benchmark=Benchmark(
+        backends={"materialised": _soft_labels_materialised, "from_hidden": _soft_labels_from_hidden},
+        inputs=_draw_heads,
+        numbers_at_once=lambda case: 8 * case.batch * case.length * case.classes,
+        sizes=("classes",),
+    ),
+)
 def soft_label_kl(
     student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 1.0, valid: Tensor | None = None
 ) -> LossTerm:
@@ -65,6 +99,42 @@ def soft_label_kl(
         return LossTerm(total, count_of(mask, student_logits, axes=rows).to(dtype))
 
 
+def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
+    """Cross entropy of scores with labels: what `masked_lm_ce` and `hard_label_ce` compute.
+
+    total = −Σ log softmax(z_r)[label_r] over rows whose label is not −100, in nats.
+
+    Args:
+        logits: `[rows..., V]`; carries gradient. −inf excludes a class, unless it is the label.
+        labels: Whole numbers in 0 … V − 1, or −100 for a row that does not count, `[rows...]`.
+
+    Returns:
+        The summed cross entropy; the count is the rows with a label.
+
+    Raises:
+        KernelError: if the shapes do not fit, or (where it can be read without a stall) a label is out of range.
+    """
+    if logits.dim() < 2:
+        raise KernelError(f"logits has shape {list(logits.shape)}; it has to be [rows..., classes].")
+    check_rank({"logits": logits}, logits.dim(), "[rows..., classes]")
+    check_labels(labels, logits.shape[:-1])
+    labelled = labels != IGNORED_LABEL
+    if labels.device.type == "cpu" and labels.numel():
+        low, high = (int(x) for x in labels.masked_fill(~labelled, 0).aminmax())
+        if low < 0 or high >= logits.shape[-1]:
+            wrong = low if low < 0 else high
+            raise KernelError(
+                f"label {wrong} is not in 0 … {logits.shape[-1] - 1}, nor {IGNORED_LABEL}; check the corpus and, "
+                "for masked words, the tokenizer."
+            )
+    dtype = compute_dtype(logits)
+    with autocast_off(logits.device):
+        scores = blank(logits, labelled, dtype).flatten(0, -2)
+        total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
+        return LossTerm(total, labelled.sum().to(dtype))
+
+
+@register_as_objective(unit="label")
 def masked_lm_ce(logits: Tensor, labels: Tensor) -> LossTerm:
     """Cross entropy of the student's scores at the masked positions.
 
@@ -74,73 +144,42 @@ def masked_lm_ce(logits: Tensor, labels: Tensor) -> LossTerm:
     `soft_label_kl`, with the teacher's distribution as label.
 
     Args:
-        logits: `[B, L, V]`; carries gradient.
-        labels: Whole numbers in 0 … V − 1, or −100 where nothing was masked, `[B, L]`.
+        logits: `[B, L, V]`, or `[rows, V]` of the masked positions alone; carries gradient.
+        labels: Whole numbers in 0 … V − 1, or −100 where nothing was masked, `[B, L]` or `[rows]`.
 
     Returns:
         The summed cross entropy; the count is the labelled positions.
 
     Raises:
-        KernelError: if the shapes do not fit, or (where it can be read without a stall) a label is out of range.
+        KernelError: as `label_ce`.
     """
-    check_rank({"logits": logits}, 3, "[B, L, V]")
-    check_labels(labels, logits.shape[:2])
-    if labels.device.type == "cpu" and labels.numel():
-        low, high = (int(x) for x in labels.masked_fill(labels == IGNORED_LABEL, 0).aminmax())
-        if low < 0 or high >= logits.shape[-1]:
-            wrong = low if low < 0 else high
-            raise KernelError(
-                f"label {wrong} is not in 0 … {logits.shape[-1] - 1}, nor {IGNORED_LABEL}; check tokenizer."
-            )
-    dtype, labelled = compute_dtype(logits), labels != IGNORED_LABEL
-    with autocast_off(logits.device):
-        scores = blank(logits, labelled, dtype).flatten(0, 1)
-        total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
-        return LossTerm(total, labelled.sum().to(dtype))
+    return label_ce(logits, labels)
 
 
-# Terms on the labels of a task: classes, answer positions, values; and on the teacher's values.
-
-
+@register_as_objective(unit="label")
 def hard_label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
     """Cross entropy of the student's scores with the labels of its task.
 
-    total = -sum log softmax(z_r)[label_r] over rows whose label is not -100, in nats.
+    total = −Σ log softmax(z_r)[label_r] over rows whose label is not −100, in nats.
 
-    Source: BERT-PKD (Sun et al. 2019) section 3.1; the usual fine-tuning loss. Nearest alternatives: `masked_lm_ce`,
-    the same on a vocabulary; `soft_label_kl`, with the teacher's distribution as label.
+    Source: BERT-PKD (Sun et al. 2019) §3.1; the usual fine-tuning loss. Nearest alternatives: `masked_lm_ce`, the same
+    on a vocabulary; `soft_label_kl`, with the teacher's distribution as label.
 
     Args:
-        logits: `[B, classes]`, or `[B, 2, L]` for the start and end of an answer; carries gradient. -inf excludes a
+        logits: `[B, classes]`, or `[B, 2, L]` for the start and end of an answer; carries gradient. −inf excludes a
             class, unless it is the label.
-        labels: Whole numbers in 0 to classes - 1, or -100 for a row that does not count: `[B]`, or `[B, 2]`.
+        labels: Whole numbers in 0 … classes − 1, or −100 for a row that does not count: `[B]`, or `[B, 2]`.
 
     Returns:
         The summed cross entropy; the count is the rows with a label.
 
     Raises:
-        KernelError: if the shapes do not fit, or (where it can be read without a stall) a label is out of range.
+        KernelError: as `label_ce`.
     """
-    rows = logits.dim() - 1
-    if rows < 1:
-        raise KernelError(f"logits has shape {list(logits.shape)}; it has to be [rows..., classes].")
-    check_rank({"logits": logits}, rows + 1, "[rows..., classes]")
-    check_labels(labels, logits.shape[:-1])
-    labelled = labels != IGNORED_LABEL
-    if labels.device.type == "cpu" and labels.numel():
-        low, high = (int(x) for x in labels.masked_fill(~labelled, 0).aminmax())
-        if low < 0 or high >= logits.shape[-1]:
-            wrong = low if low < 0 else high
-            raise KernelError(
-                f"label {wrong} is not in 0 to {logits.shape[-1] - 1}, nor {IGNORED_LABEL}; check the corpus."
-            )
-    dtype = compute_dtype(logits)
-    with autocast_off(logits.device):
-        scores = blank(logits, labelled, dtype).flatten(0, -2)
-        total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
-        return LossTerm(total, labelled.sum().to(dtype))
+    return label_ce(logits, labels)
 
 
+@register_as_objective(unit="sample")
 def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
     """Squared error of the student's value with the label of its task.
 
@@ -171,6 +210,7 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
         return LossTerm(total, count_of(None, values, axes=1).to(dtype))
 
 
+@register_as_objective(unit="sample")
 def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
     """Squared error of the student's value with the teacher's, for tasks without classes.
 
@@ -196,9 +236,6 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
     with autocast_off(student_values.device):
         total = (student_values.to(dtype) - teacher_values.detach().to(dtype)).square().sum()
         return LossTerm(total, count_of(None, student_values, student_values.shape[1], axes=1).to(dtype))
-
-
-# The teacher's soft labels without logits of all tokens, for vocabularies of any size.
 
 
 def soft_label_kl_from_hidden(

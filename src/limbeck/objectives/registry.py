@@ -1,55 +1,181 @@
-"""What the rest of the house may know about each objective without calling it."""
+"""The registry of objectives, and how training calls, counts and measures each: built-in ones and a plugin's alike."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from torch import Tensor
 
-from limbeck.core.registry import PluginPoint, Registry
+from limbeck.core.registry import PluginPoint, Registry, is_own, item_check
 from limbeck.errors import KernelError, PluginError
-from limbeck.objectives.earth_mover import (
-    EmdParts,
-    attention_layer_emd,
-    attention_layer_emd_parts,
-    layer_emd,
-    layer_emd_parts,
-)
-from limbeck.objectives.labels import hard_label_ce, hard_label_mse, masked_lm_ce, soft_label_kl, soft_label_mse
-from limbeck.objectives.relations import attention_score_mse, direct_mse, relation_kl
 from limbeck.objectives.terms import LossTerm
-from limbeck.objectives.vectors import (
-    hidden_cosine,
-    hidden_mse,
-    patient_mse,
-    pooled_cosine,
-    sample_contrastive,
-    sample_relation_kl,
-)
 
-# What the arguments of an objective's function say about how training calls it.
-
-
+Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]
+FunctionT = TypeVar("FunctionT", bound=Callable[..., LossTerm])
+_STUDENT_NAMES = ("student", "logits", "values")
+_LAYER_KEYWORDS = ("student_weights", "teacher_weights", "across")
 _RULE = (
-    "call the student's streams student…, then as many of the teacher's teacher…, then labels if it takes them; all "
-    "else is a keyword with a default, or after a *"
+    "call the student's streams student… (or logits, values), then as many of the teacher's teacher…, then labels if "
+    "it takes them; all else is a keyword with a default, or after a *"
 )
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Sizes of a term on a batch, from which its operations are counted.
+
+    Args:
+        lengths: Valid tokens of each sample.
+        student_width: Width of the student's streams.
+        teacher_width: Width of the teacher's streams, after their heads were merged.
+        student_streams: Different streams of the student.
+        teacher_streams: Different streams of the teacher.
+        options: The term's keyword arguments, such as `heads`.
+    """
+
+    lengths: Sequence[int]
+    student_width: int
+    teacher_width: int
+    student_streams: int
+    teacher_streams: int
+    options: Mapping[str, Any]
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of valid tokens of a sample."""
+        return sum(length**2 for length in self.lengths)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """How `limbeck benchmark loss` measures an objective.
+
+    Args:
+        backends: Ways to compute it, by name. The first is the plain one: it holds everything at once, and in float64
+            it is what errors are measured against. Each takes the student's tensors, the teacher's, then `valid` and
+            the keywords that `inputs` gives.
+        inputs: From a case (`limbeck.benchmark.loss.LossCase`) and a function that draws normal numbers of a shape,
+            with a deviation: the student's two tensors, the teacher's two, and keywords.
+        numbers_at_once: float32 numbers that the plain backend holds at its highest, of a case; a little more than
+            was seen.
+        sizes: Fields of a case that it depends on, beside batch, length and widths.
+        heads: Heads of a case where none are given.
+    """
+
+    backends: Mapping[str, Callable[..., LossTerm]]
+    inputs: Callable[[Any, Callable[..., Tensor]], tuple[Sequence[Tensor], Sequence[Tensor], dict[str, Any]]]
+    numbers_at_once: Callable[[Any], int]
+    sizes: tuple[str, ...] = ("heads",)
+    heads: int = 48
+
+    @property
+    def plain(self) -> str:
+        """Name of the plain backend."""
+        return next(iter(self.backends))
+
+
+@dataclass(frozen=True)
+class Objective:
+    """An objective and the facts that training and the conformance suite need.
+
+    Args:
+        name: As recipes and methods write it.
+        function: Student streams, then as many teacher streams, then keywords, to `LossTerm`.
+        student_streams: How many tensors of the student it takes; of each layer, where it takes layers.
+        unit: What its count is proportional to, with a constant that does not depend on the batch: "token" is a
+            valid token, "pair" two valid tokens of one sample, in order, "row" a row of logits that counts (a token
+            or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100. The units
+            of an accumulation window can be added up before its first backward pass.
+        batch_coupled: Samples of a batch act on each other: the sum over two halves is not the whole.
+        is_divergence: 0 when student equals teacher, above 0 otherwise.
+        takes_valid: Has the keyword `valid`, `[B, L]`.
+        takes_projection: Has the keyword `projection`, a learned map from the student's width to the teacher's, or
+            `projections`, one map a head.
+        takes_heads: Needs the keyword `heads`.
+        takes_labels: Takes the labels of the batch after the streams.
+        takes_teacher: Takes streams of the teacher.
+        takes_layers: Takes any number of layers of each model, as two lists, instead of a fixed number of streams. It
+            may have the keywords `student_weights` and `teacher_weights`, weights of the layers, and `across`, which
+            sums a tensor over the processes that share a batch; see `layer_emd`.
+        operations: Counts the floating point operations of a term and its gradient, beside those of learned maps;
+            None where they are not worth counting.
+        benchmark: How it is measured alone; None where it is not.
+    """
+
+    name: str
+    function: Callable[..., LossTerm]
+    student_streams: int
+    unit: Unit
+    batch_coupled: bool = False
+    is_divergence: bool = True
+    takes_valid: bool = False
+    takes_projection: bool = False
+    takes_heads: bool = False
+    takes_labels: bool = False
+    takes_teacher: bool = True
+    takes_layers: bool = False
+    operations: Callable[[Workload], int] | None = None
+    benchmark: Benchmark | None = None
+
+    @cached_property
+    def keywords(self) -> frozenset[str]:
+        """Names of the keywords that training fills in; the others come from a term's options."""
+        named = inspect.signature(self.function).parameters
+        projection = "projections" if "projections" in named else "projection"
+        taken = {"valid": self.takes_valid, projection: self.takes_projection}
+        taken |= {name: self.takes_layers and name in named for name in _LAYER_KEYWORDS}
+        return frozenset(name for name, takes in taken.items() if takes)
+
+    @property
+    def gathers_rows(self) -> bool:
+        """Whether processes that share a batch each compute the whole term, from the rows of all of them.
+
+        Terms that sum `across` the processes are coupled too, but share costs instead of rows.
+        """
+        return self.batch_coupled and "across" not in self.keywords
+
+    def arguments(self, offered: Mapping[str, Any]) -> dict[str, Any]:
+        """Choose, of the keywords that training can fill in, those that the function has."""
+        return {name: value for name, value in offered.items() if name in self.keywords}
+
+    def call(
+        self, student: Sequence[Tensor], teacher: Sequence[Tensor], labels: Tensor | None = None, **options: Any
+    ) -> LossTerm:
+        """Compute it as its signature says.
+
+        Args:
+            student: The student's streams, layer by layer where it takes layers.
+            teacher: The teacher's streams, likewise.
+            labels: Of the batch; left out where it takes none.
+            **options: Keywords of the function.
+        """
+        streams: list[Any] = [*student, *teacher]
+        if self.takes_layers:
+            streams = [self.by_layer(student), self.by_layer(teacher)]
+        if self.takes_labels and labels is not None:
+            streams.append(labels)
+        return self.function(*streams, **options)
+
+    def by_layer(self, streams: Sequence[Tensor]) -> list[Any]:
+        """Group streams, layer by layer, as functions over layers take them: a tensor or a tuple for each."""
+        size = self.student_streams
+        return list(streams) if size == 1 else [tuple(streams[i : i + size]) for i in range(0, len(streams), size)]
 
 
 def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the fields of `Objective` that the arguments of a function tell.
+    """Read the fields of `Objective` from the arguments of a function.
 
     Arguments without a default are streams and labels, by their names; `valid`, `heads` and `projection` or
     `projections` among the others are keywords that training gives.
 
     Args:
         name: Of the objective, for messages.
-        function: What computes it.
+        function: Computes it.
 
     Raises:
         PluginError: one line, if the names say something else.
@@ -60,7 +186,7 @@ def read_signature(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         raise PluginError(f"The objective '{name}' cannot be added: its function is no function.") from None
     tensors = [parameter.name for parameter in parameters if _is_tensor(parameter)]
     keywords = {parameter.name for parameter in parameters} - set(tensors)
-    student = len(list(takewhile(lambda each: each.startswith("student"), tensors)))
+    student = len(list(takewhile(lambda each: each.startswith(_STUDENT_NAMES), tensors)))
     teacher = len(list(takewhile(lambda each: each.startswith("teacher"), tensors[student:])))
     rest = tensors[student + teacher :]
     if not student or teacher not in (0, student) or rest not in ([], ["labels"]):
@@ -80,152 +206,33 @@ def _is_tensor(parameter: inspect.Parameter) -> bool:
     return given_in_order and parameter.default is inspect.Parameter.empty
 
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., LossTerm])
-Unit: TypeAlias = Literal["token", "pair", "row", "sample", "label"]
-
-
-@dataclass(frozen=True)
-class Objective:
-    """An objective and the facts that training and the conformance suite need.
-
-    Args:
-        name: As recipes and methods write it.
-        function: Student streams, then as many teacher streams, then keywords, to `LossTerm`.
-        student_streams: How many tensors of the student it takes; of each layer, where it takes layers.
-        unit: What its count is proportional to, with a constant that does not depend on the batch: "token" is a
-            valid token, "pair" two valid tokens of one sample, in order, "row" a row of logits that counts (a token
-            or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100. The units
-            of an accumulation window can be added up before its first backward pass.
-        batch_coupled: Samples of a batch act on each other: the sum over two halves is not the whole.
-        is_divergence: 0 when student equals teacher, above 0 otherwise.
-        takes_valid: Has the keyword `valid`, `[B, L]`.
-        takes_projection: Has the keyword `projection`, a learned map from the student's width to the
-            teacher's.
-        takes_heads: Needs the keyword `heads`.
-        takes_labels: Takes the labels of the batch after the streams.
-        takes_teacher: Takes streams of the teacher.
-        takes_layers: Takes any number of layers of each model, as two lists, instead of a fixed number of streams.
-        parts: The same with its costs and flow, where it takes layers.
-    """
-
-    name: str
-    function: Callable[..., LossTerm]
-    student_streams: int
-    unit: Unit
-    batch_coupled: bool = False
-    is_divergence: bool = True
-    takes_valid: bool = False
-    takes_projection: bool = False
-    takes_heads: bool = False
-    takes_labels: bool = False
-    takes_teacher: bool = True
-    takes_layers: bool = False
-    parts: Callable[..., EmdParts] | None = None
-
-    @property
-    def gathers_rows(self) -> bool:
-        """Whether processes that share a batch each compute the whole term, from the rows of all of them.
-
-        Terms over layers are coupled too, but share costs instead of rows; see `layer_emd_parts`.
-        """
-        return self.batch_coupled and self.parts is None
-
-    def by_layer(self, streams: Sequence[Tensor]) -> list[Any]:
-        """Group streams, layer by layer, as functions over layers take them: a tensor or a tuple for each."""
-        size = self.student_streams
-        return list(streams) if size == 1 else [tuple(streams[i : i + size]) for i in range(0, len(streams), size)]
-
-
-def _check_objective(name: str, item: object) -> Objective:
-    """Refuse an objective from outside that training could not call as its fields say."""
-    if not isinstance(item, Objective):
-        hint = ' For a function, put @register_as_objective(unit="token") above it.' if callable(item) else ""
-        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.objectives.Objective.{hint}")
-    problem = _problem(name, item)
-    if problem is not None:
-        raise PluginError(f"The objective '{name}' cannot be added: {problem}.")
-    return item
-
-
-def _problem(name: str, objective: Objective) -> str | None:
-    if objective.name != name:
-        return f"its own name is '{objective.name}'; give it the same in both places"
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        return "a name is of small letters, digits and _, a letter first"
+def _problem(objective: Objective) -> str | None:
+    """Say why training could not call an objective as its fields say; None where it can."""
     if objective.student_streams < 1:
         return f"it takes {objective.student_streams} streams of the student; give 1 or more"
     if objective.unit not in get_args(Unit):
         return f"its unit is '{objective.unit}'; give one of {', '.join(get_args(Unit))}"
-    if objective.takes_layers != (objective.parts is not None):
-        return "takes_layers and parts go together; see limbeck.objectives.earth_mover"
     streams = objective.student_streams * (2 if objective.takes_teacher else 1)
     tensors = 2 if objective.takes_layers else streams + objective.takes_labels
-    keywords = {key: None for key in ("valid", "heads") if getattr(objective, f"takes_{key}")}
+    said: list[str] = []
     try:
-        signature = inspect.signature(objective.function)
-        if objective.takes_projection:
-            keywords["projections" if "projections" in signature.parameters else "projection"] = None
-        signature.bind_partial(*[None] * tensors, **keywords)
+        said = [key for key in ("valid", "heads", "projection", "projections") if key in objective.keywords]
+        said += ["heads"] if objective.takes_heads else []
+        inspect.signature(objective.function).bind_partial(*[None] * tensors, **dict.fromkeys(said))
     except TypeError as error:
-        said = "".join(f", {key}" for key in keywords)
-        return f"its function cannot be called with {tensors} tensors{said}: {error}"
+        return f"its function cannot be called with {tensors} tensors{''.join(f', {key}' for key in said)}: {error}"
     return None
 
 
 OBJECTIVES: Registry[Objective] = Registry(
     "objective",
     KernelError,
-    PluginPoint("limbeck.objectives", _check_objective, lambda objective: objective.function),
+    PluginPoint(
+        "limbeck.objectives",
+        item_check("objective", Objective, 'register_as_objective(unit="token")', _problem),
+        lambda objective: objective.function,
+    ),
 )
-for _objective in (
-    Objective("relation_kl", relation_kl, 2, "token", takes_valid=True, takes_heads=True),
-    Objective("attention_score_mse", attention_score_mse, 2, "pair", takes_valid=True, takes_heads=True),
-    Objective("hidden_mse", hidden_mse, 1, "token", takes_valid=True, takes_projection=True),
-    Objective("hidden_cosine", hidden_cosine, 1, "token", takes_valid=True),
-    Objective("direct_mse", direct_mse, 1, "token", takes_valid=True, takes_projection=True, takes_heads=True),
-    Objective("soft_label_kl", soft_label_kl, 1, "row", takes_valid=True),
-    Objective("masked_lm_ce", masked_lm_ce, 1, "label", is_divergence=False, takes_labels=True, takes_teacher=False),
-    Objective("hard_label_ce", hard_label_ce, 1, "label", is_divergence=False, takes_labels=True, takes_teacher=False),
-    Objective(
-        "hard_label_mse", hard_label_mse, 1, "sample", is_divergence=False, takes_labels=True, takes_teacher=False
-    ),
-    Objective("soft_label_mse", soft_label_mse, 1, "sample"),
-    Objective("sample_relation_kl", sample_relation_kl, 1, "sample", batch_coupled=True),
-    Objective(
-        "sample_contrastive",
-        sample_contrastive,
-        1,
-        "sample",
-        batch_coupled=True,
-        is_divergence=False,
-        takes_labels=True,
-    ),
-    Objective(
-        "layer_emd",
-        layer_emd,
-        1,
-        "token",
-        batch_coupled=True,
-        takes_valid=True,
-        takes_projection=True,
-        takes_layers=True,
-        parts=layer_emd_parts,
-    ),
-    Objective(
-        "attention_layer_emd",
-        attention_layer_emd,
-        2,
-        "pair",
-        batch_coupled=True,
-        takes_valid=True,
-        takes_heads=True,
-        takes_layers=True,
-        parts=attention_layer_emd_parts,
-    ),
-    Objective("patient_mse", patient_mse, 1, "sample"),
-    Objective("pooled_cosine", pooled_cosine, 1, "sample", takes_projection=True),
-):
-    OBJECTIVES.register(_objective.name, _objective)
 
 
 def register_objective(objective: Objective, *, replace: bool = False) -> Objective:
@@ -254,11 +261,15 @@ def register_as_objective(
     batch_coupled: bool = False,
     is_divergence: bool = True,
     replace: bool = False,
+    layers: int | None = None,
+    operations: Callable[[Workload], int] | None = None,
+    benchmark: Benchmark | None = None,
 ) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds a function as an objective, and returns the function as it is.
 
-    How training calls it is told from its arguments, `(student…, teacher…, labels, *, valid, heads, projection)`: one
-    or more streams of the student, as many of the teacher or none, and of the others those that are there.
+    How training calls it is read from its arguments, `(student…, teacher…, labels, *, valid, heads, projection)`: one
+    or more streams of the student, as many of the teacher or none, and of the others those that are there. limbeck's
+    own objectives are registered by it too.
 
     Args:
         unit: What its count is proportional to, see `Objective`.
@@ -266,6 +277,10 @@ def register_as_objective(
         batch_coupled: Samples of a batch act on each other.
         is_divergence: 0 when student equals teacher, above 0 otherwise; never without a teacher.
         replace: As `register_objective`'s.
+        layers: Streams of each layer, for a function over any number of layers, which takes two lists; None for a
+            function of single streams.
+        operations: As in `Objective`.
+        benchmark: As in `Objective`.
 
     Raises:
         PluginError: one line, if the name is taken or the arguments are called otherwise.
@@ -274,11 +289,12 @@ def register_as_objective(
     def register(function: FunctionT) -> FunctionT:
         own = name if name is not None else getattr(function, "__name__", "")
         read = read_signature(own, function)
-        divergence = is_divergence and read["takes_teacher"]
-        register_objective(
-            Objective(own, function, unit=unit, batch_coupled=batch_coupled, is_divergence=divergence, **read),
-            replace=replace,
-        )
+        if layers is not None:
+            read |= {"student_streams": layers, "takes_layers": True}
+        read["is_divergence"] = is_divergence and read["takes_teacher"]
+        read |= {"operations": operations, "benchmark": benchmark}
+        objective = Objective(own, function, unit=unit, batch_coupled=batch_coupled, **read)
+        OBJECTIVES.add(own, objective, replace=replace, own=is_own(function))
         return function
 
     return register

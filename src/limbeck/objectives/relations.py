@@ -1,6 +1,11 @@
-"""Relations between the tokens of a text: MiniLM, MiniLMv2 and the token terms of MLKD-BERT."""
+"""Terms on heads: relations between the tokens of a text, attention scores, and the heads' vectors themselves."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -8,9 +13,43 @@ from limbeck.errors import KernelError
 from limbeck.kernels.dispatch import relation_kl_total
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.score_gram import score_distance
+from limbeck.objectives.registry import Benchmark, Workload, register_as_objective
 from limbeck.objectives.terms import LossTerm, as_mask, blank, check_alike, check_heads, check_rank, count_of
 
 
+def _draw_streams(
+    case: Any, normal: Callable[..., Tensor], symmetric: bool = False
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], dict[str, Any]]:
+    """Draw two streams of each model, or one taken twice, for a benchmark."""
+    firsts = [normal(case.batch, case.length, width) for width in (case.student_width, case.teacher_width)]
+    student, teacher = ((x, x if symmetric else normal(*x.shape)) for x in firsts)
+    return student, teacher, {"heads": case.heads}
+
+
+def _matrices_held(count: int, case: Any) -> int:
+    """Numbers of so many score matrices of all heads."""
+    return int(count * case.batch * case.heads * case.length**2)
+
+
+def _count_relation(work: Workload) -> int:
+    """Scores of both models, and a product for the gradient of each of the student's streams."""
+    return 2 * work.pairs * (work.teacher_width + (1 + work.student_streams) * work.student_width)
+
+
+def _relation_by(backend: str, *streams: Tensor, **options: Any) -> LossTerm:
+    return relation_kl(*streams, backend=backend, **options)
+
+
+@register_as_objective(
+    unit="token",
+    operations=_count_relation,
+    benchmark=Benchmark(
+        backends={name: partial(_relation_by, name) for name in ("reference", "blocked", "triton")},
+        inputs=lambda case, normal: _draw_streams(case, normal, case.relation == "symmetric"),
+        numbers_at_once=partial(_matrices_held, 7),
+        sizes=("heads", "relation"),
+    ),
+)
 def relation_kl(
     student_a: Tensor,
     student_b: Tensor,
@@ -67,9 +106,44 @@ def relation_kl(
     return LossTerm(total, count_of(mask, student_a, heads).to(compute_dtype(*vectors.values())))
 
 
-# Attention scores compared before their softmax: TinyBERT and ELM.
+def _count_scores(work: Workload) -> int:
+    """By the scores, or where it is less, by Gram matrices of the heads."""
+    own, other = work.student_width, work.teacher_width
+    gram = 8 * own * own + 8 * own * other + 4 * other * other
+    return sum(
+        min(length**2 * (6 * own + 2 * other), length * gram // int(work.options["heads"])) for length in work.lengths
+    )
 
 
+def _score_mse_materialised(
+    student_q: Tensor, student_k: Tensor, teacher_q: Tensor, teacher_k: Tensor, *, heads: int, valid: Tensor
+) -> LossTerm:
+    """Compute `attention_score_mse` with every score held at once."""
+    dtype = compute_dtype(student_q, student_k, teacher_q, teacher_k)
+
+    def scores(q: Tensor, k: Tensor) -> Tensor:
+        q, k = (x.to(dtype).unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k))
+        return q @ k.mT / math.sqrt(q.shape[-1])
+
+    pairs = valid[:, None, :, None] & valid[:, None, None, :]
+    difference = scores(student_q, student_k) - scores(teacher_q, teacher_k)
+    return LossTerm(difference.masked_fill(~pairs, 0.0).square().sum(), pairs.sum() * heads)
+
+
+def _score_mse_by_gram(*streams: Tensor, **options: Any) -> LossTerm:
+    return attention_score_mse(*streams, **options)
+
+
+@register_as_objective(
+    unit="pair",
+    operations=_count_scores,
+    benchmark=Benchmark(
+        backends={"materialised": _score_mse_materialised, "gram": _score_mse_by_gram},
+        inputs=_draw_streams,
+        numbers_at_once=partial(_matrices_held, 6),
+        heads=12,
+    ),
+)
 def attention_score_mse(
     student_q: Tensor,
     student_k: Tensor,
@@ -119,9 +193,7 @@ def attention_score_mse(
     return LossTerm(total, mask.sum(1).to(dtype).square().sum() * heads)
 
 
-# Relation heads compared directly, vector by vector: DirectMiniLM.
-
-
+@register_as_objective(unit="token")
 def direct_mse(
     student: Tensor, teacher: Tensor, *, heads: int, valid: Tensor | None = None, projections: Tensor | None = None
 ) -> LossTerm:

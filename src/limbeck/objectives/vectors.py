@@ -1,4 +1,4 @@
-"""Vectors compared position by position: hidden states and embeddings."""
+"""Vectors compared one by one: hidden states by token, sentence and CLS vectors by sample, samples with each other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.objectives.registry import register_as_objective
 from limbeck.objectives.terms import (
     LossTerm,
     Projection,
@@ -22,6 +23,7 @@ from limbeck.objectives.terms import (
 )
 
 
+@register_as_objective(unit="token")
 def hidden_mse(
     student: Tensor, teacher: Tensor, *, valid: Tensor | None = None, projection: Projection | None = None
 ) -> LossTerm:
@@ -56,6 +58,7 @@ def hidden_mse(
         return LossTerm(total, count_of(mask, teacher, teacher.shape[-1]).to(dtype))
 
 
+@register_as_objective(unit="token")
 def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = None) -> LossTerm:
     """Angle between the student's vectors and the teacher's.
 
@@ -103,18 +106,14 @@ def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
     return 0.5 * ((unit_x - unit_y).square().sum(-1) + torch.as_tensor(without_direction))
 
 
-# One vector per text: sentence embeddings and CLS vectors.
-
-
+@register_as_objective(unit="sample")
 def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | None = None) -> LossTerm:
     """Angle between the student's sentence vectors and the teacher's.
 
     total = Σ_b (1 − cos(g^S_b W, g^T_b)), each between 0 and 2.
 
-    Source: the embedding stage of this project's design; the per-sentence form of DistilBERT's cosine term.
-    Nearest
-    alternative: `sample_relation_kl`, which compares the texts of a batch with each other and so needs no
-    projection.
+    Source: ours; DistilBERT's cosine term (its §3) applied to sentence vectors. Nearest alternative:
+    `sample_relation_kl`, which compares the texts of a batch with each other and so needs no projection.
 
     Args:
         student: `[B, width_S]`.
@@ -136,6 +135,7 @@ def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | 
         return LossTerm(total, count_of(None, student, axes=1).to(dtype))
 
 
+@register_as_objective(unit="sample")
 def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
     """Squared distance of the L2-normalised CLS vectors of one layer pair.
 
@@ -163,17 +163,17 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
         return LossTerm(difference.square().sum(), count_of(None, student_cls, axes=1).to(dtype))
 
 
-# Relations between the samples of a batch (MLKD-BERT's second stage): they cannot be split over batches.
-
-
+@register_as_objective(unit="sample", batch_coupled=True)
 def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
     """Divergence of the student's sample-to-sample similarities from the teacher's.
 
     R = softmax(G Gᵀ / √d) over the batch, each model with its own width d; total = Σ_i KL(R^T_i ‖ R^S_i) in
     nats, 0 at equality. The rows are taken as they are: normalise them first if only direction should count.
 
-    Source: MLKD-BERT §3.3, eq. 13–15. Nearest alternative: `pooled_cosine`, which compares each text with
-    itself and does not depend on what else is in the batch.
+    The samples of a batch act on each other, so that it cannot be split.
+
+    Source: MLKD-BERT §3.3, eq. 13–15. Nearest alternative: `pooled_cosine`, which compares each text with itself and
+    does not depend on the rest of the batch.
 
     Args:
         student: `[B, width_S]`.
@@ -192,6 +192,7 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
     return LossTerm(total, count_of(None, student, axes=1).to(compute_dtype(student, teacher)))
 
 
+@register_as_objective(unit="sample", batch_coupled=True, is_divergence=False)
 def sample_contrastive(
     student_projected: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.07
 ) -> LossTerm:

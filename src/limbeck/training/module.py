@@ -11,12 +11,12 @@ from torch.distributed.nn.functional import all_gather
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from limbeck.core import IGNORED_LABEL
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
-from limbeck.objectives import LossTerm
-from limbeck.objectives.earth_mover import EmdParts, cost_attention, uniform_weights
-from limbeck.objectives.registry import OBJECTIVES, Objective
+from limbeck.objectives import OBJECTIVES, LossTerm
+from limbeck.objectives.earth_mover import EmdTerm, cost_attention, uniform_weights
 from limbeck.training.teacher import TeacherReader, stream_keys
 
 # The weights of both models' layers in earth mover's distances; they belong to the run and are resumed with it.
@@ -25,8 +25,8 @@ from limbeck.training.teacher import TeacherReader, stream_keys
 class LayerWeights(nn.Module):
     """Weights that start equal, and after each training batch follow the costs of its distances.
 
-    Several distances, of hidden states and of attention, share one pair of weights: the mean of what each of them asks
-    for (BERT-EMD, arXiv 2010.06133, section 3).
+    Several distances, of hidden states and of attention, share one pair of weights: the mean of the updates by each,
+    as in the code of BERT-EMD's authors (see `limbeck.objectives.earth_mover`).
 
     Args:
         student: Layers of the student.
@@ -44,16 +44,20 @@ class LayerWeights(nn.Module):
         self.register_buffer("teacher", uniform_weights(teacher))
 
     @torch.no_grad()
-    def update(self, distances: Sequence[EmdParts]) -> None:
+    def update(self, distances: Sequence[EmdTerm]) -> None:
         """Move the weights after a batch."""
         if self.temperature is None or not distances:
             return
         found = [
-            cost_attention(parts.costs, parts.flow, self.student, self.teacher, temperature=self.temperature)
-            for parts in distances
+            cost_attention(term.costs, term.flow, self.student, self.teacher, temperature=self.temperature)
+            for term in distances
         ]
         self.student.copy_(torch.stack([student for student, _ in found]).mean(0))
         self.teacher.copy_(torch.stack([teacher for _, teacher in found]).mean(0))
+
+    def arguments(self, *, across: Callable[[Tensor], Tensor] | None) -> dict[str, Any]:
+        """Return the keywords of an objective over layers; see `Objective.takes_layers`."""
+        return {"student_weights": self.student, "teacher_weights": self.teacher, "across": across}
 
 
 def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
@@ -96,6 +100,13 @@ def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
     return learned
 
 
+def map_arguments(learned: nn.Module | None) -> dict[str, Any]:
+    """Return the keyword under which an objective takes a learned map: `projection`, or `projections` of its heads."""
+    if learned is None:
+        return {}
+    return {"projections": learned.weight} if isinstance(learned, HeadMaps) else {"projection": learned}
+
+
 # What terms that couple the samples of a batch need of the other ranks: their rows, or sums over them.
 
 
@@ -133,7 +144,6 @@ def _shares_batches() -> bool:
 
 
 UNITS = ("token", "sample", "label", "pair")
-IGNORED_LABEL = -100
 FILLER = "filler"
 """Key of a batch that only keeps a process in step with the others: it counts nothing."""
 
@@ -197,9 +207,9 @@ class DistillationModule(nn.Module):
         )
         over_vocabulary = [term for term in terms if any(key.kind == "logits" for key in term.student)]
         # Where only masked tokens are taught, only they are scored: about a seventh of the work.
-        self._scores_labelled = bool(over_vocabulary) and all(_reads_masked(term) for term in over_vocabulary)
+        self._scores_labelled = bool(over_vocabulary) and all(term.rows == "label" for term in over_vocabulary)
         self.layer_weights = make_layer_weights(terms)
-        self._distances: list[EmdParts] = []
+        self._distances: list[EmdTerm] = []
         # A plain attribute of a reader, which is no module: nothing of the teacher is registered here.
         self._reader = teacher if isinstance(teacher, TeacherReader) else TeacherReader(teacher, terms, pooling=pooling)
         self._student_tap = StreamTap(student, stream_keys(term.student for term in terms), pooling=pooling)
@@ -265,49 +275,38 @@ class DistillationModule(nn.Module):
     # The kernels are compiled code already; tracing them anew for every term only costs.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _loss(self, term: Term, student: Streams, teacher: Streams, valid: Tensor, labels: Tensor | None) -> LossTerm:
+        """Give the objective of a term the streams, the labels and the keywords that its signature names."""
         objective = OBJECTIVES[term.objective]
-        student_tensors = [student[key] for key in term.student]
-        teacher_tensors = [teacher[key] for key in term.teacher]
-        if term.teacher_heads is not None:
-            teacher_tensors = [term.teacher_heads.merge(tensor) for tensor in teacher_tensors]
-        options: dict[str, Any] = dict(term.options)
-        if objective.takes_valid:
-            scored = self._scores_labelled or term.rows == "sample"
-            options["valid"] = _counted_rows(term, valid, labels, scored) if objective.unit == "row" else valid
+        learned: nn.Module | None = None
         if term.name in self.maps:
             learned = self.maps[term.name]
-            if isinstance(learned, HeadMaps):
-                options["projections"] = learned.weight
-            elif objective.takes_projection:
-                options["projection"] = learned
-            else:
-                student_tensors = [learned(tensor.float()) for tensor in student_tensors]
+        own, other = [student[key] for key in term.student], [teacher[key] for key in term.teacher]
+        if term.teacher_heads is not None:
+            other = [term.teacher_heads.merge(tensor) for tensor in other]
+        if learned is not None and not objective.takes_projection:
+            own, learned = [learned(tensor.float()) for tensor in own], None
         if term.normalise:
-            student_tensors = [F.normalize(tensor.float(), dim=-1) for tensor in student_tensors]
-            teacher_tensors = [F.normalize(tensor.float(), dim=-1) for tensor in teacher_tensors]
-        if objective.parts is not None:
-            return self._distance(objective, student_tensors, teacher_tensors, options)
-        extra = [labels] if objective.takes_labels and labels is not None else []
-        if term.objective == "masked_lm_ce" and self._scores_labelled and labels is not None:
-            student_tensors, extra = [student_tensors[0][None]], [labels[labels != IGNORED_LABEL][None]]
+            own, other = ([F.normalize(tensor.float(), dim=-1) for tensor in tensors] for tensors in (own, other))
+        if labels is not None and self._scores_labelled and term.rows == "label":
+            labels = labels[labels != IGNORED_LABEL]
         if objective.gathers_rows and self.training:  # Measured per batch, whichever process measures it.
-            student_tensors = [gather_rows(tensor) for tensor in student_tensors]
-            teacher_tensors = [gather_rows(tensor) for tensor in teacher_tensors]
-            extra = [gather_rows(tensor) for tensor in extra]
-        return objective.function(*student_tensors, *teacher_tensors, *extra, **options)
+            own, other = ([gather_rows(tensor) for tensor in tensors] for tensors in (own, other))
+            labels = gather_rows(labels) if labels is not None and objective.takes_labels else labels
+        offered = {"valid": self._counted(term, valid, labels), **map_arguments(learned)}
+        if self.layer_weights is not None:
+            offered |= self.layer_weights.arguments(across=sum_over_ranks if self.training else None)
+        loss = objective.call(own, other, labels, **{**term.options, **objective.arguments(offered)})
+        if isinstance(loss, EmdTerm):
+            self._distances.append(loss)
+        return loss
 
-    def _distance(
-        self, objective: Objective, student: list[Tensor], teacher: list[Tensor], options: dict[str, Any]
-    ) -> LossTerm:
-        """A term over all layers, under the weights that they have now."""
-        assert objective.parts is not None
-        assert self.layer_weights is not None
-        weights = {"student_weights": self.layer_weights.student, "teacher_weights": self.layer_weights.teacher}
-        across = sum_over_ranks if self.training else None
-        layers = objective.by_layer(student), objective.by_layer(teacher)
-        parts = objective.parts(*layers, across=across, **weights, **options)
-        self._distances.append(parts)
-        return parts.term
+    def _counted(self, term: Term, valid: Tensor, labels: Tensor | None) -> Tensor | None:
+        """Return the rows that count: every real token, the labelled ones, or None for all that are there."""
+        if OBJECTIVES[term.objective].unit != "row" or term.rows == "token":
+            return valid
+        if term.rows == "sample" or self._scores_labelled:
+            return None
+        return valid if labels is None else labels != IGNORED_LABEL
 
     def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
         """Place the teacher where it stays, which `.to()` on this module does not; see `TeacherReader.move`."""
@@ -317,18 +316,6 @@ class DistillationModule(nn.Module):
         """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
         self._student_tap.close()
         self._reader.close()
-
-
-def _reads_masked(term: Term) -> bool:
-    """Whether a term reads scores of masked tokens only."""
-    return term.objective == "masked_lm_ce" or (OBJECTIVES[term.objective].unit == "row" and term.rows == "label")
-
-
-def _counted_rows(term: Term, valid: Tensor, labels: Tensor | None, all_count: bool) -> Tensor | None:
-    """Which rows of logits count: every real token, the labelled ones, or all that are there."""
-    if all_count:
-        return None
-    return valid if term.rows == "token" or labels is None else labels != IGNORED_LABEL
 
 
 # Measuring the terms of a module on batches, without changing anything that training draws.
