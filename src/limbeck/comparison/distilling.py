@@ -15,6 +15,7 @@ from rich.console import Console
 
 from limbeck.comparison.cells import Cell, Combination, Impossible
 from limbeck.core.files import read_record, write_atomically
+from limbeck.core.folders import FolderKind, first_difference
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import Interrupted, LimbeckError, OutputError
 from limbeck.training.run import STUDENT
@@ -31,72 +32,36 @@ _MEANINGS = {
 }
 
 
-def prepare_comparison(folder: Path, fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """Make or take up the folder of a comparison.
-
-    Args:
-        folder: The folder.
-        fixed: What has to be the same for all runs in it, by name; plain values.
-
-    Returns:
-        The record that is there; empty in a new folder.
-
-    Raises:
-        OutputError: if it is a file, holds something else, cannot be read or written, or a comparison of another
-            teacher, corpus, budget, evaluation or other common arguments.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"Output '{folder}' is a file; give a folder.")
-    if folder.is_dir() and any(folder.iterdir()):
-        record = _read(folder)
-        check_fixed(folder, record.get("fixed", {}), fixed)
-        return record
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
-    return {}
-
-
 def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Refuse to put runs beside others that they cannot be compared with.
+
+    Args:
+        folder: The folder of the comparison.
+        saved: Its record.
+        asked: What has to be the same for all runs in it, by name; plain values.
 
     Raises:
         OutputError: naming the first difference, and the way out.
     """
-    for name in saved:
-        if name in asked and saved[name] != asked[name]:
-            old, new = _first_difference(saved[name], asked[name])
-            raise OutputError(
-                f"The {_MEANINGS[name]} of the comparison in '{folder}' is {old}, and now {new}: its runs could not be "
-                "compared with new ones; put it back, or give another --output."
-            )
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OutputError(f"Output folder '{folder}' holds no comparison; choose an empty or new folder.") from None
-    except (OSError, ValueError, RecursionError):
-        raise OutputError(f"'{folder / RECORD}' cannot be read; put it back, or choose another folder.") from None
-    if not isinstance(found, dict) or not isinstance(found.get("fixed", {}), dict):
+    fixed = saved.get("fixed", {})
+    if not isinstance(fixed, dict):
         raise OutputError(f"'{folder / RECORD}' is no record of a comparison; choose another folder.")
-    return found
-
-
-def _first_difference(old: Any, new: Any, place: str = "") -> tuple[str, str]:
-    """Show the first place where two values differ."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            if old.get(key) != new.get(key):
-                return _first_difference(old.get(key), new.get(key), f"{place}{key}.")
-    name = f"{place.rstrip('.')} = " if place else ""
-    return f"{name}{_shown(old)}", f"{name}{_shown(new)}"
+    common = [name for name in fixed if name in asked]
+    difference = first_difference({name: fixed[name] for name in common}, {name: asked[name] for name in common})
+    if difference is not None:
+        name, _, below = difference.place.partition(".")
+        old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
+        raise OutputError(
+            f"The {_MEANINGS[name]} of the comparison in '{folder}' is {old}, and now {new}: its runs could not be "
+            "compared with new ones; put it back, or give another --output."
+        )
 
 
 def _shown(value: Any) -> str:
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+COMPARISON = FolderKind("comparison", RECORD, check_fixed, way_out="put it back, or choose another folder")
 
 
 # Distilling the cells of a comparison one by one: what is finished is never repeated, what fails stops nothing.

@@ -13,18 +13,19 @@ from rich.console import Console
 
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
 from limbeck.comparison.distilling import (
+    COMPARISON,
     ComparisonRecord,
     Distil,
     check_fixed,
     describe_cell,
     describe_impossible,
     distil_cells,
-    prepare_comparison,
 )
 from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec, SpeedSpec
 from limbeck.comparison.summary import summarise_comparison
 from limbeck.core.files import default_cache_dir, write_atomically
+from limbeck.core.folders import claim
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import Count, ProgressBar, Report
 from limbeck.corpus import Corpus
@@ -201,12 +202,12 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     checked = check_plan(plan)
     check_tasks(plan.evaluation, read=True)
     fixed = _fixed(plan)
-    saved = prepare_comparison(folder, fixed)
+    saved = claim(folder, COMPARISON, fixed)
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
     check_held_out(corpus, plan.evaluation.held_out)
     fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "text": corpus.path.name}
-    check_fixed(folder, saved.get("fixed", {}), fixed)
+    check_fixed(folder, saved, fixed)
     cells = plan_cells(checked, corpus)
     record = ComparisonRecord(
         folder,

@@ -1,8 +1,9 @@
-"""One run at a time in an output folder: a lock that the system drops with its process, whatever ends it.
+"""Output folders: made for one piece of work, taken up again by it alone, one process at a time where it locks them.
 
-A POSIX record lock (`fcntl`), which unlike `flock` is not inherited by worker processes: a worker that outlives a
-killed run for a moment does not keep the next one out. NFS servers pass such locks on to other machines. They belong to
-a process and go as soon as it closes any descriptor of the file, so nothing here opens a lock file of its own process.
+The lock is a POSIX record lock (`fcntl`), which unlike `flock` is not inherited by worker processes: a worker that
+outlives a killed run for a moment does not keep the next one out. NFS servers pass such locks on to other machines.
+They belong to a process and go as soon as it closes any descriptor of the file, so nothing here opens a lock file of
+its own process.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import os
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import psutil
 
@@ -33,6 +36,114 @@ _PAUSE_SECONDS = 0.05
 # What this process wrote into the locks it has, by path. A forked process has the entries, but neither id nor lock.
 _held: dict[Path, dict[str, Any]] = {}
 _held_guard = threading.Lock()
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of output folder, and the record that says what a folder of it was made for.
+
+    Attributes:
+        name: For messages: "search".
+        record: File name of the record.
+        check: Raises `OutputError` where work of the identity asked for must not go on in a folder:
+            `check(folder, saved record, identity)`.
+        way_out: For the message on a record that cannot be read.
+        beside: Names of files that do not make a folder occupied.
+        read: Reads the record of an occupied folder; by default JSON.
+    """
+
+    name: str
+    record: str
+    check: Callable[[Path, dict[str, Any], Mapping[str, Any]], None]
+    way_out: str = "choose another folder"
+    beside: frozenset[str] = frozenset()
+    read: Callable[[Path], dict[str, Any]] | None = None
+
+    def is_occupied(self, folder: Path) -> bool:
+        """Whether a folder holds more than what a start that came to nothing leaves."""
+        nothing_yet = {*self.beside, f"{self.record}.partial"}
+        return folder.is_dir() and any(path.name not in nothing_yet for path in folder.iterdir())
+
+    def read_record(self, folder: Path) -> dict[str, Any]:
+        """Read the record of an occupied folder.
+
+        Raises:
+            OutputError: if there is none, or it is damaged.
+        """
+        if self.read is not None:
+            return self.read(folder)
+        path = folder / self.record
+        damaged = OutputError(f"'{path}' cannot be read; {self.way_out}.")
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise OutputError(
+                f"Output folder '{folder}' holds no {self.name}; choose an empty or new folder."
+            ) from None
+        except (OSError, ValueError, RecursionError):
+            raise damaged from None
+        if not isinstance(found, dict):
+            raise damaged
+        return found
+
+
+def claim(folder: Path, kind: FolderKind, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Make an output folder, or take it up if its record is of the same identity.
+
+    Args:
+        folder: The folder.
+        kind: Its kind.
+        identity: What decides the results in it, plain values.
+
+    Returns:
+        The saved record; empty in a new folder, whose record the caller writes.
+
+    Raises:
+        OutputError: if it is a file, holds something else or a damaged record, was made for another identity, or
+            cannot be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"Output '{folder}' is a file; give a folder.")
+    saved: dict[str, Any] = {}
+    if kind.is_occupied(folder):
+        saved = kind.read_record(folder)
+        kind.check(folder, saved, identity)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return saved
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn the system's errors of writing into an output folder into one `OutputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
+
+
+class Difference(NamedTuple):
+    """The first place where two documents differ, its keys joined by dots, and their values there."""
+
+    place: str
+    old: Any
+    new: Any
+
+
+def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
+    """Find the first place where two documents of plain values differ, in the order of the old one."""
+    pairs: list[tuple[Any, Any, Any]] = []
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        pairs = [(key, old.get(key), new.get(key)) for key in dict.fromkeys((*old, *new))]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = list(zip(range(len(old)), old, new, strict=True))
+    elif old != new:
+        return Difference(place, old, new)
+    for key, one, other in pairs:
+        below = first_difference(one, other, f"{place}.{key}" if place else str(key))
+        if below is not None:
+            return below
+    return None
 
 
 class FolderLock:

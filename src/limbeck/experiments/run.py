@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from limbeck.core.files import default_cache_dir, write_atomically
+from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.core.workers import settle_worker, visible_device
@@ -61,28 +62,14 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
         OutputError: if it is a file, holds something else or an evaluation by other settings, or cannot be written.
     """
     folder = folder.expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"Output '{folder}' is a file; give a folder.")
     asked = {"preset": preset, "set": overrides}
-    if folder.is_dir() and any(folder.iterdir()):
-        _check_same(folder, asked)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    claim(folder, _EVALUATION, asked)
+    with writing(folder):
         write_atomically(folder / MANIFEST, json.dumps(asked, indent=2) + "\n")
-    except OSError as error:
-        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
     return folder
 
 
-def _check_same(folder: Path, asked: dict[str, Any]) -> None:
-    try:
-        saved = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OutputError(f"Output folder '{folder}' holds no evaluation; choose an empty or new folder.") from None
-    except (OSError, ValueError, RecursionError):
-        raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.") from None
-    if not isinstance(saved, dict):
-        raise OutputError(f"'{folder / MANIFEST}' cannot be read; choose another folder.")
+def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
     if not ResultsFile(folder).read():
         return
     for key, name in (("preset", "--preset"), ("set", "--set")):
@@ -91,6 +78,9 @@ def _check_same(folder: Path, asked: dict[str, Any]) -> None:
                 f"The evaluation in '{folder}' has {name} {_shown(saved.get(key))}, not {_shown(asked[key])}; "
                 "use the same, or another --output."
             )
+
+
+_EVALUATION = FolderKind("evaluation", MANIFEST, _check_same)
 
 
 def _shown(value: Any) -> str:

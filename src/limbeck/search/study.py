@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from limbeck.core.files import write_atomically
+from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.errors import OutputError, RecipeError, suggestion
 
 # Where a study is kept: a journal file, or any database that Optuna takes, by URL.
@@ -217,32 +218,20 @@ def prepare_search_folder(folder: Path, *, kind: str, name: str) -> Path:
         OutputError: if it is a file, holds anything but this search, or cannot be written.
     """
     folder = folder.expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"Output '{folder}' is a file; give a folder.")
-    record = folder / RECORD
-    # A search that is killed while it makes its record leaves a part of it under another name.
-    left = {"search.journal", f"{RECORD}.partial"}
-    if folder.is_dir() and any(path.name not in left for path in folder.iterdir()):
-        _check_same(folder, record, {"kind": kind, "name": name})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not record.exists():
-            write_atomically(record, json.dumps({"kind": kind, "name": name, "status": "running"}) + "\n")
-    except OSError as error:
-        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
+    identity = {"kind": kind, "name": name}
+    if not claim(folder, _SEARCH, identity):
+        with writing(folder):
+            write_atomically(folder / RECORD, json.dumps({**identity, "status": "running"}) + "\n")
     return folder
 
 
-def _check_same(folder: Path, record: Path, asked: dict[str, str]) -> None:
-    try:
-        saved = json.loads(record.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OutputError(f"Output folder '{folder}' holds no search; choose an empty or new folder.") from None
-    except (OSError, ValueError, RecursionError):
-        raise OutputError(f"'{record}' cannot be read; choose another folder.") from None
-    found = {key: saved.get(key) if isinstance(saved, dict) else None for key in asked}
+def _check_same(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    found = {key: saved.get(key) for key in asked}
     if found != asked:
         raise OutputError(
             f"Output folder '{folder}' holds the search {found['kind']} '{found['name']}', not {asked['kind']} "
             f"'{asked['name']}'; choose another folder."
         )
+
+
+_SEARCH = FolderKind("search", RECORD, _check_same, beside=frozenset({"search.journal"}))

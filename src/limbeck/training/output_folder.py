@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from limbeck.core.files import HEARTBEAT, RECORD, read_record, write_atomically
-from limbeck.core.folders import LOCK, FolderLock
+from limbeck.core.folders import LOCK, FolderKind, FolderLock, claim, first_difference, writing
 from limbeck.core.ranks import everywhere, from_main, process_count
 from limbeck.core.yaml import parse_yaml, read_document
 from limbeck.errors import OutputError, RecipeError
@@ -25,7 +25,7 @@ _FREE = (
     "logging_strategy", "report_to",
 )  # fmt: skip
 # What may lie in a folder that no run has trained anything in yet.
-_NOTHING_YET = {RECIPE, RECORD, HEARTBEAT, LOCK, *(f"{name}.partial" for name in (RECIPE, RECORD, HEARTBEAT))}
+_NOTHING_YET = frozenset((RECIPE, RECORD, HEARTBEAT, LOCK, f"{RECORD}.partial", f"{HEARTBEAT}.partial"))
 
 
 @contextmanager
@@ -45,12 +45,22 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
             run, if the run there was made by another recipe, or if another process has it.
     """
     folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
     with FolderLock(folder):
-        _prepare(folder, recipe, resume=resume, overwrite=overwrite)
+        if _RUN.is_occupied(folder) and not resume and not overwrite:
+            raise OutputError(
+                f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, "
+                "or choose another folder."
+            )
+        with writing(folder):
+            if overwrite:
+                _remove_run(folder)
+            saved = claim(folder, _RUN, parse_yaml(dump_recipe(recipe), RECIPE))
+            if not saved:
+                for name in (RECORD, HEARTBEAT):
+                    (folder / name).unlink(missing_ok=True)
+            write_atomically(folder / RECIPE, dump_recipe(recipe))
         yield folder
 
 
@@ -88,7 +98,7 @@ def _check_folder(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
         raise OutputError(f"Output '{folder}' is a file; give a folder.")
     if resume and overwrite:
         raise OutputError("--resume and --overwrite exclude each other: continue the run, or replace it.")
-    if _is_occupied(folder) and not any((folder / name).is_file() for name in (RECIPE, RECORD)):
+    if _RUN.is_occupied(folder) and not any((folder / name).is_file() for name in (RECIPE, RECORD)):
         if overwrite:
             raise OutputError(
                 f"Output folder '{folder}' was not made by limbeck, so --overwrite does not remove it; "
@@ -98,32 +108,6 @@ def _check_folder(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:
             raise OutputError(f"Output folder '{folder}' holds no run to resume; choose an empty or new folder.")
         raise OutputError(f"Output folder '{folder}' is not empty; choose another folder.")
     return folder
-
-
-def _prepare(folder: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> None:
-    """Take up, remove or begin the run in a folder that is locked."""
-    occupied = _is_occupied(folder)
-    if occupied and not resume and not overwrite:
-        raise OutputError(
-            f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, "
-            "or choose another folder."
-        )
-    if occupied and resume:
-        _check_same_recipe(folder, recipe)
-    try:
-        if occupied and overwrite:
-            _remove_run(folder)
-        if not occupied or overwrite:
-            for name in (RECORD, HEARTBEAT):
-                (folder / name).unlink(missing_ok=True)
-        write_atomically(folder / RECIPE, dump_recipe(recipe))
-    except OSError as error:
-        raise OutputError(f"Output folder '{folder}' cannot be written: {error.strerror or error}.") from None
-
-
-def _is_occupied(folder: Path) -> bool:
-    """Whether a folder holds more than a run leaves that failed before it trained anything."""
-    return folder.is_dir() and any(path.name not in _NOTHING_YET for path in folder.iterdir())
 
 
 def _remove_run(folder: Path) -> None:
@@ -137,31 +121,40 @@ def _remove_run(folder: Path) -> None:
             path.unlink()
 
 
-def _check_same_recipe(folder: Path, recipe: Recipe) -> None:
-    try:
+def _read_recipe(folder: Path) -> dict[str, Any]:
+    saved = None
+    with suppress(RecipeError):
         saved = read_document(folder / RECIPE, RECIPE, "replace the run.")
-    except RecipeError:
-        saved = None
     if not isinstance(saved, dict):
         raise OutputError(
             f"The run in '{folder}' cannot be resumed, since its '{RECIPE}' is missing or damaged; replace the run "
             "with --overwrite, or choose another folder."
         )
-    asked = parse_yaml(dump_recipe(recipe), RECIPE)
-    counts = (int(read_record(folder).get("processes") or 1), process_count())
-    for data, processes in zip((saved, asked), counts, strict=True):
-        for key in ("output", "evaluation", "name"):  # These change nothing that was computed.
-            data.pop(key, None)
-        for stage in data.get("stages") or []:
-            stage.pop("guard", None)  # What a run that it stopped may need to go on.
-            stage["training"] = _deciding(stage.get("training") or {}, processes)
-    difference = _first_difference(saved, asked)
+    return saved
+
+
+def _check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
+    processes = int(read_record(folder).get("processes") or 1)
+    difference = first_difference(_identity(saved, processes), _identity(asked, process_count()))
     if difference is not None:
         place, old, new = difference
         raise OutputError(
             f"The run in '{folder}' has {place} = {old!r}, this recipe {new!r}; resume with the same recipe "
             f"('{folder / RECIPE}'), or start anew elsewhere or with --overwrite."
         )
+
+
+def _identity(recipe: Mapping[str, Any], processes: int) -> dict[str, Any]:
+    """Return what of a recipe's document decides the result of its run."""
+    # These change nothing that was computed.
+    kept = {key: value for key, value in recipe.items() if key not in ("output", "evaluation", "name")}
+    # The guard: what a run that it stopped may need to go on.
+    kept["stages"] = [
+        {key: value for key, value in stage.items() if key != "guard"}
+        | {"training": _deciding(stage.get("training") or {}, processes)}
+        for stage in recipe.get("stages") or []
+    ]
+    return kept
 
 
 def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
@@ -176,18 +169,4 @@ def _deciding(training: dict[str, Any], processes: int) -> dict[str, Any]:
     }
 
 
-def _first_difference(saved: Any, asked: Any, place: str = "recipe") -> tuple[str, Any, Any] | None:
-    """Find the first place where two documents differ."""
-    if isinstance(saved, dict) and isinstance(asked, dict):
-        for key in [*saved, *(key for key in asked if key not in saved)]:
-            below = _first_difference(saved.get(key), asked.get(key), f"{place}.{key}")
-            if below is not None:
-                return below
-        return None
-    if isinstance(saved, list) and isinstance(asked, list) and len(saved) == len(asked):
-        for index, pair in enumerate(zip(saved, asked, strict=True)):
-            below = _first_difference(*pair, f"{place}.{index}")
-            if below is not None:
-                return below
-        return None
-    return None if saved == asked else (place.removeprefix("recipe."), saved, asked)
+_RUN = FolderKind("run", RECIPE, _check_same_recipe, beside=_NOTHING_YET, read=_read_recipe)
