@@ -9,6 +9,7 @@ from huggingface_hub import EvalResult, ModelCard, metadata_eval_result
 from huggingface_hub.repocard_data import eval_results_to_model_index, model_index_to_eval_results
 from markdown_it import MarkdownIt
 
+from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.source import EXPORT_HEADS
 from limbeck.methods.composition import Term
@@ -18,11 +19,7 @@ from limbeck.report import write_model_card
 from limbeck.report.export_card import card_without_run, card_writer, run_problem
 from limbeck.report.model_card import (
     budget,
-    code_block,
-    escape_markdown,
-    inline_code,
     layer_rows,
-    one_line,
     short_name,
     web_address,
 )

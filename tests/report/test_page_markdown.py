@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 import limbeck.report
+from limbeck.core.markdown import escape_markdown
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.content import Code, Figure, Notes, Page, Paragraph, Part, Section, Table
 from limbeck.report.html import render_html, render_markdown
-from limbeck.report.model_card import escape_markdown
 from limbeck.report.page import write_report
 
 

@@ -3,114 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
 
-from limbeck.report.marks import Drawing
+from limbeck.core.blocks import (
+    DAMAGED,
+    NOTHING,
+    Block,
+    Code,
+    Facts,
+    Figure,
+    Notes,
+    Paragraph,
+    Section,
+    Steps,
+    Table,
+    guarded,
+)
 
-NOTHING = "–"
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """Running text, with an address it is from where there is one."""
-
-    kind: ClassVar[str] = "paragraph"
-    text: str
-    address: str = ""
-
-
-@dataclass(frozen=True)
-class Notes:
-    """Lines that belong together; as warnings they are what a reader must not miss."""
-
-    kind: ClassVar[str] = "notes"
-    lines: tuple[str, ...]
-    warning: bool = False
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names and what they are."""
-
-    kind: ClassVar[str] = "facts"
-    pairs: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What was done, in order: a heading and a line or two for each step."""
-
-    kind: ClassVar[str] = "steps"
-    steps: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text cells.
-
-    Args:
-        caption: What it shows.
-        headings: One a column; the first column names the rows.
-        rows: As many cells each.
-        words: Columns of words, by number, beside the first; the others hold figures.
-        strong: Rows that stand out, by number.
-        left_out: How many rows are not shown.
-        folded: Closed until it is asked for.
-    """
-
-    kind: ClassVar[str] = "table"
-    caption: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: tuple[int, ...] = ()
-    strong: tuple[int, ...] = ()
-    left_out: int = 0
-    folded: bool = False
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure, the words for it, and the numbers behind it.
-
-    Args:
-        name: The stem of its file, unique in a page.
-        title: A line.
-        caption: What a reader should know to read it; empty if the title says it.
-        description: What is seen, in numbers.
-        drawing: The picture.
-        data: The numbers.
-    """
-
-    kind: ClassVar[str] = "figure"
-    name: str
-    title: str
-    caption: str
-    description: str
-    drawing: Drawing
-    data: Table
-
-
-@dataclass(frozen=True)
-class Code:
-    """Text to copy, closed until it is asked for."""
-
-    kind: ClassVar[str] = "code"
-    title: str
-    text: str
-    language: str
-
-
-Block: TypeAlias = Paragraph | Notes | Facts | Steps | Table | Figure | Code
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading and what stands below it."""
-
-    title: str
-    blocks: tuple[Block, ...]
+__all__ = [
+    "DAMAGED",
+    "NOTHING",
+    "Block",
+    "Code",
+    "Facts",
+    "Figure",
+    "Notes",
+    "Page",
+    "Paragraph",
+    "Part",
+    "Section",
+    "Steps",
+    "Table",
+    "guarded",
+    "name_uniquely",
+    "slug",
+]
 
 
 @dataclass(frozen=True)
@@ -183,42 +111,3 @@ def name_uniquely(parts: Sequence[Part]) -> tuple[Part, ...]:
         )
         for part in parts
     )
-
-
-# Sections of damaged records: what can be shown is shown, what cannot is said.
-
-
-DAMAGED = (
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    IndexError,
-    ZeroDivisionError,
-    OverflowError,
-    StopIteration,
-)
-"""What code that trusts a record raises when the record lacks something, or has something else there."""
-
-
-def guarded(title: str, build: Callable[[], Iterable[Block]]) -> list[Section]:
-    """Build a section of a record that may be damaged.
-
-    Args:
-        title: Of the section.
-        build: Makes its blocks.
-
-    Returns:
-        The section, as far as its blocks could be made, with a warning where they could not; none where there is
-        nothing in it.
-    """
-    blocks: list[Block] = []
-    try:
-        blocks.extend(build())  # What was made before an error is kept.
-    except DAMAGED as error:
-        blocks.append(Notes((f"{title}: the record is incomplete or damaged ({_describe(error)}).",), warning=True))
-    return [Section(title, tuple(blocks))] if blocks else []
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"

@@ -12,13 +12,13 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from limbeck.core.files import record_damage
+from limbeck.core.markdown import code_block
 from limbeck.errors import RecipeError
 from limbeck.export.source import locate
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.report.card_parts import HEAD_USAGE, milliseconds, onnx_usage, speed_of
 from limbeck.report.model_card import (
     CARD,
-    code_block,
     dump_front_matter,
     export_part,
     export_tags,

@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub import try_to_load_from_cache
 from jinja2 import Environment, PackageLoader, Template
 
+from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line
 from limbeck.report.card_parts import HEAD_USAGE, HeadUsage, export_lines, export_title, latency_markdown, onnx_usage
 from limbeck.report.quality import comparison_markdown, format_count
 from limbeck.report.task_scores import TaskScores
@@ -236,14 +237,6 @@ def hub_datasets(record: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(match[1] for match in found if match is not None))
 
 
-def one_line(value: Any) -> str:
-    """Return any value as one printable line without runs of space; empty for None."""
-    if value is None:
-        return ""
-    text = "".join(character if character.isprintable() else " " for character in str(value))
-    return " ".join(text.split())
-
-
 def _model_index(record: Mapping[str, Any], task: str, scores: TaskScores | None) -> list[dict[str, Any]]:
     """Return the Hub's `model-index` with the figures that were measured, all as shares; empty without any."""
     results = [*_held_out_results(record, task), *(_task_results(scores) if scores is not None else [])]
@@ -294,7 +287,6 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
 
 CARD = "README.md"
 _TEMPLATE = "model_card.md.j2"
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$])")
 _POOLING_KEYS = ("pooling_mode", "pooling_mode_cls_token", "pooling_mode_mean_tokens")
 _GROUPS_SHOWN = 12
 
@@ -398,25 +390,6 @@ def _measured_on(export: Mapping[str, Any] | None) -> str:
     return "Measured on the float32 student in PyTorch, not on this export, whose own figures are under *This export*."
 
 
-def escape_markdown(value: Any) -> str:
-    """Return any value as one line of plain text: nothing in it is Markdown, HTML or a table cell's end."""
-    return _MARKDOWN.sub(r"\\\1", one_line(value))
-
-
-def inline_code(value: Any) -> str:
-    """Return any value as one code span, whatever backticks it holds."""
-    line = one_line(value).replace("|", "¦")  # a bar ends a table cell even inside a code span
-    fence = "`" * (_longest_run_of_backticks(line) + 1)
-    return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"
-
-
-def code_block(value: Any, language: str = "") -> str:
-    """Return any value as a fenced block that nothing inside it can close."""
-    text = "".join(c for c in str(value) if c.isprintable() or c in "\n\t").strip("\n")
-    fence = "`" * max(3, _longest_run_of_backticks(text) + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
 def web_address(value: Any) -> str:
     """Return an http(s) address that cannot end the link it stands in; empty for anything else."""
     line = one_line(value)
@@ -460,10 +433,6 @@ def _template() -> Template:
         short=short_name,
     )
     return environment.get_template(_TEMPLATE)
-
-
-def _longest_run_of_backticks(text: str) -> int:
-    return max((len(run) for run in re.findall(r"`+", text)), default=0)
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -1,0 +1,345 @@
+"""Results as blocks: paragraphs, notes, facts, steps, tables, figures and code, before they are rendered.
+
+A record becomes a list of blocks once, and each form of output renders blocks once: `console` here, Markdown in
+`limbeck.core.markdown`, HTML in the template of `limbeck.report`, and `to_csv` for unrounded numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table as RichTable
+from rich.text import Text
+
+NOTHING = "–"
+"""Stands where there is no value."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a table, with the way it is written.
+
+    Args:
+        value: Unrounded; None where there is none.
+        form: For `str.format`, such as `{:.1f} %`.
+        mark: How it stands out in Markdown files and on a console.
+    """
+
+    value: str | float | None
+    form: str = "{}"
+    mark: Literal["", "bold", "italic"] = ""
+
+    def __str__(self) -> str:
+        return NOTHING if self.value is None else self.form.format(self.value)
+
+
+AnyCell: TypeAlias = str | Cell
+
+
+def number(value: float | None, digits: int = 0) -> Cell:
+    """Return a cell of a number with so many decimals."""
+    return Cell(value, f"{{:,.{digits}f}}")
+
+
+def mean(found: Mapping[str, Any] | None, digits: int = 1) -> Cell:
+    """Return a cell of a `mean` with its `deviation`, where there is one."""
+    if found is None:
+        return Cell(None)
+    deviation = found.get("deviation")
+    return Cell(found["mean"], f"{{:.{digits}f}}" + ("" if deviation is None else f" ± {deviation:.{digits}f}"))
+
+
+def duration(seconds: float) -> str:
+    """Write a time in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Running text, with the address of its source where there is one."""
+
+    kind: ClassVar[str] = "paragraph"
+    text: str
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Lines that belong together; warnings among them are set apart."""
+
+    kind: ClassVar[str] = "notes"
+    lines: tuple[str, ...]
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and their values."""
+
+    kind: ClassVar[str] = "facts"
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A procedure: a heading and a line or two for each step, in order."""
+
+    kind: ClassVar[str] = "steps"
+    steps: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The form of a table on a console.
+
+    Args:
+        boxed: Lines around all cells, instead of a rule below the headings.
+        fold: Long cells are broken, not shortened.
+        collapsed: Columns share the padding between them.
+        padding: Spaces beside each cell.
+        whole_from: Columns from this number on are as wide as their widest cell.
+        no_wrap: Cells beside the first column stay on one line.
+        label_width: Least width of the first column.
+        cut: Width of the first column, repeated for every block of columns that fits; 0 keeps the table in one piece.
+    """
+
+    boxed: bool = False
+    fold: bool = True
+    collapsed: bool = True
+    padding: int = 1
+    whole_from: int | None = None
+    no_wrap: bool = False
+    label_width: int | None = None
+    cut: int = 0
+
+
+BOXED = Layout(boxed=True, fold=False, collapsed=False)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Args:
+        caption: Its title.
+        headings: One a column; a second line, its unit, is put into brackets where there is one line only.
+        rows: As many cells each; the first names the row.
+        words: Columns of words, by number; the others hold figures and are aligned to the right.
+        strong: Rows that stand out, by number.
+        faint: Rows that stand back on a console.
+        published: Rows of figures that papers printed; set apart, and left out of blocks without any of them.
+        left_out: Number of rows that are not shown.
+        folded: Closed until a reader opens it.
+        layout: Its form on a console.
+    """
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[AnyCell, ...], ...]
+    words: tuple[int, ...] = ()
+    strong: tuple[int, ...] = ()
+    faint: tuple[int, ...] = ()
+    published: tuple[int, ...] = ()
+    left_out: int = 0
+    folded: bool = False
+    layout: Layout = Layout()
+
+    def heading(self, index: int) -> str:
+        """Return a heading on one line."""
+        title, _, unit = self.headings[index].partition("\n")
+        return f"{title} ({unit})" if unit else title
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure, its description, and the numbers behind it.
+
+    Args:
+        name: The stem of its file, unique in a page.
+        title: A line.
+        caption: How to read it; empty where the title says it.
+        description: Its content in numbers.
+        drawing: The picture.
+        data: The numbers.
+    """
+
+    kind: ClassVar[str] = "figure"
+    name: str
+    title: str
+    caption: str
+    description: str
+    drawing: Any
+    data: Table
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to copy, closed until a reader opens it."""
+
+    kind: ClassVar[str] = "code"
+    title: str
+    text: str
+    language: str
+
+
+Block: TypeAlias = Paragraph | Notes | Facts | Steps | Table | Figure | Code
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and the blocks below it."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+DAMAGED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    ZeroDivisionError,
+    OverflowError,
+    StopIteration,
+)
+"""Errors of code that trusts a record, where the record lacks a field or has another type there."""
+
+
+def guarded(title: str, build: Callable[[], Iterable[Block]]) -> list[Section]:
+    """Build a section of a record that may be damaged.
+
+    Args:
+        title: Of the section.
+        build: Makes its blocks.
+
+    Returns:
+        The section, as far as its blocks could be made, with a warning where they could not; none where it is empty.
+    """
+    blocks: list[Block] = []
+    try:
+        blocks.extend(build())  # Blocks made before an error are kept.
+    except DAMAGED as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        blocks.append(Notes((f"{title}: the record is incomplete or damaged ({reason}).",), warning=True))
+    return [Section(title, tuple(blocks))] if blocks else []
+
+
+# CSV: unrounded numbers.
+
+
+def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as CSV with unrounded numbers; values that are unknown are empty, and other keys left out."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+# The console: tables are cut to its width.
+
+
+def console(*blocks: Block | Section) -> RenderableType:
+    """Return blocks for a console; titles of sections stand above tables only."""
+    return Group(*_lines(blocks))
+
+
+def _lines(blocks: Iterable[Block | Section]) -> Iterator[RenderableType]:
+    for block in blocks:
+        match block:
+            case Section():
+                if block.title and any(isinstance(inner, Table) for inner in block.blocks):
+                    yield Text(block.title, style="bold")
+                yield from _lines(block.blocks)
+            case Paragraph():
+                yield Text(block.text.replace("**", ""), style="bold")
+            case Notes():
+                yield from (Text(line, style="yellow" if block.warning else "dim") for line in block.lines)
+            case Facts(pairs) | Steps(pairs):
+                yield from (Text(f"{name}: {value}") for name, value in pairs)
+            case Table():
+                yield _ConsoleTable(block)
+                if block.left_out:
+                    yield Text(f"{block.left_out:,} more rows are not shown.", style="dim")
+            case Figure() | Code():
+                yield Text(block.title)
+
+
+class _ConsoleTable:
+    """A table, in as many blocks of columns as the width of the console asks for."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        columns = zip(*table.rows, strict=True) if table.rows else ((),) * len(table.headings)
+        self._widths = [
+            max(len(text) for text in (*heading.split("\n"), *map(str, cells)))
+            for heading, cells in zip(table.headings, columns, strict=True)
+        ]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        layout, count = self._table.layout, len(self._table.headings)
+        if not layout.cut:
+            yield self._block(range(count))
+            return
+        start, gap = 1, 2
+        room = options.max_width - layout.cut - gap
+        while start < count:
+            end, used = start + 1, self._widths[start] + gap
+            while end < count and used + self._widths[end] + gap <= room:
+                used += self._widths[end] + gap
+                end += 1
+            yield self._block((0, *range(start, end)))
+            start = end
+
+    def _block(self, columns: Sequence[int]) -> RichTable:
+        table = self._table
+        layout = table.layout
+        if layout.boxed:
+            drawn = RichTable(title=table.caption or None, title_justify="left", expand=False)
+        else:
+            drawn = RichTable(
+                box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=layout.collapsed, padding=(0, layout.padding)
+            )
+        for index in columns:
+            drawn.add_column(table.headings[index], **self._column(index))
+        previous = None
+        for index, row in enumerate(table.rows):
+            cells = [row[column] for column in columns]
+            style = "bold" if index in table.strong else "dim" if index in table.faint else ""
+            if index in table.published:
+                if all(str(cell) == NOTHING for cell in cells[1:]):
+                    continue
+                if previous not in (None, "cyan"):
+                    drawn.add_section()
+                style = "cyan"
+            drawn.add_row(*map(_shown, cells), style=style)
+            previous = style
+        return drawn
+
+    def _column(self, index: int) -> dict[str, Any]:
+        layout = self._table.layout
+        options: dict[str, Any] = {"justify": "left" if index in self._table.words else "right"}
+        if layout.cut:
+            return {"overflow": "fold", "width": layout.cut} if index == 0 else options
+        least = layout.label_width if index == 0 else None
+        if layout.whole_from is not None and index >= layout.whole_from:
+            least = max((len(str(row[index])) for row in self._table.rows), default=None)
+        return options | {
+            "overflow": "fold" if layout.fold else "ellipsis",
+            "min_width": least,
+            "no_wrap": layout.no_wrap and index > 0,
+        }
+
+
+def _shown(cell: AnyCell) -> Text:
+    return Text(str(cell), style=cell.mark if isinstance(cell, Cell) else "")
