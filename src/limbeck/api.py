@@ -17,7 +17,7 @@ from limbeck.comparison.run import run_comparison
 from limbeck.core.files import read_record
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
-from limbeck.core.ranks import connect, everywhere, from_main, is_main, process_count
+from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
 from limbeck.core.registry import plugins_in_use
 from limbeck.experiments.plan import EvaluationRequest, measure_costs
 from limbeck.experiments.run import prepare_folder, run_evaluation
@@ -76,12 +76,12 @@ def distill(
     """
     console = console if console is not None and is_main() else Console(quiet=True)
     connect()
-    checked = from_main(lambda: load_recipe(recipe, overrides))
-    plan = everywhere(lambda: plan_run(checked))
+    checked = on_main_rank(lambda: load_recipe(recipe, overrides))
+    plan = on_all_ranks(lambda: plan_run(checked))
     with claimed_together(checked, resume=resume, overwrite=overwrite) as folder:
         fields = {"name": checked.name, "recipe": checked.model_dump(mode="json")}
         record = RunRecord(folder, fields, writes=is_main())
-        if from_main(lambda: resume and _is_finished(record, folder)):
+        if on_main_rank(lambda: resume and _is_finished(record, folder)):
             return _finished(folder)
         # What matters is said by limbeck itself, in one voice.
         with endings_recorded(record, folder), quiet():
@@ -98,10 +98,10 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
         console.print("Comparing teacher and student …", highlight=False)
         run.heartbeat.begin("evaluation")
         with ProgressBar(console) as bar:
-            metrics = from_main(lambda: evaluate_student(run, bar))
+            metrics = on_main_rank(lambda: evaluate_student(run, bar))
         record.time("evaluation", time.monotonic() - started)
     record.set("running", evaluation=metrics)
-    from_main(lambda: _write_tables(metrics, record, folder))
+    on_main_rank(lambda: _write_tables(metrics, record, folder))
     record.set("finished")  # Last of all: a finished run is taken as it is.
     return RunResult(run.student_folder, record.fields, metrics)
 

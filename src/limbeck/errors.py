@@ -25,10 +25,10 @@ class LimbeckError(Exception):
     """
 
     exit_code = 2
-    raised_everywhere = False
-    """Whether every process of the run raises it."""
-    said_elsewhere = False
-    """Whether another process of the run says it."""
+    on_all_ranks = False
+    """True when every rank raises it; no broadcast is needed."""
+    printed_by_other_rank = False
+    """True when another rank prints it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(_as_one_line(message))

@@ -34,7 +34,7 @@ def run(job, index, said):
         with said.open("w") as out:
             getattr(together_jobs, job["job"])(index=index, console=Console(file=out), **job["arguments"])
     except LimbeckError as error:
-        said.write_text("" if error.said_elsewhere else str(error))
+        said.write_text("" if error.printed_by_other_rank else str(error))
         os._exit(error.exit_code)
     except BaseException as error:
         said.write_text(f"{type(error).__name__}: {error}")

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
 import limbeck.api
-from limbeck.core.ranks import connect, leading, process_count, process_index
+from limbeck.core.ranks import broadcasting_tasks, connect, process_count, process_index
 from limbeck.errors import RecipeError
 from limbeck.models.families import blocks as blocks_of
 from limbeck.recipe.load import load_recipe
@@ -143,7 +143,7 @@ def train_candidates(*, index, console, recipes, output, cut=None, poisoned=None
     if index > 0:
         follow_proxy(plans[0], share=1.0)
         return
-    with leading():
+    with broadcasting_tasks():
         trained = Proxy(plans[0], console=console).train(plans, cuts=cuts)
     for number, candidate in enumerate(trained):
         save_file(candidate.student.state_dict(), f"{output}-{number}.safetensors")

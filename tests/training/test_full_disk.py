@@ -81,7 +81,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
         elif place == "sync":
             patch.setattr(base_trainer, "seal", after_the_first(checkpoints.seal, full))
         elif place == "manifest":
-            patch.setattr(checkpoints, "write_atomically", after_the_first(record.write_atomically, full))
+            patch.setattr(checkpoints, "atomic_text", after_the_first(record.atomic_text, full))
         else:
             patch.setattr(base_trainer, "publish", after_the_first(checkpoints.publish, full))
         with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
@@ -107,8 +107,8 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
 
             patch.setattr(run, "save_student", full)
         else:
-            patch.setattr(record, "write_atomically", full)
-            patch.setattr(heartbeat, "write_atomically", full)
+            patch.setattr(record, "atomic_text", full)
+            patch.setattr(heartbeat, "atomic_text", full)
         with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
             limbeck.distill(recipe)
     assert "\n" not in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
 
 
 def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
-    monkeypatch.setattr(heartbeat, "write_atomically", full)
+    monkeypatch.setattr(heartbeat, "atomic_text", full)
     assert limbeck.distill(recipe).record["status"] == "finished"
 
 

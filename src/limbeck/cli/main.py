@@ -132,7 +132,7 @@ def run() -> None:
     except LimbeckError as error:
         if debug:
             raise
-        if not error.said_elsewhere:
+        if not error.printed_by_other_rank:
             _print_error(str(error))
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
@@ -176,7 +176,7 @@ def _refuse_several_processes(context: typer.Context) -> None:
         f"`limbeck {name}` runs in one process, and a launcher has started {count}; {instead}. Several processes "
         "share the work of `limbeck distill` and `limbeck search`."
     )
-    error.said_elsewhere = index > 0
+    error.printed_by_other_rank = index > 0
     raise error
 
 

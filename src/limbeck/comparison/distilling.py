@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from limbeck.comparison.cells import Cell, Combination, Impossible
-from limbeck.core.files import read_record, write_atomically
+from limbeck.core.files import atomic_text, read_record
 from limbeck.core.folders import FolderKind, first_difference
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import Interrupted, LimbeckError, OutputError
@@ -177,7 +177,7 @@ class ComparisonRecord:
             **fields: What is new.
         """
         self.fields |= {**fields, "status": status, "updated": _now()}
-        write_atomically(self._path, json.dumps(self.fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        atomic_text(self._path, json.dumps(self.fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def describe_cell(cell: Cell, shape: str, folder: Path, problem: str | None) -> dict[str, Any]:

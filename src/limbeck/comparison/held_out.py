@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.comparison.plan import HeldOutSpec
-from limbeck.core.files import write_atomically
+from limbeck.core.files import atomic_text
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import build_pairs, measure_retrieval, pair_similarities, spearman_agreement
@@ -245,7 +245,7 @@ class HeldOutText:
                 return found
         model = load() if load is not None else load_model(folder / "student")
         found = {**self.measure(model), "settings": self.settings}
-        write_atomically(path, json.dumps(found, indent=2) + "\n")
+        atomic_text(path, json.dumps(found, indent=2) + "\n")
         return found
 
     def measure(self, model: PreTrainedModel) -> dict[str, Any]:

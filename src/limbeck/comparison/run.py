@@ -24,7 +24,7 @@ from limbeck.comparison.distilling import (
 from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec, SpeedSpec
 from limbeck.comparison.summary import summarise_comparison
-from limbeck.core.files import default_cache_dir, write_atomically
+from limbeck.core.files import atomic_text, default_cache_dir
 from limbeck.core.folders import claim
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import Count, ProgressBar, Report
@@ -163,7 +163,7 @@ def measure_costs_once(
     titles = {str(path): title for title, path in students.items()}
     for row in (*found["models"], *found["timings"]):
         row["model"] = titles.get(row["model"], row["model"])
-    write_atomically(path, json.dumps({"asked": asked, "costs": found}, indent=2) + "\n")
+    atomic_text(path, json.dumps({"asked": asked, "costs": found}, indent=2) + "\n")
     return found
 
 

@@ -21,12 +21,12 @@ RECORD = "run.json"
 HEARTBEAT = "heartbeat.json"
 
 
-def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
-    """Write a file so that a reader sees the old or the new text, never a part.
+def atomic_text(path: Path, text: str, *, durable: bool = True) -> None:
+    """Replace a file's text: a reader, and a start after a kill, sees the old or the new text, never a part.
 
     Args:
         path: The file.
-        text: Its new content.
+        text: Its new text, written as UTF-8.
         durable: Wait until it is on the disk, so that it also outlives a loss of power.
     """
     partial = path.with_name(path.name + ".partial")

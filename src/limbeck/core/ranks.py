@@ -1,7 +1,10 @@
-"""The processes of a run: which one this is, and what they do and decide together.
+"""The processes of a run and their collective calls.
 
-A launcher (`torchrun`, `accelerate launch`) starts them and tells each by its environment which it is. One of them, the
-main one, owns the run's folder; errors are agreed on, so that all end together and one of them says why.
+A launcher (`torchrun`, `accelerate launch`) starts them and gives each its rank in its environment. The main process,
+rank 0, owns the run's folder; errors are agreed on, so that all end together and one of them prints why.
+
+Work whose course only the main rank knows, such as the proxy trainings of a search, is broadcast as tasks: the main
+rank drives in `broadcasting_tasks`, the others wait in `run_broadcast_tasks`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from limbeck.errors import Interrupted, LimbeckError, TrainingError
 
 Result = TypeVar("Result")
 
-# Building a corpus takes as long as it takes. A process that dies is noticed at once, since its connections close.
+# Of a collective call: one rank may build a corpus for days. The death of a process is noticed at once, since its
+# connections close.
 _PATIENCE = timedelta(days=30)
 
 
@@ -37,7 +41,7 @@ def process_index() -> int:
 
 
 def is_main() -> bool:
-    """Whether this process writes and reports; the only one does."""
+    """Return whether this is the main process (rank 0), the one that writes files and reports."""
     return process_index() == 0
 
 
@@ -68,51 +72,54 @@ def connect() -> None:
     atexit.register(_disconnect)
 
 
-def everywhere(what: Callable[[], Result]) -> Result:
-    """Do something in every process; where one of them raises, all do.
+def on_all_ranks(function: Callable[[], Result]) -> Result:
+    """Call a function on every rank; where it raises on one, it raises on all.
 
     Args:
-        what: Returns what this process makes of it.
+        function: Is called once on each rank.
+
+    Returns:
+        The result of this rank.
 
     Raises:
-        LimbeckError: the first one that was raised, in every process; the main one is to say it.
+        LimbeckError: the one of the lowest rank, on all of them; the main rank prints it.
     """
     if process_count() == 1:
-        return what()
+        return function()
     value: Any = None
     problem: LimbeckError | None = None
     try:
-        value = what()
+        value = function()
     except LimbeckError as error:
         problem = error
-    found = [(index, error) for index, error in enumerate(gathered(problem)) if error is not None]
+    found = [(index, error) for index, error in enumerate(gather(problem)) if error is not None]
     if found:
         index, first = found[0]
         if index > 0:
             first.args = (f"Process {index}: {first}",)
-        raise same_everywhere(first)
+        raise raised_on_all_ranks(first)
     return value
 
 
-def from_main(what: Callable[[], Result]) -> Result:
-    """Do something in the main process only, and return in all of them what it returned.
+def on_main_rank(function: Callable[[], Result]) -> Result:
+    """Call a function on the main rank only, and return its result on all.
 
     Args:
-        what: Returns what can be pickled.
+        function: Returns a value that can be pickled.
 
     Raises:
-        LimbeckError: that it raised, in every process.
+        LimbeckError: the error of the function, on all ranks.
     """
     if process_count() == 1:
-        return what()
-    return broadcast(everywhere(lambda: what() if is_main() else None))  # type: ignore[return-value]
+        return function()
+    return broadcast(on_all_ranks(lambda: function() if is_main() else None))  # type: ignore[return-value]
 
 
 def broadcast(value: Result) -> Result:
-    """Return what the main process gives.
+    """Return the value of the main rank.
 
     Args:
-        value: Can be pickled; that of other processes does not matter.
+        value: Can be pickled; ignored on other ranks.
     """
     if process_count() == 1:
         return value
@@ -121,8 +128,8 @@ def broadcast(value: Result) -> Result:
     return values[0]
 
 
-def gathered(value: Result) -> list[Result]:
-    """Return what every process gives, in their order.
+def gather(value: Result) -> list[Result]:
+    """Return the values of all ranks, in their order.
 
     Args:
         value: Can be pickled.
@@ -134,20 +141,20 @@ def gathered(value: Result) -> list[Result]:
     return values
 
 
-def main_first(what: Callable[[], Result]) -> Result:
-    """Do something in every process, when the main one is done with it: the others find what it left on disk."""
-    own = everywhere(lambda: what() if is_main() else None)
-    return everywhere(lambda: what() if own is None else own)
+def main_rank_first(function: Callable[[], Result]) -> Result:
+    """Call a function on the main rank, then on the others, which find its files on disk; return each rank's result."""
+    own = on_all_ranks(lambda: function() if is_main() else None)
+    return on_all_ranks(lambda: function() if own is None else own)
 
 
-def same_everywhere(error: LimbeckError) -> LimbeckError:
-    """Mark an error that every process raises, so that only the main one says it."""
-    error.raised_everywhere, error.said_elsewhere = True, not is_main()
+def raised_on_all_ranks(error: LimbeckError) -> LimbeckError:
+    """Mark an error that every rank raises, so that only the main one prints it."""
+    error.on_all_ranks, error.printed_by_other_rank = True, not is_main()
     return error
 
 
 def lost_process(error: BaseException) -> str | None:
-    """Say what an error is about if it is that another process of the run has ended."""
+    """Return the message for an error that means that another process of the run has ended; None for other errors."""
     if process_count() == 1 or not isinstance(error, RuntimeError):
         return None
     known = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "gloo", "Socket")
@@ -177,57 +184,54 @@ def _from_environment(name: str, default: int) -> int:
         return default
 
 
-# One process that leads, and others that do what it asks: for work whose course only the main process knows.
-
-
 _END = "end"
-_at_work: list[bool] = []
+_running: list[bool] = []
 
 
 @contextmanager
-def leading() -> Iterator[None]:
-    """Lead the other processes, and let them go at the end: the main process does its work in this context."""
+def broadcasting_tasks() -> Iterator[None]:
+    """Let the main rank drive the others, and release them at the end."""
     try:
         yield
     except LimbeckError as error:
-        # Those who raise it too have gone, those whom a signal stopped may be anywhere, and who is at work on an order
-        # hears nothing: they notice that this process ends.
-        if not (error.raised_everywhere or isinstance(error, Interrupted) or _at_work):
-            give_order(_END)
+        # Ranks that raise it too have left, those stopped by a signal may be anywhere, and those within a task do not
+        # listen: they notice that this process ends.
+        if not (error.on_all_ranks or isinstance(error, Interrupted) or _running):
+            broadcast_task(_END)
         raise
-    give_order(_END)
+    broadcast_task(_END)
 
 
-def give_order(order: Any) -> None:
-    """Have the other processes do something, which this one then takes part in.
+def broadcast_task(task: Any) -> None:
+    """Send a task to the other ranks; the main one then takes part in it.
 
     Args:
-        order: What; can be pickled.
+        task: Can be pickled.
     """
     if process_count() > 1 and is_main():
-        broadcast(order)
+        broadcast(task)
 
 
 @contextmanager
-def working() -> Iterator[None]:
-    """Note that the processes are at work on an order; an error leaves it noted."""
-    _at_work.append(True)
+def running_task() -> Iterator[None]:
+    """Mark that the ranks are within a task; an error leaves the mark."""
+    _running.append(True)
     yield
-    _at_work.pop()
+    _running.pop()
 
 
-def follow(carry_out: Callable[[Any], None]) -> None:
-    """Do what the main process asks, until it lets this one go.
+def run_broadcast_tasks(carry_out: Callable[[Any], None]) -> None:
+    """Run the tasks of the main rank until it releases this one.
 
     Args:
-        carry_out: Takes its part in what an order asks for.
+        carry_out: Takes part in a task.
 
     Raises:
-        TrainingError: if the main process ends without a word.
+        TrainingError: if the main process ends without releasing this one.
     """
     try:
-        while (order := broadcast(None)) != _END:
-            carry_out(order)
+        while (task := broadcast(None)) != _END:
+            carry_out(task)
     except RuntimeError as error:
         lost = lost_process(error)
         if lost is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from limbeck.core.files import write_atomically
+from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError
 from limbeck.evaluation.protocols import FineTuning
 from limbeck.evaluation.submission import AnswerPrediction, Predictions, write_submission
@@ -241,7 +241,7 @@ def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Pred
         return None
     path = folder / PREDICTIONS / f"{identity}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps({split: _plain(found) for split, found in predictions.items()}))
+    atomic_text(path, json.dumps({split: _plain(found) for split, found in predictions.items()}))
     return str(path.relative_to(folder))
 
 

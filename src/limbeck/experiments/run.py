@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from limbeck.core.files import default_cache_dir, write_atomically
+from limbeck.core.files import atomic_text, default_cache_dir
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, part_of, quietly
@@ -65,7 +65,7 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
     asked = {"preset": preset, "set": overrides}
     claim(folder, _EVALUATION, asked)
     with writing(folder):
-        write_atomically(folder / MANIFEST, json.dumps(asked, indent=2) + "\n")
+        atomic_text(folder / MANIFEST, json.dumps(asked, indent=2) + "\n")
     return folder
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.core.files import write_atomically
+from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
 from limbeck.report.comparison import comparison_sections
@@ -302,6 +302,6 @@ def _head(path: Path) -> str:
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
+        atomic_text(path, text)
     except OSError as error:
         raise OutputError(f"'{path}' cannot be written: {error.strerror or error}.") from None

@@ -20,7 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from limbeck.core.files import write_atomically
+from limbeck.core.files import atomic_text
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.errors import OutputError, RecipeError, suggestion
 
@@ -221,7 +221,7 @@ def prepare_search_folder(folder: Path, *, kind: str, name: str) -> Path:
     identity = {"kind": kind, "name": name}
     if not claim(folder, _SEARCH, identity):
         with writing(folder):
-            write_atomically(folder / RECORD, json.dumps({**identity, "status": "running"}) + "\n")
+            atomic_text(folder / RECORD, json.dumps({**identity, "status": "running"}) + "\n")
     return folder
 
 

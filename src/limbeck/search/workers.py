@@ -25,7 +25,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from limbeck.core.ranks import connect, is_main, leading, process_count, same_everywhere
+from limbeck.core.ranks import broadcasting_tasks, connect, is_main, process_count, raised_on_all_ranks
 from limbeck.errors import RecipeError
 from limbeck.models.loading import quiet
 from limbeck.recipe.plan import RunPlan
@@ -186,14 +186,14 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
         RecipeError: for both kinds of processes at once, and for tasks.
     """
     if process_count() > 1 and workers > 1:
-        raise same_everywhere(
+        raise raised_on_all_ranks(
             RecipeError(
                 f"--workers {workers} starts processes of its own, and {process_count()} were launched that share "
                 "every batch; leave out one of the two."
             )
         )
     if process_count() > 1 and tasks:
-        raise same_everywhere(
+        raise raised_on_all_ranks(
             RecipeError(
                 f"--tasks are fine-tuned by one process, and {process_count()} were launched; leave the tasks out, so "
                 "that held-out text decides, or take --workers instead of a launcher."
@@ -205,5 +205,5 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
             follow_proxy(plan, share=share)
         yield False
         return
-    with leading() if process_count() > 1 else nullcontext():
+    with broadcasting_tasks() if process_count() > 1 else nullcontext():
         yield True

@@ -16,7 +16,7 @@ from transformers import Trainer
 from transformers.trainer import SCHEDULER_NAME
 from transformers.trainer_utils import seed_worker
 
-from limbeck.core.ranks import everywhere, from_main, same_everywhere
+from limbeck.core.ranks import on_all_ranks, on_main_rank, raised_on_all_ranks
 from limbeck.errors import TrainingError
 from limbeck.training.checkpoints import (
     keep_newest,
@@ -74,11 +74,11 @@ class AtomicTrainer(Trainer):
                 keep_newest(folder, step, self.args.save_total_limit)
 
         try:
-            from_main(prepare)
+            on_main_rank(prepare)
             self._staging = staging_of(folder)
-            everywhere(write)
+            on_all_ranks(write)
             self.state.best_model_checkpoint = None  # It would name the place aside; none is kept for its metric.
-            from_main(show)
+            on_main_rank(show)
         except TrainingError:
             if self.args.should_save:
                 remove_leftovers(folder)  # So that a full disk has room again for the record.
@@ -134,7 +134,7 @@ class ShardedTrainer(AtomicTrainer):
             drop_last=self.drops_last,
         )
         if len(batches) == 0:
-            raise same_everywhere(
+            raise raised_on_all_ranks(
                 TrainingError(
                     f"The stage would train no step: {len(self.train_dataset)} rows make no batch of "
                     f"{self.args.train_batch_size * self.args.world_size}; lower per_device_train_batch_size or leave "

@@ -23,7 +23,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from limbeck.core.files import give_ordinary_mode, read_json, write_atomically
+from limbeck.core.files import atomic_text, give_ordinary_mode, read_json
 from limbeck.errors import OutputError, TrainingError
 
 # A checkpoint's files: grown aside, sealed with a manifest of their hashes, and made visible by one rename.
@@ -84,7 +84,7 @@ def seal(checkpoint: Path, facts: Mapping[str, Any]) -> None:
     sync_tree(checkpoint)
     files = sorted(path for path in checkpoint.rglob("*") if path.is_file())
     listed = {path.relative_to(checkpoint).as_posix(): file_facts(path) for path in files}
-    write_atomically(checkpoint / MANIFEST, json.dumps({**facts, "files": listed}, indent=2) + "\n")
+    atomic_text(checkpoint / MANIFEST, json.dumps({**facts, "files": listed}, indent=2) + "\n")
     sync(checkpoint)
 
 

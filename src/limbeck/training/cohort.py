@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.core.ranks import from_main
+from limbeck.core.ranks import on_main_rank
 from limbeck.methods.composition import Term
 from limbeck.training.module import DistillationModule, sum_over_ranks
 from limbeck.training.teacher import TeacherReader
@@ -267,7 +267,7 @@ class CohortTrainer(DistillationTrainer):
             return
         self.cohort.eval()
         students = {index: self.cohort.member(index).student for index in self.cohort.active}
-        chosen = from_main(lambda: sorted(due(students)))
+        chosen = on_main_rank(lambda: sorted(due(students)))
         self.cohort.train()
         self._keep(chosen)
 

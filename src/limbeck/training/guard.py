@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from limbeck.core.ranks import process_count, process_index, same_everywhere
+from limbeck.core.ranks import process_count, process_index, raised_on_all_ranks
 from limbeck.errors import TrainingError
 from limbeck.methods.composition import Term
 from limbeck.recipe.schema import GuardSpec
@@ -349,7 +349,7 @@ class LossGuard:
         saved = save_bad_batch(self._folder, step.number, step.batches, problem)
         where = f"; its batch is in '{saved}'" if saved is not None else ""
         if self.policy.on_bad_loss == "stop":
-            raise same_everywhere(
+            raise raised_on_all_ranks(
                 TrainingError(
                     f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
                     "learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
@@ -359,7 +359,7 @@ class LossGuard:
         self.skipped += 1
         self._in_a_row += 1
         if self._in_a_row > self.policy.skips_in_a_row:
-            raise same_everywhere(
+            raise raised_on_all_ranks(
                 TrainingError(
                     f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
                     "stage's training.learning_rate and start again with --overwrite, or in another folder; or go on "

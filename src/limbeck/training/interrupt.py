@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.core.ranks import gathered, process_count
+from limbeck.core.ranks import gather, process_count
 from limbeck.errors import Interrupted, Preempted
 from limbeck.training.guard import Arrivals
 
@@ -68,7 +68,7 @@ class InterruptSaver(TrainerCallback):
 
     def agree(self) -> bool:
         """Whether a signal has come to any process; all have to ask together."""
-        received = [number for number in gathered(self._received) if number is not None]
+        received = [number for number in gather(self._received) if number is not None]
         self._received = received[0] if received else None
         return self.interrupted
 

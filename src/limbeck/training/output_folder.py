@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from limbeck.core.files import HEARTBEAT, RECORD, read_record, write_atomically
+from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, read_record
 from limbeck.core.folders import LOCK, FolderKind, FolderLock, claim, first_difference, writing
-from limbeck.core.ranks import everywhere, from_main, process_count
+from limbeck.core.ranks import on_all_ranks, on_main_rank, process_count
 from limbeck.core.yaml import parse_yaml, read_document
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.load import dump_recipe
@@ -60,7 +60,7 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
             if not saved:
                 for name in (RECORD, HEARTBEAT):
                     (folder / name).unlink(missing_ok=True)
-            write_atomically(folder / RECIPE, dump_recipe(recipe))
+            atomic_text(folder / RECIPE, dump_recipe(recipe))
         yield folder
 
 
@@ -76,7 +76,7 @@ def claimed_together(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterat
         def claim() -> Path:
             return stack.enter_context(claimed_output(recipe, resume=resume, overwrite=overwrite))
 
-        folder = from_main(claim)
+        folder = on_main_rank(claim)
 
         def see() -> None:
             if not (folder / RECIPE).is_file():
@@ -85,7 +85,7 @@ def claimed_together(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterat
                     "needs a folder that all of them share."
                 )
 
-        everywhere(see)
+        on_all_ranks(see)
         yield folder
 
 

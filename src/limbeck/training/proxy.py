@@ -14,7 +14,7 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
 
 from limbeck.core.machine import keep_freed_memory
-from limbeck.core.ranks import everywhere, follow, give_order, main_first, working
+from limbeck.core.ranks import broadcast_task, main_rank_first, on_all_ranks, run_broadcast_tasks, running_task
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Term
@@ -148,9 +148,9 @@ class Proxy:
         keep_freed_memory()
         self.plan = plan
         self.console = console
-        give_order(None)
-        self.tokenizer: PreTrainedTokenizerBase = everywhere(self._load_tokenizer)
-        self.corpora = main_first(lambda: build_corpora(plan, self.tokenizer, console))
+        broadcast_task(None)
+        self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(self._load_tokenizer)
+        self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, console))
         for corpus in self.corpora:
             if share < 1:
                 rows = max(_LEAST_SHARE_ROWS, round(share * len(corpus.train)))
@@ -184,13 +184,13 @@ class Proxy:
                 f"Candidates have the {stages} stages of their recipe, and are cut only where it has one; leave the "
                 "other stages out of the recipe."
             )
-        give_order(_Candidates(tuple(plans), tuple(cuts or ())))
+        broadcast_task(_Candidates(tuple(plans), tuple(cuts or ())))
         return self.take_part(plans, cuts or {})
 
     def take_part(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         """Train candidates that the main process asked for; every process has its part in them."""
-        with working():
-            return everywhere(lambda: self._train(plans, cuts))
+        with running_task():
+            return on_all_ranks(lambda: self._train(plans, cuts))
 
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
         stages = len(self.plan.stages)
@@ -284,7 +284,7 @@ def follow_proxy(plan: RunPlan, *, share: float) -> None:
         else:
             made[-1].take_part(order.plans, dict.fromkeys(order.cuts, _nobody))
 
-    follow(carry_out)
+    run_broadcast_tasks(carry_out)
 
 
 def _nobody(students: Mapping[int, PreTrainedModel]) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.core.files import HEARTBEAT, RECORD, read_json, read_record, record_damage, write_atomically
+from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, read_json, read_record, record_damage
 from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
 from limbeck.errors import OutputError
@@ -74,7 +74,7 @@ class RunRecord:
         self.fields["timings"]["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
         if not self._writes:
             return
-        write_atomically(self._path, json.dumps(self.fields, indent=2, default=str) + "\n")
+        atomic_text(self._path, json.dumps(self.fields, indent=2, default=str) + "\n")
 
     def time(self, what: str, seconds: float) -> None:
         """Note how long a part took; parts repeated by a resumed run add up."""
@@ -82,7 +82,7 @@ class RunRecord:
         timings[what] = round(timings.get(what, 0.0) + seconds, 1)
 
 
-__all__ = ["RECORD", "RunRecord", "read_record", "write_atomically"]
+__all__ = ["RECORD", "RunRecord", "atomic_text", "read_record"]
 
 
 # A run's sign of life: a small file beside `run.json`, written as the run gets on and by nothing else.
@@ -137,7 +137,7 @@ class Heartbeat:
             return
         text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **self._fields}, indent=2)
         with suppress(OSError):  # No run fails for want of a sign of life; it only looks older.
-            write_atomically(self._path, text + "\n", durable=False)
+            atomic_text(self._path, text + "\n", durable=False)
 
 
 @dataclass(frozen=True)
@@ -416,5 +416,5 @@ class LiveLog(TrainerCallback):
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(log_lines(state.log_history[-1:]))
             else:
-                write_atomically(self._path, log_lines(state.log_history), durable=False)
+                atomic_text(self._path, log_lines(state.log_history), durable=False)
             self._begun = True

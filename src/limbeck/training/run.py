@@ -15,10 +15,18 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.files import write_atomically
+from limbeck.core.files import atomic_text
 from limbeck.core.machine import keep_freed_memory
 from limbeck.core.progress import CorpusProgress, Report, Told, quietly
-from limbeck.core.ranks import everywhere, from_main, is_main, lost_process, main_first, process_count, process_index
+from limbeck.core.ranks import (
+    is_main,
+    lost_process,
+    main_rank_first,
+    on_all_ranks,
+    on_main_rank,
+    process_count,
+    process_index,
+)
 from limbeck.corpus import (
     Corpus,
     CorpusSettings,
@@ -160,7 +168,7 @@ class Run:
         self.console = console
         self.heartbeat = Heartbeat(folder, writes=is_main())
         self.corpora: list[Corpus | LabelledCorpus] = []
-        self.tokenizer: PreTrainedTokenizerBase = everywhere(self._load_tokenizer)
+        self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(self._load_tokenizer)
 
     @property
     def student_folder(self) -> Path:
@@ -181,11 +189,11 @@ class Run:
             self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
         self.heartbeat.begin("corpus")
         with self._timed("corpus"):
-            self.corpora = main_first(lambda: build_corpora(plan, self.tokenizer, self.console, self._beat_corpus))
-        everywhere(self._check_same_text)
+            self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, self.console, self._beat_corpus))
+        on_all_ranks(self._check_same_text)
         self.heartbeat.begin("models")
         with self._timed("models"):
-            student, initialisation = everywhere(
+            student, initialisation = on_all_ranks(
                 lambda: self._make_student(plan.student_choice, plan.head, plan.own_stages)
             )
         self.record.set(
@@ -275,7 +283,7 @@ class Run:
         folder = self._stage_folder(choice.spec.title)
         initialisation: dict[str, Any] | None = None
         if choice.student is not None:
-            student, initialisation = everywhere(
+            student, initialisation = on_all_ranks(
                 partial(self._make_student, choice.student, choice.student_head, [choice])
             )
         if choice.measures_layers:
@@ -297,7 +305,7 @@ class Run:
                 guard=choice.spec.guard,
                 shards_teacher=choice.teacher.spec.sharded,
             )
-            teacher = everywhere(
+            teacher = on_all_ranks(
                 partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
             )
             beat = TrainingHeartbeat(self.heartbeat, StagePlace(plan.title, index + 1, len(self.plan.stages)))
@@ -305,7 +313,7 @@ class Run:
         finished["layers"] = describe_layers(choice.terms)
         if choice.student is not None:
             finished["student"] = {"shape": str(choice.student.shape), "initialisation": initialisation}
-            if not from_main((folder / STUDENT).is_dir):
+            if not on_main_rank((folder / STUDENT).is_dir):
                 self._save(choice.student, student, [finished], [choice], folder / STUDENT)
         if choice.spec.teacher is not None:
             finished["teacher"] = choice.teacher.title
@@ -323,7 +331,7 @@ class Run:
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
         """Compose a stage for what its teacher's layers contribute; a resumed stage keeps what it measured."""
-        found = choice.with_layer_cosines(from_main(lambda: self._layer_cosines(choice, index, folder)))
+        found = choice.with_layer_cosines(on_main_rank(lambda: self._layer_cosines(choice, index, folder)))
         layers = sorted({key.layer for term in found.terms for key in term.teacher if key.layer > 0})
         self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)
         return found
@@ -336,7 +344,7 @@ class Run:
         teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
         cosines = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(kept, json.dumps(cosines))
+        atomic_text(kept, json.dumps(cosines))
         return tuple(cosines)
 
     def _save(
@@ -364,7 +372,7 @@ class Run:
             save_student(folder, whole, self.tokenizer, dropouts=dropouts(choice), sentence=sentence)
             sync_tree(folder)
 
-        from_main(write)
+        on_main_rank(write)
         if choice is self.plan.student_choice:
             self.record.set("running", untrained=untrained)
         return whole

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
-from limbeck.core.files import read_json, write_atomically
-from limbeck.core.ranks import from_main, same_everywhere
+from limbeck.core.files import atomic_text, read_json
+from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.methods.composition import Term
@@ -144,13 +144,13 @@ def write_finished(
     """
     with saving(f"What stage '{record['name']}' leaves", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / LOG, log_lines(history))
+        atomic_text(folder / LOG, log_lines(history))
         partial_weights = folder / (WEIGHTS + ".partial")
         save_weights(module, partial_weights, whole)
         sync(partial_weights)
         partial_weights.replace(folder / WEIGHTS)
         record["weights"] = file_facts(folder / WEIGHTS)
-        write_atomically(folder / DONE, json.dumps(record, indent=2))
+        atomic_text(folder / DONE, json.dumps(record, indent=2))
         sync(folder)
         remove_checkpoints(folder)
 
@@ -166,7 +166,7 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> dict[st
     Returns:
         The stage's record, or None if it is not finished, or has to be trained again.
     """
-    record = from_main(lambda: _finished_record(folder, warn))
+    record = on_main_rank(lambda: _finished_record(folder, warn))
     if record is None:
         return None
     return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
@@ -270,7 +270,7 @@ def run_stage(
     arguments = build_arguments(plan.training, output=str(plan.folder), seed=plan.seed, evaluates=measures)
     if plan.guard.on_out_of_memory == "split" and arguments.world_size > 1:
         raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
-    checkpoint = from_main(lambda: _newest_checkpoint(plan.folder, partial(warn, console)))
+    checkpoint = on_main_rank(lambda: _newest_checkpoint(plan.folder, partial(warn, console)))
     set_seed(plan.seed)
     prepare_student(student, freeze_embeddings=plan.freeze_embeddings)
     frozen = untrained_names(student)
@@ -306,7 +306,7 @@ def run_stage(
         else:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         if interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
-            raise same_everywhere(
+            raise raised_on_all_ranks(
                 interrupt.error(
                     f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
                     f"Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
@@ -326,7 +326,7 @@ def run_stage(
         interrupt.close()
         module.close()
     if trainer.state.global_step == 0:
-        raise same_everywhere(
+        raise raised_on_all_ranks(
             TrainingError(
                 f"Stage '{plan.title}' trained no step: {len(corpus.train)} blocks make no batch of "
                 f"{arguments.train_batch_size * arguments.world_size}; lower per_device_train_batch_size or leave out "
@@ -360,11 +360,11 @@ def run_stage(
         "frozen": frozen,
     }
     whole = whole_weights(module) if is_sharded(module) else None
-    from_main(lambda: write_finished(plan.folder, module, whole, trainer.state.log_history, record))
+    on_main_rank(lambda: write_finished(plan.folder, module, whole, trainer.state.log_history, record))
     if whole is not None:
         take_weights(student, whole)
     if interrupt.agree():
-        raise same_everywhere(
+        raise raised_on_all_ranks(
             interrupt.error(
                 f"Stopped after stage '{plan.title}', which is finished. Continue with: limbeck distill --resume "
                 f"--output {plan.folder.parents[1]}"
@@ -376,11 +376,11 @@ def run_stage(
 def _check_engine(trainer: DistillationTrainer) -> None:
     """Refuse to shard otherwise than the recipe says: by what a launcher was configured for, or not at all."""
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
-        raise same_everywhere(
+        raise raised_on_all_ranks(
             RecipeError("training.fsdp shards over several GPUs, and this run has none or one process; leave it out.")
         )
     if trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not trainer.args.fsdp):
-        raise same_everywhere(
+        raise raised_on_all_ranks(
             RecipeError(
                 "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and say training.fsdp: true "
                 "in the stage to shard the student."

@@ -12,7 +12,7 @@ from accelerate.utils import gather_object
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.core.files import read_json, write_atomically
+from limbeck.core.files import atomic_text, read_json
 from limbeck.core.workers import single_threaded_tokenizers
 from limbeck.corpus import Corpus, Lane, SourceReport
 from limbeck.errors import CorpusError, TrainingError
@@ -200,7 +200,7 @@ class StreamingTrainer(ShardedTrainer):
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
         if self.stream is not None:
-            write_atomically(self._position_file(output_dir), json.dumps(self.stream.state_dict()))
+            atomic_text(self._position_file(output_dir), json.dumps(self.stream.state_dict()))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)

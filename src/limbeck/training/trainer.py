@@ -22,7 +22,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.core.machine import release_freed_memory
-from limbeck.core.ranks import from_main
+from limbeck.core.ranks import on_main_rank
 from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
@@ -388,7 +388,7 @@ class DistillationTrainer(StreamingTrainer):
         sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
         folder = Path(output_dir or self.args.output_dir)
         # All leave together if it fails: what is saved after this is gathered.
-        from_main(lambda: self._write(folder, whole, dict(zip(names, sums, strict=True))))
+        on_main_rank(lambda: self._write(folder, whole, dict(zip(names, sums, strict=True))))
 
     def _write(self, folder: Path, whole: dict[str, Tensor] | None, sums: dict[str, float]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
