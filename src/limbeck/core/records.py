@@ -1,0 +1,661 @@
+"""Records: the JSON files in which a run, its stages and its exports say how they were made, typed.
+
+A record is read by `load`, whatever its age and state, and written by `save`. What an older version did not write is
+None or empty; what this version does not know is kept; what is damaged is left out and named in `Record.damage`.
+`limbeck.core.studies` holds the records of comparisons, searches, evaluations and inspections.
+
+The modules are used by their names: `records.Run`, `studies.Comparison`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+
+from limbeck.core.files import write_atomically
+
+Number: TypeAlias = int | float
+MOST_BYTES = 400 * 2**20
+"""Of a record; more is read as damaged."""
+
+
+class Record(BaseModel):
+    """A record or a part of one: unknown keys are kept, and values are taken as they are or not at all.
+
+    Attributes:
+        KIND: The key by whose value a record is of one of the `KINDS`; empty where there is one kind.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True, defer_build=True)
+
+    KIND: ClassVar[str] = ""
+    KINDS: ClassVar[Mapping[str, type[Record]]] = {}
+
+    _damage: tuple[str, ...] = PrivateAttr(default=())
+    _order: tuple[str, ...] = PrivateAttr(default=())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_order(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        record = handler(values)
+        if isinstance(values, dict):
+            record._order = tuple(values)
+        return record
+
+    @classmethod
+    def read(cls, values: Any, name: str = "") -> Self:
+        """Read plain values, as far as they are what they should be.
+
+        Args:
+            values: A mapping, as JSON holds it.
+            name: Of the file, for `damage`.
+        """
+        values, damage = plain(values), []
+        if not isinstance(values, dict):
+            values, damage = {}, [f"'{name}' is damaged and cannot be read."]
+        kind = cls.KINDS.get(str(values.get(cls.KIND)), cls)
+        kind = kind if issubclass(kind, cls) else cls
+        while True:
+            try:
+                record = kind.model_validate(values)
+            except ValidationError as error:
+                damage += _drop(values, error, name)
+            else:
+                record._damage = tuple(dict.fromkeys(damage))
+                return record
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What could not be read of the file, a line each."""
+        return self._damage
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known."""
+        return not self.model_fields_set
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what was read or set as JSON has it, in the order of then; numbers that are not finite are None."""
+        fields = type(self).model_fields
+        known = {name: self.__dict__[name] for name in fields if name in self.model_fields_set}
+        found = {fields[name].alias or name: plain(value) for name, value in known.items()}
+        found |= {name: plain(value) for name, value in (self.model_extra or {}).items()}
+        order = [fields[key].alias or key if key in fields else key for key in self._order]
+        return {key: found[key] for key in dict.fromkeys([*order, *found]) if key in found}
+
+
+R = TypeVar("R", bound=Record)
+
+
+class File(Record):
+    """A record that is a file of its own.
+
+    Attributes:
+        FILE: Its name.
+    """
+
+    FILE: ClassVar[str]
+
+
+F = TypeVar("F", bound=File)
+
+
+def load(kind: type[F], folder: Path) -> F:
+    """Read the record of a folder; an empty one where there is none.
+
+    Args:
+        kind: Of the record; of `studies.Search` the record is of the kind that its file names.
+        folder: The folder, or the file itself.
+
+    Returns:
+        The record; `damage` says what could not be read.
+    """
+    path = folder if folder.suffix == ".json" and not folder.is_dir() else folder / kind.FILE
+    record = kind.read({})
+    try:
+        if not path.is_file():  # Of a pipe or a device there is no end.
+            return record
+        if path.stat().st_size > MOST_BYTES:
+            record._damage = (f"'{path.name}' is larger than {MOST_BYTES // 2**20} MB, which no record is.",)
+            return record
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        record._damage = (f"'{path.name}' cannot be read: {error.strerror}.",)
+        return record
+    except (ValueError, RecursionError):
+        values = None
+    return kind.read(values, path.name)
+
+
+def save(record: File, folder: Path) -> None:
+    """Write a record whole or not at all, as JSON that every reader takes.
+
+    Args:
+        record: The record.
+        folder: Where its file is.
+    """
+    write_atomically(folder / record.FILE, text_of(record.to_plain()))
+
+
+def text_of(values: Any) -> str:
+    """Return values as the text of a record's file."""
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: records as mappings, tuples as lists, numbers that are not finite as None."""
+    if isinstance(value, Record):
+        return value.to_plain()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _drop(values: dict[str, Any], error: ValidationError, name: str) -> list[str]:
+    """Take out the values that an error is about; return a line about each."""
+    said: dict[tuple[Any, ...], str] = {}
+    for problem in error.errors(include_url=False, include_context=False):
+        reason = problem["msg"].lower().partition(" or instance of")[0]
+        said[_damaged_path(values, problem["loc"], problem["type"])] = reason
+    # From the end, so that the places of a list's other items hold.
+    for path in sorted(said, key=lambda path: [(isinstance(key, int), key) for key in path], reverse=True):
+        holder: Any = values
+        for key in path[:-1]:
+            holder = holder[key]
+        del holder[path[-1]]
+    return [f"'{name}': {_shown(path)} is damaged ({reason})." for path, reason in said.items()]
+
+
+def _damaged_path(values: Any, place: Sequence[int | str], problem: str) -> tuple[Any, ...]:
+    """The keys to the value that has to go: a field, or an item of a list of records.
+
+    A list of numbers that lacks one would say something else, so it goes as a whole.
+    """
+    path: list[int | str] = []
+    for key in place:  # It ends with names of types where a field may be of several.
+        is_there = key in values if isinstance(values, dict) else isinstance(values, list) and key in range(len(values))
+        if not is_there:
+            break
+        path.append(key)
+        values = values[key]
+    while isinstance(path[-1], int) and problem not in ("model_type", "missing"):
+        path.pop()
+    return tuple(path)
+
+
+def _shown(path: Sequence[int | str]) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in ".".join(map(str, path)))[:200]
+
+
+# A run: `run.json` and `heartbeat.json` in its folder.
+
+
+class TeacherCard(Record):
+    """Licence and language, as a teacher's own card says them."""
+
+    license: str | None = None
+    license_name: str | None = None
+    license_link: str | None = None
+    language: str | list[str] | None = None
+
+
+class Teacher(Record):
+    """A teacher: its name or path, whether that is a `folder`, a `package` or on the `hub`, and its shape in words."""
+
+    name_or_path: str = ""
+    shape: str = ""
+    kind: str | None = None
+    hub_id: str | None = None
+    card: TeacherCard | None = None
+
+
+class Initialisation(Record):
+    """How a student started: a sentence, the teacher's layers, and the share of variance that narrowing kept."""
+
+    summary: str = ""
+    layers: list[int] = Field(default_factory=list)
+    embeddings: str | None = None
+    explained: Number | None = None
+
+
+class Student(Record):
+    """A student: its shape in words, its head if it has one, its parameters, and how it started."""
+
+    shape: str = ""
+    head: str | None = None
+    parameters: Number | None = None
+    initialisation: Initialisation | str | None = None
+
+    @property
+    def start(self) -> str:
+        """How it started, in a sentence; empty where that is not known."""
+        found = self.initialisation
+        return found.summary if isinstance(found, Initialisation) else found or ""
+
+
+class CorpusView(Record):
+    """The text of a stage: its unit, longest block in tokens, extent and fingerprint."""
+
+    stage: str | None = None
+    unit: str | None = None
+    length: Number | None = None
+    streamed: bool | None = None
+    blocks: Number | None = None
+    tokens: Number | None = None
+    shares: dict[str, Number] | None = None
+    fingerprint: str | None = None
+
+
+class SourceNotes(Record):
+    """What reading text passed over or repaired: counts and examples by kind."""
+
+    counts: dict[str, Number] = Field(default_factory=dict)
+    examples: dict[str, Any] = Field(default_factory=dict)
+
+
+class CorpusText(Record):
+    """The text of a run: sources, counts (None of a stream), what reading passed over, and each stage's view."""
+
+    sources: list[str] = Field(default_factory=list)
+    documents: Number | None = None
+    held_out_documents: Number | None = None
+    tokens: Number | None = None
+    report: SourceNotes = Field(default_factory=SourceNotes)
+    views: list[CorpusView] = Field(default_factory=list)
+
+
+class Citation(Record):
+    """Where a method is from."""
+
+    title: str = ""
+    authors: str = ""
+    url: str = ""
+    bibtex: str | None = None
+
+
+class LayerLink(Record):
+    """Layers of the student, the layers of the teacher they learn from, and the terms of the loss that join them."""
+
+    student: list[int] = Field(default_factory=list)
+    teacher: list[int] = Field(default_factory=list)
+    terms: list[str] = Field(default_factory=list)
+
+
+class Drawn(Record):
+    """The rows of each source that a stage trained on, their shares, and what a stream passed over."""
+
+    rows: dict[str, Number] = Field(default_factory=dict)
+    shares: dict[str, Number] = Field(default_factory=dict)
+    report: SourceNotes | None = None
+
+
+class Stage(File):
+    """A finished stage: `stage.json`, and an entry of `run.json`; the latter has what the plan adds, from `layers`.
+
+    Attributes:
+        drawn: None where sources are not mixed.
+        final_terms: The last logged loss of each term.
+        held_out: The loss and its terms on held-out text.
+        weights: Size and hash of its file of weights.
+        untrained: The student's parameters that this stage did not train.
+        student: Of a stage with a student of its own.
+        teacher: Of a stage with a teacher of its own; `teacher_facts` where no stage trained it.
+    """
+
+    FILE = "stage.json"
+
+    name: str = ""
+    method: str = ""
+    steps: Number | None = None
+    rows_a_step: Number | None = None
+    tokens: Number | None = None
+    seconds: Number | None = None
+    tokens_per_second: Number | None = None
+    drawn: Drawn | None = None
+    padding_share: Number | None = None
+    precision: str | None = None
+    device: str | None = None
+    skipped_steps: Number | None = None
+    rows_of_a_piece: Number | None = None
+    final_loss: Number | None = None
+    final_terms: dict[str, Number | None] = Field(default_factory=dict)
+    held_out: dict[str, Number | None] = Field(default_factory=dict)
+    untrained: list[str] = Field(default_factory=list)
+    frozen: list[str] = Field(default_factory=list)
+    weights: dict[str, Any] | None = None
+    layers: list[LayerLink] = Field(default_factory=list)
+    student: Student | None = None
+    teacher: str | None = None
+    teacher_facts: Teacher | None = None
+    citation: Citation | None = None
+
+
+class Untrained(Record):
+    """Parameters that no stage trained, and what they hold: `random` or, of `from_teacher`, the teacher's."""
+
+    policy: str | None = None
+    names: list[str] = Field(default_factory=list)
+    from_teacher: list[str] = Field(default_factory=list)
+    frozen: list[str] = Field(default_factory=list)
+
+
+class Hardware(Record):
+    """The machine."""
+
+    device: str | None = None
+    accelerators: list[str] = Field(default_factory=list)
+    cpu: str | None = None
+    cores: Number | None = None
+    memory_bytes: Number | None = None
+    threads: Number | None = None
+    platform: str | None = None
+
+
+class PlannedCorpus(Record):
+    """The text of a recipe, as far as records are read for it."""
+
+    sources: list[str] = Field(default_factory=list)
+    task: dict[str, Any] | None = None
+
+    @property
+    def task_kind(self) -> str:
+        """What its rows are labelled with; `text` of none."""
+        found = (self.task or {}).get("kind")
+        return str(found) if found else "text"
+
+
+class PlannedTeacher(Record):
+    """A teacher of a recipe: a model, or the student of a stage."""
+
+    model: str | None = None
+    name: str | None = None
+    stage: str | None = None
+
+
+class PlannedStage(Record):
+    """A stage of a recipe; `method` is its name and options."""
+
+    name: str | None = None
+    method: dict[str, Any] = Field(default_factory=dict)
+    corpus: PlannedCorpus | None = None
+    teacher: PlannedTeacher | None = None
+    student: dict[str, Any] | None = None
+
+    @property
+    def method_name(self) -> str:
+        """The name of its method; empty where there is none."""
+        return str(self.method.get("name") or "")
+
+
+class PlannedRun(Record):
+    """The recipe of a run, as a record holds it."""
+
+    name: str | None = None
+    seed: int | None = None
+    teacher: PlannedTeacher = Field(default_factory=PlannedTeacher)
+    corpus: PlannedCorpus | None = None
+    stages: list[PlannedStage] = Field(default_factory=list)
+
+
+class Made(File):
+    """What the records of runs, comparisons and searches have in common: name, status, times and the machine."""
+
+    name: str | None = None
+    status: str | None = None
+    created: str | None = None
+    updated: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    git_commit: str | None = None
+    hardware: Hardware = Field(default_factory=Hardware)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.status == "finished"
+
+
+# The evaluation of a run: teacher beside student.
+
+
+class Times(Record):
+    """Milliseconds of a pass."""
+
+    median_ms: Number | None = None
+    p10_ms: Number | None = None
+    p90_ms: Number | None = None
+
+
+class BatchLatency(Record):
+    """Teacher and student in turns at one batch size, whole and their Transformer part alone."""
+
+    batch_size: int | None = None
+    rounds: Number | None = None
+    teacher: Times = Field(default_factory=Times)
+    student: Times = Field(default_factory=Times)
+    teacher_transformer: Times = Field(default_factory=Times)
+    student_transformer: Times = Field(default_factory=Times)
+    speedup: Number | None = None
+    transformer_speedup: Number | None = None
+
+
+class Latency(Record):
+    """Latency at each batch size, and where it was measured."""
+
+    device: str | None = None
+    threads: Number | None = None
+    dtype: str | None = None
+    length: Number | None = None
+    batches: list[BatchLatency] = Field(default_factory=list)
+
+
+class Parameters(Record):
+    """Parameters by place."""
+
+    embedding: Number | None = None
+    transformer: Number | None = None
+    pooler: Number | None = None
+    head: Number | None = None
+    total: Number | None = None
+
+
+class Retrieval(Record):
+    """Finding a text's body by its summary."""
+
+    mrr_at_10: Number | None = None
+    recall_at_1: Number | None = None
+    pool: Number | None = None
+    interval: list[Number | None] | None = None
+
+
+class ModelFigures(Record):
+    """Size and retrieval of one model; `megabytes_of` files or tensors."""
+
+    parameters: Parameters = Field(default_factory=Parameters)
+    megabytes: Number | None = None
+    megabytes_of: str | None = None
+    retrieval: Retrieval | None = None
+
+
+class Agreement(Record):
+    """Rank correlation of the student's similarities with the teacher's."""
+
+    spearman: Number | None = None
+    interval: list[Number | None] | None = None
+    pairs: Number | None = None
+    documents: Number | None = None
+    by_kind: dict[str, Number | None] = Field(default_factory=dict)
+    seed: int | None = None
+
+
+class TaskFigures(Record):
+    """Scores of both models on held-out rows of a task; `unavailable` is why there are none."""
+
+    task: str | None = None
+    metric: str | None = None
+    rows: Number | None = None
+    teacher: Number | None = None
+    student: Number | None = None
+    agreement: Number | None = None
+    stage: str | None = None
+    teacher_name: str | None = None
+    unavailable: str | None = None
+
+
+class MeasuredWith(Record):
+    """Settings of a run's evaluation."""
+
+    pooling: str | None = None
+    max_length: Number | None = None
+    pairs: Number | None = None
+    retrieval_pairs: Number | None = None
+    held_out_documents: Number | None = None
+    dtype: str | None = None
+    seed: int | None = None
+
+
+class RunEvaluation(Record):
+    """A teacher beside its student, as `limbeck.evaluation.Comparison.to_dict` gives it."""
+
+    teacher: ModelFigures = Field(default_factory=ModelFigures)
+    student: ModelFigures = Field(default_factory=ModelFigures)
+    latency: Latency | None = None
+    agreement: Agreement | None = None
+    unavailable: dict[str, str] = Field(default_factory=dict)
+    settings: MeasuredWith = Field(default_factory=MeasuredWith)
+    seconds: dict[str, Number | None] = Field(default_factory=dict)
+    task: TaskFigures | None = None
+
+    @property
+    def batches(self) -> list[BatchLatency]:
+        """The latency at each batch size; none where it was not measured."""
+        return self.latency.batches if self.latency is not None else []
+
+
+class Run(Made):
+    """A run: `run.json`, written at every turn.
+
+    Attributes:
+        problem: Why it failed or stopped.
+        timings: Seconds of each part, and of all in `total`.
+        license: Of the student, where somebody wrote it into the record.
+    """
+
+    FILE = "run.json"
+
+    timings: dict[str, Number] = Field(default_factory=dict)
+    stages: list[Stage] = Field(default_factory=list)
+    recipe: PlannedRun = Field(default_factory=PlannedRun)
+    seeds: dict[str, int] = Field(default_factory=dict)
+    plugins: list[Any] = Field(default_factory=list)
+    processes: int | None = None
+    problem: str | None = None
+    peak_memory_bytes: int | None = None
+    peak_device_memory_bytes: int | None = None
+    teacher: Teacher = Field(default_factory=Teacher)
+    student: Student = Field(default_factory=Student)
+    corpus: CorpusText | None = None
+    untrained: Untrained | None = None
+    evaluation: RunEvaluation | None = None
+    license: str | None = None
+    license_name: str | None = None
+    license_link: str | None = None
+    language: str | list[str] | None = None
+
+
+class Heartbeat(File):
+    """A run's sign of life: `heartbeat.json`."""
+
+    FILE = "heartbeat.json"
+
+    time: str | None = None
+    activity: str | None = None
+    stage: str | None = None
+    stage_number: int | None = None
+    stages: int | None = None
+    step: int | None = None
+    steps: int | None = None
+    checkpoint: int | None = None
+    checkpoint_time: str | None = None
+    seconds_left: Number | None = None
+    loss: Number | None = None
+    tokens_per_second: Number | None = None
+
+
+# An export: `export.json` beside the exported model.
+
+
+class Differences(Record):
+    """An exported model beside its source."""
+
+    texts: Number | None = None
+    batches: Number | None = None
+    tokens: Number | None = None
+    largest: dict[str, Number | None] = Field(default_factory=dict)
+    scale: dict[str, Number | None] = Field(default_factory=dict)
+    cosine: dict[str, Number | None] = Field(default_factory=dict)
+    equal_decisions: Number | None = None
+    mean_kl: Number | None = None
+
+
+class Int8Latency(Record):
+    """Both precisions in turns, at one batch size and length."""
+
+    batch: int
+    length: int
+    rounds: int
+    threads: int | None = None
+    float32_ms: Number
+    float32_p10_ms: Number | None = None
+    float32_p90_ms: Number | None = None
+    int8_ms: Number
+    int8_p10_ms: Number | None = None
+    int8_p90_ms: Number | None = None
+    speedup: Number
+
+
+class Int8(Record):
+    """Size and latency of int8 weights beside those of float32."""
+
+    megabytes: dict[str, Number] = Field(default_factory=dict)
+    latency: list[Int8Latency] = Field(default_factory=list)
+
+
+class Export(File):
+    """An export; `differences` are those from its source, `verified` those on the user's own text."""
+
+    FILE = "export.json"
+
+    format: str = ""
+    file: str | None = None
+    dtype: str = ""
+    source: str = ""
+    shape: str = ""
+    head: str | None = None
+    pooling: str | None = None
+    normalize: bool | None = None
+    longest: int | None = None
+    megabytes: Number | None = None
+    differences: Differences = Field(default_factory=Differences)
+    verified: Differences | None = None
+    created: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    opset: int | None = None
+    inputs: list[str] = Field(default_factory=list)
+    outputs: list[str] = Field(default_factory=list)
+    weight_bits: int | None = None
+    int8: Int8 | None = None
