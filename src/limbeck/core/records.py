@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from limbeck.core.files import write_atomically
+from limbeck.core.files import atomic_text
 
 Number: TypeAlias = int | float
 MOST_BYTES = 400 * 2**20
@@ -147,7 +147,7 @@ def save(record: File, folder: Path) -> None:
         record: The record.
         folder: Where its file is.
     """
-    write_atomically(folder / record.FILE, text_of(record.to_plain()))
+    atomic_text(folder / record.FILE, text_of(record.to_plain()))
 
 
 def text_of(values: Any) -> str:
