@@ -30,7 +30,6 @@ FLOORS = {
     "benchmark": 7,
     "diagnosis": 7,
     "comparison": 7,
-    "experiments": 7,
     "search": 7,
     "report": 7,
     "api": 8,

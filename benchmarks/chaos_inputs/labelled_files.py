@@ -15,9 +15,9 @@ from benchmarks.chaos_inputs.scene import WORDS, Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
+from limbeck.evaluation.grid_plan import EvaluationRequest
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import parse_tasks
-from limbeck.experiments.plan import EvaluationRequest
 
 
 def _rows(random: Random, count: int = 12) -> list[dict[str, Any]]:

@@ -21,8 +21,7 @@ from limbeck.cli.status import status
 from limbeck.comparison.cells import check_plan
 from limbeck.comparison.distilling import prepare_comparison
 from limbeck.comparison.plan import load_plan
-from limbeck.experiments.results import ResultsFile
-from limbeck.experiments.run import prepare_folder
+from limbeck.evaluation.grid import ResultsFile, prepare_folder
 from limbeck.search.study import open_storage, prepare_search_folder
 from limbeck.training.record import find_runs, status_of
 

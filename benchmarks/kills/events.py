@@ -16,7 +16,8 @@ from transformers.trainer_callback import CallbackHandler
 
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.store import Reading
-from limbeck.experiments.results import FINISHED, ResultsFile
+from limbeck.evaluation.grid import ResultsFile
+from limbeck.evaluation.grid_summary import FINISHED
 from limbeck.training.record import Heartbeat
 
 

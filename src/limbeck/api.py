@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from limbeck.benchmark.model import measure_costs
 from limbeck.comparison.plan import ComparisonPlan, load_plan
 from limbeck.comparison.run import run_comparison
 from limbeck.core.files import read_record
@@ -19,8 +20,8 @@ from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
 from limbeck.core.registry import plugins_in_use
-from limbeck.experiments.plan import EvaluationRequest, measure_costs
-from limbeck.experiments.run import prepare_folder, run_evaluation
+from limbeck.evaluation.grid import prepare_folder, run_evaluation
+from limbeck.evaluation.grid_plan import EvaluationRequest
 from limbeck.models.loading import quiet
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run

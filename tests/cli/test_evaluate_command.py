@@ -48,7 +48,7 @@ def count_runs(monkeypatch):
         done.extend(cell.cell for cell in cells)
         return train_once(cells, report)
 
-    monkeypatch.setattr("limbeck.experiments.run.train_once", counting)
+    monkeypatch.setattr("limbeck.evaluation.grid.train_once", counting)
     return done
 
 
@@ -130,7 +130,7 @@ def test_ctrl_c_keeps_what_is_finished(limbeck, data, models, tmp_path, monkeypa
             raise KeyboardInterrupt
         return train_once(cells, report)
 
-    monkeypatch.setattr("limbeck.experiments.run.train_once", stop_at_the_second)
+    monkeypatch.setattr("limbeck.evaluation.grid.train_once", stop_at_the_second)
     done = limbeck("evaluate", models[1], "--tasks", "rte", "--data", data, "--seeds", 3, "--output", output, *SMALL)
     assert_one_line_error(done, 1, "1 of 3 cells are done", "goes on from there")
     assert [row["seed"] for row in rows_of(output)] == [1]

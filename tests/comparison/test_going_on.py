@@ -11,7 +11,7 @@ import pytest
 
 import limbeck
 from limbeck.errors import Interrupted, OutputError, TrainingError
-from limbeck.experiments import run as attempt
+from limbeck.evaluation import grid as attempt
 from limbeck.training import run as training_run
 from tests.support.corpora import write_text
 

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from limbeck.core.machine import bf16_is_fast
 from limbeck.diagnosis import devices, kernel_choices
 from limbeck.diagnosis.devices import find_accelerators, find_precision, find_processor
 from limbeck.diagnosis.kernel_choices import find_relation, find_soft_labels
 from limbeck.kernels import dispatch
-from limbeck.recipe.training_arguments import bf16_is_fast
 
 
 @pytest.fixture

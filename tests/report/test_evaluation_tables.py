@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from limbeck.evaluation.cell import Cell, grid
+from limbeck.evaluation.grid_plan import PlannedCell, PlannedModel, PlannedTask
+from limbeck.evaluation.grid_summary import summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
-from limbeck.experiments.plan import PlannedCell, PlannedModel, PlannedTask
-from limbeck.experiments.summary import summarise
 from limbeck.models.families import Shape
 from limbeck.report.evaluation_tables import (
     chosen_lines,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +24,12 @@ from limbeck.benchmark.measuring import (
     take_turns,
 )
 from limbeck.benchmark.operations import ForwardCost, forward_cost
-from limbeck.benchmark.rows import Row, tidy
+from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
 from limbeck.evaluation.inference import encoder_of, longest_input
+from limbeck.evaluation.published import matching_costs
 from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
 from limbeck.models.families import Shape, depth, shape_of
 from limbeck.models.loading import load_config, load_model
@@ -233,3 +235,55 @@ def _time(
 
 def _forward(encoder: nn.Module, input_ids: Tensor, valid: Tensor) -> None:
     encoder(input_ids=input_ids, attention_mask=valid)
+
+
+# What models cost: parameters by place, disk, operations, latency and throughput, beside what the papers measured.
+
+
+_SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
+          "megabytes_of")  # fmt: skip
+
+
+def measure_costs(
+    names: Sequence[str],
+    *,
+    device: torch.device,
+    batch_sizes: Sequence[int] = (1, 16, 32, 64),
+    lengths: Sequence[int] = (128,),
+    seconds: float = 60.0,
+    report: Report = quietly,
+) -> dict[str, Any]:
+    """Measure models side by side; the first is what speedups refer to.
+
+    Args:
+        names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
+        device: Where.
+        batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
+        lengths: Tokens a text, all of them real.
+        seconds: For all timings together.
+        report: Is told how far it is.
+
+    Returns:
+        `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.
+
+    Raises:
+        ModelError: if a model cannot be loaded.
+        RecipeError: if a length is beyond what a model takes.
+    """
+    timings = measure_models(
+        names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
+    )
+    shapes = [shape_of(read_config(name, max(lengths))) for name in names]
+    papers = matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
+    return {
+        "models": [_size([row for row in timings if row["model"] == name]) for name in names],
+        "timings": timings,
+        "published": [asdict(cost) for cost in papers],
+        "machine": describe_machine(device.type).to_dict(),
+    }
+
+
+def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+    """What the rows of one model say of its size; operations by length."""
+    operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
+    return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}

@@ -30,7 +30,7 @@ from limbeck.benchmark.measuring import (
 from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
-from limbeck.core.machine import choose_device, keep_freed_memory, synchronise
+from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
 from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
@@ -43,7 +43,7 @@ from limbeck.models.loading import as_dtype
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.plan import MASKED_SHARE, needed_head, plan_run
-from limbeck.recipe.training_arguments import DEFAULTS, bf16_is_fast, build_arguments
+from limbeck.recipe.training_arguments import DEFAULTS, build_arguments
 from limbeck.training.module import DistillationModule, freeze_unreached, sum_units
 from limbeck.training.run import label_kind
 from limbeck.training.trainer import DistillationTrainer

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from limbeck.benchmark.model import measure_costs
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
 from limbeck.comparison.distilling import (
     COMPARISON,
@@ -31,9 +32,9 @@ from limbeck.core.progress import Count, ProgressBar, Report
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, Interrupted
 from limbeck.evaluation.cell import model_fingerprint
+from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
+from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.experiments.plan import EvaluationRequest, Planner, measure_costs, parse_overrides
-from limbeck.experiments.run import EvaluationOutcome, run_evaluation
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, quiet
 from limbeck.models.vocabulary import load_tokenizer

@@ -8,13 +8,13 @@ from typing import Any
 from scipy.stats import rankdata
 
 from limbeck.comparison.held_out import MEASURES
-from limbeck.experiments.results import Runs
+from limbeck.evaluation.grid_summary import Runs
 
 # The runs of a combination that differ in their seed, as one row: means and deviations of what `summarise` gives.
 
 
 Figures = dict[str, Any]
-"""`mean`, `deviation` (None of one run) and `runs`, as `limbeck.experiments.summary` has them."""
+"""`mean`, `deviation` (None of one run) and `runs`, as `limbeck.evaluation.grid_summary` has them."""
 
 
 def figures(values: Iterable[float]) -> Figures:
@@ -97,7 +97,7 @@ def summarise_comparison(
     Args:
         cells: Of the record, those of a combination one after the other.
         teacher: Of the record: its name, shape and held-out figures.
-        evaluation: As `limbeck.experiments.summary.summarise` gives it; None where no task was evaluated.
+        evaluation: As `limbeck.evaluation.grid_summary.summarise` gives it; None where no task was evaluated.
         costs: As `measure_costs_once` gives them.
 
     Returns:

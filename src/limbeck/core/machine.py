@@ -172,3 +172,10 @@ def synchronise(device: torch.device) -> None:
     """Wait until an accelerator has done what it was given; a CPU has already."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
+
+
+def bf16_is_fast() -> bool:
+    """Whether this machine computes in bfloat16 natively: a GPU that supports it, or a CPU with AVX512-BF16 or AMX."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

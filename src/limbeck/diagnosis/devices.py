@@ -10,9 +10,8 @@ from shutil import which
 import psutil
 import torch
 
-from limbeck.core.machine import hardware
+from limbeck.core.machine import bf16_is_fast, hardware
 from limbeck.diagnosis.finding import Finding, gigabytes
-from limbeck.recipe.training_arguments import bf16_is_fast
 
 
 def find() -> Iterator[Finding]:

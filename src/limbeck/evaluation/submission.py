@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from limbeck.core.files import atomic_text
+from limbeck.errors import OutputError
 from limbeck.evaluation.built_in_tasks import GLUE_SUBMISSIONS
 from limbeck.evaluation.task import Task
 
@@ -26,6 +29,9 @@ class AnswerPrediction:
     text: str
     null_odds: float = 0.0
 
+
+PREDICTIONS = "predictions"
+"""The folder of an evaluation's saved predictions."""
 
 Predictions: TypeAlias = Sequence[int] | Sequence[float] | Mapping[str, AnswerPrediction]
 """A class number or a value per row, in their order; or, of questions, an answer per row id."""
@@ -104,3 +110,51 @@ def _written(task: Task, prediction: int | float, *, named: bool) -> str:
     if task.name == "stsb":
         prediction = min(max(float(prediction), _STSB_RANGE[0]), _STSB_RANGE[1])
     return f"{float(prediction):.3f}"
+
+
+def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Predictions]) -> str | None:
+    """Write a cell's predictions of unlabelled splits.
+
+    Args:
+        folder: Of the evaluation.
+        identity: Of the cell.
+        predictions: By split.
+
+    Returns:
+        The file, relative to the folder; None without predictions.
+    """
+    if not predictions:
+        return None
+    path = folder / PREDICTIONS / f"{identity}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_text(path, json.dumps({split: _plain(found) for split, found in predictions.items()}))
+    return str(path.relative_to(folder))
+
+
+def read_predictions(path: Path) -> dict[str, Predictions]:
+    """Read what `save_predictions` wrote, by split.
+
+    Raises:
+        OutputError: if the file is missing or damaged.
+    """
+    try:
+        return {split: _restored(found) for split, found in json.loads(path.read_text(encoding="utf-8")).items()}
+    except FileNotFoundError:
+        raise OutputError(f"'{path}' is missing.") from None
+    except (OSError, ValueError, TypeError, AttributeError):
+        raise OutputError(f"'{path}' is damaged.") from None
+
+
+def _plain(predictions: Predictions) -> Any:
+    if not isinstance(predictions, Mapping):
+        return list(predictions)
+    return {
+        key: [found.text, found.null_odds if math.isfinite(found.null_odds) else None]
+        for key, found in predictions.items()
+    }
+
+
+def _restored(saved: Any) -> Predictions:
+    if isinstance(saved, list):
+        return saved
+    return {key: AnswerPrediction(text, math.inf if odds is None else odds) for key, (text, odds) in saved.items()}

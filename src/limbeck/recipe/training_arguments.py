@@ -13,6 +13,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from transformers import TrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 
+from limbeck.core.machine import bf16_is_fast
 from limbeck.errors import RecipeError, suggestion
 
 # What the numbers of a stage's training arguments must lie in.
@@ -136,13 +137,6 @@ _MANAGED = {
 
 # A student is sharded as one piece: terms read inside of its layers, past what a wrapper of each would see.
 _FSDP_SETTINGS = {"reshard_after_forward"}
-
-
-def bf16_is_fast() -> bool:
-    """Whether this machine computes in bfloat16 natively: a GPU that supports it, or a CPU with AVX512-BF16 or AMX."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 @cache

@@ -13,8 +13,8 @@ from limbeck.comparison.distilling import RECORD as COMPARISON
 from limbeck.core.files import RECORD, read_json, read_record
 from limbeck.core.files import RECORD as RUN
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.experiments.results import ResultsFile
-from limbeck.experiments.run import MANIFEST as EVALUATION
+from limbeck.evaluation.grid import MANIFEST as EVALUATION
+from limbeck.evaluation.grid import ResultsFile
 from limbeck.report.content import DAMAGED
 from limbeck.report.evaluation_tables import STEM as EVALUATION_TABLE
 from limbeck.report.findings import (

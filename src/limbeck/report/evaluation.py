@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from limbeck.experiments.results import FINISHED
+from limbeck.evaluation.grid_summary import FINISHED
 from limbeck.report.content import NOTHING, Block, Figure, Notes, Section, Steps, Table, guarded
 from limbeck.report.draw_bars import Bar, BarGroup
 from limbeck.report.evaluation_tables import (

@@ -72,7 +72,7 @@ def evaluation_grid(summary: Mapping[str, Any]) -> EvaluationGrid:
     """Lay the main table out: tasks as columns, models as rows, averages last.
 
     Args:
-        summary: As `limbeck.experiments.summary.summarise` gives it.
+        summary: As `limbeck.evaluation.grid_summary.summarise` gives it.
     """
     columns = [column for column in summary["columns"] if not column["detail"]]
     averages = [name for name in _AVERAGES if any(model["averages"][name] for model in summary["models"])]
@@ -166,7 +166,7 @@ def cost_sections(costs: Mapping[str, Any]) -> Iterator[Section]:
     """Go through the tables: heading, headings of the columns, rows.
 
     Args:
-        costs: As `limbeck.experiments.plan.measure_costs` gives them.
+        costs: As `limbeck.benchmark.model.measure_costs` gives them.
     """
     lengths = list(costs["models"][0]["megaflops_per_token"])
     flops = [f"Mflop per token, {length} tokens" for length in lengths]
@@ -308,7 +308,7 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
 
     Args:
         summary: Of the evaluation; without columns only the costs are written.
-        costs: As `limbeck.experiments.plan.measure_costs` gives them.
+        costs: As `limbeck.benchmark.model.measure_costs` gives them.
     """
     parts: list[str] = []
     if summary["columns"]:

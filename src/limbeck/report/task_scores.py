@@ -101,7 +101,7 @@ def scores_of(student: Path, summary: Mapping[str, Any]) -> TaskScores | None:
 
     Args:
         student: Its folder; models are known by their path, or by its last two parts where that has moved.
-        summary: As `limbeck.experiments.summary.summarise` gives it.
+        summary: As `limbeck.evaluation.grid_summary.summarise` gives it.
     """
     models = summary["models"]
     own = next((model for model in models if _is(student, str(model["name"]))), None)

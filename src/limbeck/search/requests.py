@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.machine import bf16_is_fast
 from limbeck.corpus import Corpus
 from limbeck.errors import RecipeError
 from limbeck.evaluation.cell import model_fingerprint
@@ -15,7 +16,6 @@ from limbeck.methods.registry import METHODS
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan
 from limbeck.recipe.schema import Recipe
-from limbeck.recipe.training_arguments import bf16_is_fast
 
 JOURNAL = "search.journal"
 MOST_STEPS = 10**9

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
 from limbeck.core.files import atomic_text, read_json
+from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
 from limbeck.errors import RecipeError, TrainingError
@@ -24,7 +25,7 @@ from limbeck.methods.composition import Term
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.schema import GuardSpec
-from limbeck.recipe.training_arguments import bf16_is_fast, build_arguments
+from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.checkpoints import (
     Warn,
     file_damage,

@@ -3,8 +3,9 @@
 import pytest
 
 from limbeck.errors import OutputError
+from limbeck.evaluation.grid import write_submissions
+from limbeck.evaluation.submission import save_predictions
 from limbeck.evaluation.tasks import TASKS
-from limbeck.experiments.results import save_predictions, write_submissions
 
 RTE = TASKS["rte"]
 

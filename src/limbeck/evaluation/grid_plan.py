@@ -1,17 +1,12 @@
-"""The plan of an evaluation: which cells there are, and which of them are still to run."""
+"""The plan of a grid of cells: the request, its models and tasks, and the cells that are still to run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from limbeck.benchmark.model import measure_models, read_config
-from limbeck.benchmark.rows import Value, describe_machine
-from limbeck.core.progress import Report, quietly
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation.cell import (
@@ -30,7 +25,6 @@ from limbeck.evaluation.cell import (
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import check_padding
 from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, Protocol
-from limbeck.evaluation.published import matching_costs
 from limbeck.evaluation.task import Task, TaskData
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import TASKS, is_own_task, parse_tasks, read_own_task
@@ -307,55 +301,3 @@ def _check_metric(task: Task, settings: FineTuning) -> None:
         raise RecipeError(
             f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {', '.join(names)}."
         )
-
-
-# What models cost: parameters by place, disk, operations, latency and throughput, beside what the papers measured.
-
-
-_SIZES = ("model", "shape", "heads", "embedding_parameters", "transformer_parameters", "parameters", "megabytes",
-          "megabytes_of")  # fmt: skip
-
-
-def measure_costs(
-    names: Sequence[str],
-    *,
-    device: torch.device,
-    batch_sizes: Sequence[int] = (1, 16, 32, 64),
-    lengths: Sequence[int] = (128,),
-    seconds: float = 60.0,
-    report: Report = quietly,
-) -> dict[str, Any]:
-    """Measure models side by side; the first is what speedups refer to.
-
-    Args:
-        names: Folders, `package:NAME`, Hub names, or shapes such as `"6x384h6"`.
-        device: Where.
-        batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
-        lengths: Tokens a text, all of them real.
-        seconds: For all timings together.
-        report: Is told how far it is.
-
-    Returns:
-        `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.
-
-    Raises:
-        ModelError: if a model cannot be loaded.
-        RecipeError: if a length is beyond what a model takes.
-    """
-    timings = measure_models(
-        names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
-    )
-    shapes = [shape_of(read_config(name, max(lengths))) for name in names]
-    papers = matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
-    return {
-        "models": [_size([row for row in timings if row["model"] == name]) for name in names],
-        "timings": timings,
-        "published": [asdict(cost) for cost in papers],
-        "machine": describe_machine(device.type).to_dict(),
-    }
-
-
-def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """What the rows of one model say of its size; operations by length."""
-    operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
-    return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}

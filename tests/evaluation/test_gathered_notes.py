@@ -1,6 +1,6 @@
 """Notes of a kind make one line; notes of other kinds are never lost in it."""
 
-from limbeck.experiments.results import gather_notes
+from limbeck.evaluation.grid_summary import gather_notes
 
 
 def test_a_line_for_each_kind():

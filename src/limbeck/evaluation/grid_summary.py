@@ -2,18 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from limbeck.evaluation.cell import seeds
-from limbeck.evaluation.protocols import Column, Protocol, task_columns
+from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
+from limbeck.evaluation.protocols import Column, FineTuning, Protocol, task_columns
 from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
-from limbeck.experiments.plan import PlannedModel, PlannedTask
-from limbeck.experiments.results import FINISHED, Choice, Row, Runs, average, choose, gather_notes, in_percent
+from limbeck.evaluation.task import Task
 
+Row: TypeAlias = dict[str, Any]
+FINISHED, FAILED = "finished", "failed"
 Summary = dict[str, Any]
 _COLA = "cola"
 COMPUTED_NOTE = "† is computed from the published figures, over the columns of the measured average; not printed."
+
+# Mean and sample deviation of the runs of a grid point, in percent.
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A figure over runs that differ in their seed.
+
+    Attributes:
+        values: Of each run, in percent.
+    """
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """Their sample deviation (n - 1); None of a single run."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+
+def in_percent(values: Sequence[float]) -> Runs:
+    """Return runs of values between -1 and 1."""
+    return Runs(tuple(100 * value for value in values))
+
+
+def average(parts: Sequence[Runs]) -> Runs:
+    """Return the average over tasks: run by run where all have the same number of runs, else of their means.
+
+    Args:
+        parts: At least one.
+    """
+    if len({len(part.values) for part in parts}) == 1:
+        return Runs(tuple(statistics.fmean(run) for run in zip(*(part.values for part in parts), strict=True)))
+    return Runs((statistics.fmean(part.mean for part in parts),))
+
+
+# Notes on many splits, gathered: a line for each kind of note.
+
+
+_SHOWN_SUBJECTS = 3
+_NUMBER = re.compile(r"\d[\d,.]*")
+
+
+def gather_notes(notes: Iterable[str]) -> list[str]:
+    """Gather notes that say the same of several splits: the first as it is, then what it is likewise of.
+
+    Args:
+        notes: `what it is of: what there is to say` each. Two are of a kind if what they say differs in its numbers
+            only, and in what follows a further colon or stands in brackets (names and examples).
+
+    Returns:
+        A line a kind, in the order of their first notes.
+    """
+    kinds: dict[str, list[str]] = {}
+    for note in dict.fromkeys(notes):
+        kinds.setdefault(_kind(note), []).append(note)
+    return [first + _likewise(others) for first, *others in kinds.values()]
+
+
+def _kind(note: str) -> str:
+    said = note.partition(": ")[2] or note
+    return _NUMBER.sub("#", re.split(r": | \(", said, maxsplit=1)[0])
+
+
+def _likewise(notes: list[str]) -> str:
+    if not notes:
+        return ""
+    subjects = list(dict.fromkeys(note.partition(": ")[0] for note in notes))
+    shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
+    left = len(subjects) - _SHOWN_SUBJECTS
+    return f"; likewise {shown}" + (f" and {left} more" if left > 0 else "")
+
+
+# Choosing a grid point as the papers do, and the scores of its runs.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The grid point that stands for a model on a task.
+
+    Attributes:
+        settings: Of the point.
+        rows: Its finished runs, by seed.
+        wanted: How many runs there should be.
+        points: How many points have a finished run.
+    """
+
+    settings: Mapping[str, Any]
+    rows: Sequence[Row]
+    wanted: int
+    points: int
+
+
+def choose(rows: Sequence[Row], task: Task, settings: FineTuning, runs: int) -> Choice | None:
+    """Choose the grid point whose runs have the highest mean on the select split, or the one best run.
+
+    Points that lack runs are passed over while another has all of its runs. Of equals, the first in the grid's order.
+
+    Args:
+        rows: Finished cells of one model on the task, in the order of the plan.
+        task: The task.
+        settings: Whether the mean over seeds decides, and which metric.
+        runs: How many each point should have.
+
+    Returns:
+        None without any row.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(repr(sorted(row["settings"].items())), []).append(row)
+    if not groups:
+        return None
+    most = max(map(len, groups.values()))
+    whole = [group for group in groups.values() if len(group) == most]
+    metric = settings.metric or task.metrics[0]
+    if settings.pick == "best":
+        best = max(rows, key=lambda row: select_score(row, metric))
+        return Choice(best["settings"], [best], 1, len(groups))
+    group = max(whole, key=lambda group: statistics.fmean(select_score(row, metric) for row in group))
+    return Choice(group[0]["settings"], sorted(group, key=lambda row: row["seed"]), runs, len(groups))
+
+
+def select_score(row: Row, metric: str) -> float:
+    """Return what a cell is chosen by: the metric on its select split; 0 where it scored nothing."""
+    scores: Mapping[str, Mapping[str, float]] = row["scores"]
+    if not scores:
+        return 0.0
+    found = scores.get(row["select"]) or next(iter(scores.values()))
+    value = found[metric] if metric in found else next(iter(found.values()))
+    return -1.0 if value is None else value
+
+
+# The tables' content.
 
 
 def summarise(

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from limbeck.errors import OutputError, RecipeError
-from limbeck.experiments.plan import parse_overrides
-from limbeck.experiments.results import RESULTS, ResultsFile
-from limbeck.experiments.run import MANIFEST, prepare_folder
+from limbeck.evaluation.grid import MANIFEST, RESULTS, ResultsFile, prepare_folder
+from limbeck.evaluation.grid_plan import parse_overrides
 
 
 def test_rows_come_back_and_the_finished_are_known(tmp_path):

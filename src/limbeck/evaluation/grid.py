@@ -6,6 +6,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,14 +20,13 @@ import torch
 
 from limbeck.core.files import atomic_text, default_cache_dir
 from limbeck.core.folders import FolderKind, claim, writing
-from limbeck.core.machine import git_commit, hardware, versions
+from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.core.workers import settle_worker, visible_device
 from limbeck.errors import Interrupted, LimbeckError, OutputError
 from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.fine_tuning import CellResult, Share, select_split, train_once
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.experiments.plan import (
+from limbeck.evaluation.grid_plan import (
     EvaluationRequest,
     PlannedModel,
     PlannedTask,
@@ -35,14 +35,79 @@ from limbeck.experiments.plan import (
     plan_models,
     work_of,
 )
-from limbeck.experiments.results import FAILED, FINISHED, ResultsFile, Row, choose, save_predictions, write_submissions
-from limbeck.experiments.summary import Summary, summarise
-from limbeck.recipe.training_arguments import bf16_is_fast
+from limbeck.evaluation.grid_summary import FAILED, FINISHED, Row, Summary, choose, select_score, summarise
+from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.submission import read_predictions, save_predictions, write_submission
+from limbeck.evaluation.task import Task
+
+RESULTS = "results.jsonl"
+
+
+class ResultsFile:
+    """The rows of all cells that ever ran in a folder.
+
+    Args:
+        folder: Of the evaluation.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RESULTS
+
+    def read(self) -> list[Row]:
+        """Return the rows, in order; a line that was not written to its end is passed over.
+
+        Raises:
+            OutputError: if the file cannot be read.
+        """
+        if not self._path.exists():
+            return []
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise OutputError(f"'{self._path}' cannot be read: {error.strerror}.") from None
+        rows = (_parse(line) for line in lines)
+        return [row for row in rows if row is not None]
+
+    def finished(self) -> dict[str, Row]:
+        """Return the finished cells by their identity."""
+        return {row["id"]: row for row in self.read() if row.get("status") == FINISHED}
+
+    def append(self, row: Row) -> None:
+        """Write a row and wait until it is on disk.
+
+        Raises:
+            OutputError: if it cannot be written.
+        """
+        line = json.dumps(row, ensure_ascii=False, allow_nan=False).encode()
+        try:
+            with self._path.open("ab") as file:
+                # A line that an earlier process left unfinished must not swallow this one.
+                torn = file.tell() > 0 and not self._ends_with_newline()
+                file.write((b"\n" if torn else b"") + line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OutputError(f"'{self._path}' cannot be written: {error.strerror}.") from None
+
+    def _ends_with_newline(self) -> bool:
+        with self._path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+
+
+def _parse(line: bytes) -> Row | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("id"), str) else None
+
 
 # The folder of an evaluation: made by one preset and its overrides, and by no other.
 
 
 MANIFEST = "evaluation.json"
+SUBMISSIONS = "submissions"
 
 
 def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
@@ -458,6 +523,31 @@ class _Run:
 def _finite(scores: Any) -> dict[str, float | None]:
     """Scores as JSON knows them: a threshold may be infinite."""
     return {metric: float(value) if math.isfinite(value) else None for metric, value in scores.items()}
+
+
+def write_submissions(folder: Path, model: str, task: Task, rows: Sequence[Row], metric: str) -> list[Path]:
+    """Write the leaderboard files of a model on a task, by the best run of its chosen grid point.
+
+    Args:
+        folder: Of the evaluation.
+        model: As the user named it; its files go to a folder of its own.
+        task: The task.
+        rows: The finished runs of the chosen point.
+        metric: By which the best is chosen on the select split.
+
+    Returns:
+        The files; none where nothing was predicted.
+
+    Raises:
+        OutputError: if the saved predictions are missing or damaged.
+    """
+    predicted = [row for row in rows if row.get("predictions")]
+    if not predicted:
+        return []
+    best = max(predicted, key=lambda row: select_score(row, metric))
+    saved = read_predictions(folder / best["predictions"])
+    home = folder / SUBMISSIONS / (re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model")
+    return [write_submission(task, split, found, home) for split, found in saved.items() if split in task.predicted]
 
 
 def _submissions(

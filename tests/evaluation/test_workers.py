@@ -8,7 +8,7 @@ import pytest
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, prepare
 from limbeck.evaluation.fine_tuning import CellResult
-from limbeck.experiments.run import Failure, Job, attempt, run_jobs
+from limbeck.evaluation.grid import Failure, Job, attempt, run_jobs
 from limbeck.models.vocabulary import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 
@@ -49,7 +49,7 @@ def test_any_error_ends_its_own_job_in_one_line(jobs, monkeypatch):
     def fail(*_):
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("limbeck.experiments.run.train_once", fail)
+    monkeypatch.setattr("limbeck.evaluation.grid.train_once", fail)
     failure = Failure("ValueError: two lines")
     assert list(attempt(jobs[1], lambda share: None)) == [("cell-2", failure), ("cell-2b", failure)]
 
@@ -74,7 +74,7 @@ def test_ctrl_c_goes_through(jobs, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("limbeck.experiments.run.train_once", stop)
+    monkeypatch.setattr("limbeck.evaluation.grid.train_once", stop)
     with pytest.raises(KeyboardInterrupt):
         collect(jobs, 1)
 

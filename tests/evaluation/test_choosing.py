@@ -4,9 +4,9 @@ import statistics
 
 import pytest
 
+from limbeck.evaluation.grid_summary import Runs, average, choose, in_percent
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
-from limbeck.experiments.results import Runs, average, choose, in_percent
 
 
 def row(rate, seed, value, **scores):

@@ -7,8 +7,8 @@ import pytest
 
 from limbeck.evaluation.built_in_tasks import NLI_LABELS
 from limbeck.evaluation.fine_tuning import FineTuner, Trained
-from limbeck.experiments.plan import EvaluationRequest
-from limbeck.experiments.run import run_evaluation
+from limbeck.evaluation.grid import run_evaluation
+from limbeck.evaluation.grid_plan import EvaluationRequest
 from tests.support.task_files import question, write_squad, write_table
 from tests.support.tasks import make_rows, tiny_folder
 
