@@ -38,7 +38,7 @@ def prepare(inputs: Path) -> None:
 def run(inputs: Path, folder: Path) -> None:
     """Build; pieces are small, so that a corpus of a moment has many."""
     store.SHARD_CHARACTERS = 60_000
-    store._BATCH_DOCUMENTS = 50
+    store._BATCH_ITEMS = 50
     sources = [str(inputs / "a"), str(inputs / "b.parquet"), f"installed-docs:{inputs / 'packages'}"]
     settings = CorpusSettings(sources, length=48, held_out=0.05)
     build_corpus(settings, tokenizer(), cache_dir=folder, workers=_WORKERS)

@@ -128,7 +128,7 @@ def test_many_shards_in_many_processes_give_the_same(
 ) -> None:
     whole = build(articles, bert_tokenizer, tmp_path / "one")
     monkeypatch.setattr(store, "SHARD_CHARACTERS", 500)
-    monkeypatch.setattr(store, "_BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(store, "_BATCH_ITEMS", 3)
     steps: list[tuple[str, int, int | None, str]] = []
     settings = CorpusSettings((str(articles),), length=LENGTH, minimum_tokens=1, held_out=0.2)
     parts = build_corpus(

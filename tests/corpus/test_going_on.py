@@ -33,7 +33,7 @@ class KilledError(BaseException):
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three sources with bad lines, repeats, and small shards."""
     monkeypatch.setattr(store, "SHARD_CHARACTERS", 2500)
-    monkeypatch.setattr(store, "_BATCH_DOCUMENTS", 10)
+    monkeypatch.setattr(store, "_BATCH_ITEMS", 10)
     texts = make_texts("text", 120)
     lines = [json.dumps({"text": text}) for text in texts[:60]]
     lines[7:7] = lines[40:40] = lines[55:55] = ["{", '{"text": " "}', lines[3]]

@@ -187,7 +187,7 @@ def test_a_second_build_reads_nothing_and_other_tokens_read_the_rows_once(
     pairs: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = build(pairs, cache)
-    monkeypatch.setattr(store, "_read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(store, "_read_examples", lambda *_: pytest.fail("read again"))
     assert build(pairs, cache).path == first.path
     paths = {first.path, build(pairs, cache, length=20).path, build(pairs, cache, tiny_tokenizer("roberta")).path}
     paths.add(build(pairs, cache, held_out=0.5).path)
@@ -217,8 +217,8 @@ def test_many_shards_in_many_processes_give_the_same(
     questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = build(questions, tmp_path / "one", task="question_answering", stride=8)
-    monkeypatch.setattr(store, "SHARD_CHARACTERS", 2000)
-    monkeypatch.setattr(store, "_BATCH_ROWS", 3)
+    monkeypatch.setattr(store, "ROW_SHARD_CHARACTERS", 2000)
+    monkeypatch.setattr(store, "_BATCH_ITEMS", 3)
     steps: list[tuple[str, int, int | None, str]] = []
     settings = LabelledSettings("question_answering", str(questions), length=40, stride=8, held_out=0.2)
     parts = build_labelled_corpus(

@@ -1,20 +1,22 @@
-"""`AnswerEncoder`: questions and contexts to windows of tokens, and where in each the answer stands."""
+"""`AnswerWindows`: questions and contexts to windows of tokens, and the place of the answer in each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, EncodedRows, Example
+from limbeck.corpus.packing import PROBES
 from limbeck.errors import CorpusError
 
-_PROBES = ("a", "the", "0", ".", "一")
+NO_SPAN = (0, 0)
+"""The label of a window that does not hold the whole answer: the first token, both ends."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def find_frame(backend: Tokenizer) -> PairFrame:
     Raises:
         CorpusError: if the tokenizer gives no token for any plain text.
     """
-    for probe in _PROBES:
+    for probe in PROBES:
         encoding = backend.encode(probe, probe)
         ids, types, texts = encoding.ids, encoding.type_ids, encoding.sequence_ids
         if 0 not in texts or 1 not in texts:
@@ -66,7 +68,7 @@ def find_frame(backend: Tokenizer) -> PairFrame:
 
 
 def window_starts(tokens: int, room: int, stride: int) -> range:
-    """Return where the windows of a context start, in tokens; the last ends where the context ends.
+    """Return the first tokens of the windows of a context; the last window ends where the context ends.
 
     Args:
         tokens: Tokens of the context.
@@ -88,13 +90,50 @@ def answer_tokens(offsets: NDArray[np.int64], start: int, end: int) -> tuple[int
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
 
 
-class AnswerEncoder:
-    """Encodes questions with windows of their contexts, each labelled with the first and last token of the answer.
+class Question(NamedTuple):
+    """A question on a context.
+
+    Args:
+        name: As reports and windows name it.
+        text: The question.
+        context: The text that may hold the answer.
+        answer: First character of the answer in the context and the one after its last; `None` where no window is to
+            be labelled.
+    """
+
+    name: str
+    text: str
+    context: str
+    answer: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class AnswerWindow:
+    """A question with a part of its context.
+
+    Attributes:
+        row: Name of the question.
+        input_ids: Special tokens, question and part of the context.
+        token_type_ids: Segment of each token; None where the model has no segments.
+        first: Place of the context's first token in `input_ids`.
+        offsets: First character and character after the last of each of the context's tokens, `[tokens, 2]`.
+        label: First and last token of the answer in `input_ids`; see `NO_SPAN`.
+    """
+
+    row: str
+    input_ids: list[int]
+    token_type_ids: list[int] | None
+    first: int
+    offsets: NDArray[np.int64]
+    label: tuple[int, int]
+
+
+class AnswerWindows:
+    """Cuts questions and contexts into windows, each labelled with the first and last token of the answer.
 
     The question comes first, or second where the tokenizer pads on the left, as `transformers` has it. Windows that do
-    not hold the whole answer, and questions without one, point to the first token, both ends.
-
-    A question may take half of the tokens that windows do not share; a longer one is cut.
+    not hold the whole answer, and questions without one, point to the first token, both ends. Neighbouring windows
+    share `stride` tokens. A question may take half of the tokens that windows do not share; a longer one is cut.
 
     Source: BERT's SQuAD windows (arXiv 1810.04805, section 4.2); the first token for no answer is its section 4.3.
 
@@ -107,7 +146,7 @@ class AnswerEncoder:
         CorpusError: if the tokenizer is slow, or the windows have no room.
     """
 
-    def __init__(self, tokenizer: Any, length: int, stride: int) -> None:
+    def __init__(self, tokenizer: Any, length: int = 384, stride: int = 128) -> None:
         if not tokenizer.is_fast:
             raise CorpusError(
                 f"Question answering needs the place of every token in the text, which the slow tokenizer "
@@ -129,48 +168,66 @@ class AnswerEncoder:
         self._typed = TOKEN_TYPES in tokenizer.model_input_names
 
     def encode(self, examples: Sequence[Example], report: SourceReport) -> EncodedRows:
-        """Return the windows of each example, in order; `labels` are `[first token, last token]`.
+        """Return the windows of labelled rows, in order; `labels` are `[first token, last token]`.
 
         Args:
             examples: Contexts, questions, and answers in characters.
             report: Receives questions that were cut, and answers without a token, which are left out.
         """
-        questions = self._encode_once([example.pair or "" for example in examples])
-        contexts = self._encode_once([example.text for example in examples])
-        offsets = {text: np.array(encoding.offsets).reshape(-1, 2) for text, encoding in contexts.items()}
-        rows = EncodedRows([], [], [] if self._typed else None)
-        for example in examples:
-            question = questions[example.pair or ""].ids
-            if len(question) > self._question_room:
-                report.note(f"question cut to {self._question_room} tokens", repr((example.pair or "")[:40]))
-                question = question[: self._question_room]
-            answer = None
-            if tuple(example.label) != NO_ANSWER:  # type: ignore[arg-type]
-                answer = answer_tokens(offsets[example.text], *example.label)  # type: ignore[misc]
-                if answer is None:
-                    report.note("answer without a token, dropped", repr((example.pair or "")[:40]))
-                    continue
-            self._add_windows(question, contexts[example.text].ids, answer, rows)
-        return rows
+        questions = []
+        for context, pair, label in examples:
+            first, after = label  # type: ignore[misc]
+            answer = None if (first, after) == NO_ANSWER else (first, after)
+            questions.append(Question(repr((pair or "")[:40]), pair or "", context, answer))
+        windows = self.cut(questions, report, "answer without a token, dropped")
+        return EncodedRows(
+            [window.input_ids for window in windows],
+            [list(window.label) for window in windows],
+            [window.token_type_ids or [] for window in windows] if self._typed else None,
+        )
 
-    def _add_windows(
-        self, question: list[int], context: list[int], answer: tuple[int, int] | None, rows: EncodedRows
-    ) -> None:
+    def cut(self, questions: Sequence[Question], report: SourceReport, without_token: str) -> list[AnswerWindow]:
+        """Return the windows of every question, in order.
+
+        Args:
+            questions: The questions.
+            report: Receives questions that were cut, and those that were left out.
+            without_token: Note for a question that is left out because its answer has no token of its own.
+        """
+        # Every distinct text is encoded once: a context has many questions.
+        texts = list(dict.fromkeys(text for question in questions for text in (question.text, question.context)))
+        encoded = dict(zip(texts, self._backend.encode_batch(texts, add_special_tokens=False), strict=True))
+        offsets = {context: np.array(encoded[context].offsets).reshape(-1, 2) for _, _, context, _ in questions}
+        windows: list[AnswerWindow] = []
+        for name, text, context, answer in questions:
+            ids = encoded[text].ids
+            if len(ids) > self._question_room:
+                report.note(f"question cut to {self._question_room} tokens", name)
+                ids = ids[: self._question_room]
+            tokens = None if answer is None else answer_tokens(offsets[context], *answer)
+            if answer is not None and tokens is None:
+                report.note(without_token, name)
+                continue
+            windows += self._windows(name, ids, encoded[context].ids, offsets[context], tokens)
+        return windows
+
+    def _windows(
+        self,
+        name: str,
+        question: list[int],
+        context: list[int],
+        offsets: NDArray[np.int64],
+        answer: tuple[int, int] | None,
+    ) -> Iterator[AnswerWindow]:
         room = self._room - len(question)
-        before = len(self._frame.prefix)
+        first = len(self._frame.prefix)
         if self._question_first:
-            before += len(question) + len(self._frame.middle)
+            first += len(question) + len(self._frame.middle)
         for start in window_starts(len(context), room, self._stride):
-            window = context[start : start + room]
-            pair = (question, window) if self._question_first else (window, question)
-            ids, types = self._frame.join(*pair)
-            rows.input_ids.append(ids)
-            if rows.token_type_ids is not None:
-                rows.token_type_ids.append(types)
-            held = answer is not None and start <= answer[0] and answer[1] < start + len(window)
-            rows.labels.append([before + token - start for token in answer] if answer and held else [0, 0])
-
-    def _encode_once(self, texts: list[str]) -> dict[str, Encoding]:
-        """Encode every distinct text, without special tokens: a context has many questions."""
-        distinct = list(dict.fromkeys(texts))
-        return dict(zip(distinct, self._backend.encode_batch(distinct, add_special_tokens=False), strict=True))
+            part = context[start : start + room]
+            ids, types = self._frame.join(*((question, part) if self._question_first else (part, question)))
+            label = NO_SPAN
+            if answer is not None and start <= answer[0] and answer[1] < start + len(part):
+                label = (first + answer[0] - start, first + answer[1] - start)
+            part_offsets = offsets[start : start + len(part)]
+            yield AnswerWindow(name, ids, types if self._typed else None, first, part_offsets, label)

@@ -1,10 +1,13 @@
-"""`Document`: one text of a corpus, and the cleaning that makes any string safe to store and tokenise."""
+"""Documents: the cleaned texts of a corpus, their units, positions between them, and the report of all repairs.
+
+Limits bound memory when untrusted files are read. What exceeds them is counted in `SourceReport`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -46,7 +49,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_and_count(text: str) -> tuple[str, int]:
-    """Return what `clean_text` does, and how many characters it replaced; newlines and spaces are not counted."""
+    """Return the cleaned text and the number of characters replaced, newlines and spaces not counted."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     replaced = 0
@@ -74,9 +77,6 @@ def _replacement(match: re.Match[str]) -> str:
     if character == "\ufeff":
         return ""
     return "\ufffd" if "\ud800" <= character <= "\udfff" else " "
-
-
-# Documents into units: whole documents, paragraphs or sentences. Rules only, no model and no dependency.
 
 
 # A possible end of a sentence: closing punctuation, perhaps quotes or brackets, then space; scripts that
@@ -160,11 +160,6 @@ UNITS: dict[str, Callable[[str], list[str]]] = {
 """Unit name → function from a document's text to its units."""
 
 
-# What one file may ask of this machine: the bounds that keep memory constant whatever is in it.
-#
-# Everything beyond a bound is counted in the `SourceReport`; nothing is dropped in silence.
-
-
 LONGEST_LINE = 16 * 2**20
 """Bytes. A longer line of a `.txt` file is read as several lines; in tables and JSON it is passed over."""
 
@@ -193,40 +188,24 @@ JUDGED_BYTES = 2**16
 """Bytes of a text file that are judged together."""
 
 
-# `Place`: where the reading of a shard goes on, as plain values that a checkpoint can hold.
-
-
 @dataclass
-class Place:
+class Offset:
     """A position between two documents of a shard; readers move it before they give a document.
 
     Args:
-        offset: What lies before: bytes of the unpacked content, rows, or the state of a Hub data set. Falsy at the
-            beginning.
+        position: Bytes of the unpacked content before it, rows, or the state of a Hub data set. Falsy at the beginning.
         line: Lines before it, for messages.
         within: Documents taken of the text that follows, which is longer than a document may be.
     """
 
-    offset: Any = 0
+    position: Any = 0
     line: int = 0
     within: int = 0
-
-    def to_json(self) -> list[Any]:
-        """Return plain JSON values."""
-        return [self.offset, self.line, self.within]
-
-    @classmethod
-    def from_json(cls, values: list[Any]) -> Place:
-        """Read back what `to_json` wrote."""
-        return cls(*values)
 
     @property
     def at_start(self) -> bool:
         """Whether nothing has been read."""
-        return not self.offset and not self.within
-
-
-# `Cursor`: where the reading of a source goes on.
+        return not self.position and not self.within
 
 
 @dataclass
@@ -235,33 +214,30 @@ class Cursor:
 
     Args:
         shard: Shards that were read to their end.
-        place: The position in the next one.
+        offset: The position in the next one.
     """
 
     shard: int = 0
-    place: Place = field(default_factory=Place)
+    offset: Offset = field(default_factory=Offset)
 
     @property
     def at_start(self) -> bool:
         """Whether nothing has been read."""
-        return self.shard == 0 and self.place.at_start
+        return self.shard == 0 and self.offset.at_start
 
     def next_shard(self) -> None:
         """Go to the beginning of the next shard."""
         self.shard += 1
-        self.place = Place()
+        self.offset = Offset()
 
     def to_json(self) -> list[Any]:
-        """Return plain JSON values."""
-        return [self.shard, self.place.to_json()]
+        """Return the position as plain JSON values, for a checkpoint."""
+        return [self.shard, list(vars(self.offset).values())]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> Cursor:
-        """Read back what `to_json` wrote."""
-        return cls(values[0], Place.from_json(values[1]))
-
-
-# `SourceReport`: what was wrong with the text, counted by kind, with a few places to look at.
+        """Return the position that `to_json` wrote."""
+        return cls(values[0], Offset(*values[1]))
 
 
 EXAMPLES_PER_KIND = 5
@@ -303,7 +279,9 @@ class SourceReport:
     def lines(self) -> list[str]:
         """Return one readable line per kind, the most frequent first; empty when all was well."""
         order = sorted(self.counts, key=lambda kind: (-self.counts[kind], kind))
-        return [f"{self.counts[kind]:,} x {kind} (such as {self._places(kind)})" for kind in order]
+        return [
+            f"{self.counts[kind]:,} x {kind} (such as {', '.join(self.examples.get(kind, ())[:2])})" for kind in order
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -311,12 +289,13 @@ class SourceReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
-        """Read back what `to_dict` wrote."""
+        """Return the report that `to_dict` wrote."""
         return cls(dict(values["counts"]), {k: list(v) for k, v in values["examples"].items()})
 
-    def _places(self, kind: str) -> str:
-        places: Iterable[str] = self.examples.get(kind, [])[:2]
-        return ", ".join(places)
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or its type where it has none."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def one_line(text: object) -> str:
@@ -326,23 +305,20 @@ def one_line(text: object) -> str:
     return plain if len(plain) <= _LONGEST_PLACE else f"{plain[: _LONGEST_PLACE // 2]}…{plain[-_LONGEST_PLACE // 2 :]}"
 
 
-# One text of a shard to its documents: cleaned, cut where it is too long, with the place behind each.
-
-
 CUT_DOCUMENT = f"document longer than {LONGEST_DOCUMENT:,} characters, cut"
 
 
-def place_documents(text: str, where: str, place: Place, behind: Place, report: SourceReport) -> Iterator[Document]:
-    """Iterate over the documents of one text, the first `place.within` left out.
+def split_documents(text: str, where: str, offset: Offset, behind: Offset, report: SourceReport) -> Iterator[Document]:
+    """Iterate over the documents of one text: cleaned, cut if it is too long, the first `offset.within` left out.
 
     Args:
         text: As it was read.
         where: Where it stands, for messages.
-        place: Moved behind every document before it is given.
-        behind: The place behind the text.
-        report: Receives what is repaired; muted until now if the text was begun before.
+        offset: Moved behind every document before it is given.
+        behind: The position behind the text.
+        report: Receives repairs; muted until now if the text was begun before.
     """
-    report.muted = report.muted and place.within > 0
+    report.muted = report.muted and offset.within > 0
     cleaned, replaced = clean_and_count(text)
     if not cleaned:
         report.note("empty document", where)
@@ -353,23 +329,16 @@ def place_documents(text: str, where: str, place: Place, behind: Place, report: 
     if len(parts) > 1:
         report.note(CUT_DOCUMENT, where)
     report.muted = False
-    for number, part in islice(enumerate(parts, start=1), place.within, None):
+    for number, part in islice(enumerate(parts, start=1), offset.within, None):
         if number < len(parts):
-            place.within = number
+            offset.within = number
         else:
-            place.offset, place.line, place.within = behind.offset, behind.line, 0
+            offset.position, offset.line, offset.within = behind.position, behind.line, 0
         yield Document(part)
 
 
 def text_value(value: Any, where: str, column: str, report: SourceReport) -> str | None:
-    """Return a value of the text's column if it is text; what is not is counted.
-
-    Args:
-        value: The value.
-        where: Where it stands.
-        column: The column.
-        report: Receives what is no text.
-    """
+    """Return a value of the text column if it is text; other values are counted in the report."""
     if isinstance(value, str):
         return value
     report.note("empty document" if value is None else f"column '{column}' that is not text", where)

@@ -143,11 +143,11 @@ class InstalledDocs:
         cursor = cursor or Cursor()
         if cursor.shard:
             return
-        before: int = cursor.place.offset
+        before: int = cursor.offset.position
         report.muted = before > 0
         for number, document in enumerate(self._read(report, progress), start=1):
             if number > before:
-                cursor.place.offset = number
+                cursor.offset.position = number
                 yield document
             report.muted = number < before
         cursor.next_shard()

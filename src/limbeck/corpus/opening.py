@@ -1,4 +1,7 @@
-"""Opening a file of this machine or of a remote one, unpacked, guarded, at any position."""
+"""Opening a local or remote file, unpacked and guarded, at any position.
+
+A `GuardedStream` passes the bytes of a file on as long as they can be the content that its name promises.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,10 @@ from limbeck.corpus.documents import (
     LARGEST_WHOLE,
     MOST_EXPANSION,
     SourceReport,
+    first_line,
     one_line,
 )
 from limbeck.errors import CorpusError
-
-# `GuardedStream`: bytes of a file, unpacked, as long as they can be what the file's name says.
-
 
 # Control characters that no text has; tab, newlines, form feed and the escape of coloured logs may be there.
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\v\f\r\x1b"})
@@ -36,11 +37,11 @@ _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 class NotTextError(Exception):
-    """A text file that is none, from its beginning."""
+    """Content that is not text, from its beginning."""
 
 
 class DamagedError(Exception):
-    """Content that cannot be what it should be from here on."""
+    """Content that is damaged from here on."""
 
 
 class GuardedStream(io.RawIOBase):
@@ -49,8 +50,8 @@ class GuardedStream(io.RawIOBase):
     Wrap it in a buffered reader of `JUDGED_BYTES` or more.
 
     Args:
-        content: What is read, unpacked.
-        packed: The file itself where it is compressed; its position is compared with what it unpacks to.
+        content: The unpacked content.
+        packed: The file itself where it is compressed; its position is compared with the size of the content.
         is_text: Whether the content should be text.
         from_start: Whether the content begins with the file's first byte.
 
@@ -121,11 +122,10 @@ FilePath: TypeAlias = Path | str
 
 NOT_TEXT = "file not in UTF-8, passed over"
 DAMAGED = "damaged file, read up to the damage"
-_COMPRESSED = (".gz", ".zst")
-_COLUMNS = ".parquet"
+COMPRESSIONS = (".gz", ".zst")
 _SKIPPED_AT_ONCE = 2**20
 UNKNOWN_SIZE = 2**62
-"""What is taken for the bytes of a remote file that does not tell."""
+"""Size assumed for a remote file whose server does not state one."""
 
 
 def is_remote(path: FilePath) -> bool:
@@ -134,31 +134,34 @@ def is_remote(path: FilePath) -> bool:
 
 
 def suffixes_of(path: FilePath) -> list[str]:
-    """Return the suffixes of a file's name, in lower case; what follows `?` in an address is no part of it."""
+    """Return the suffixes of a file's name, in lower case; the query of an address is left out."""
     name = PurePosixPath(urlsplit(path).path) if isinstance(path, str) and "://" in path else Path(path)
     return [suffix.lower() for suffix in name.suffixes]
 
 
 def is_compressed(path: FilePath) -> bool:
     """Whether the name of a file ends in `.gz` or `.zst`."""
-    return suffixes_of(path)[-1:] in ([".gz"], [".zst"])
+    return bool(set(suffixes_of(path)[-1:]).intersection(COMPRESSIONS))
 
 
 @contextmanager
-def open_file(path: FilePath, report: SourceReport, offset: int = 0) -> Iterator[BinaryIO]:
-    """Open a file, unpacked; what is damaged ends the reading inside the `with` and is noted.
+def open_file(
+    path: FilePath, report: SourceReport, position: int = 0, *, is_binary: bool = False
+) -> Iterator[BinaryIO]:
+    """Open a file, unpacked; damage ends the reading inside the `with` and is noted.
 
     Args:
         path: The file.
         report: Receives the damage.
-        offset: Where to begin, in bytes of the unpacked content. A compressed file is unpacked up to there; another
+        position: Where to begin, in bytes of the unpacked content. A compressed file is unpacked up to there; another
             one is entered there.
+        is_binary: Whether the content is no text, and is read at any place rather than from its beginning.
 
     Raises:
         CorpusError: if the file cannot be read at all.
     """
     try:
-        with _opened(path, offset) as stream:
+        with _opened(path, position, is_binary) as stream:
             yield stream
     except GeneratorExit:  # The reader wants no more; at the interpreter's end the names below are gone.
         raise
@@ -168,26 +171,24 @@ def open_file(path: FilePath, report: SourceReport, offset: int = 0) -> Iterator
         # Refusals of the operating system have a number; the others come from the content.
         if isinstance(error, OSError) and error.errno is not None:
             raise CorpusError(f"Cannot read '{one_line(path)}': {error.strerror}.") from error
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        report.note(DAMAGED, f"{path}: {reason}")
+        report.note(DAMAGED, f"{path}: {first_line(error)}")
 
 
 @contextmanager
-def _opened(path: FilePath, offset: int) -> Iterator[BinaryIO]:
-    kinds = suffixes_of(path)
+def _opened(path: FilePath, position: int, is_binary: bool) -> Iterator[BinaryIO]:
+    packed = is_compressed(path)
     with _raw(path) as raw:
-        if not is_compressed(path) and _COLUMNS in kinds[-1:]:
-            yield raw  # Read from its end, in places.
+        if is_binary and not packed:
+            yield raw
             return
-        packed = raw if is_compressed(path) else None
         if not packed:
-            raw.seek(offset)
-        with _unpacked(raw, kinds[-1] if packed else "") as content:
-            is_text = _COLUMNS not in kinds[-2:]
-            guard = GuardedStream(content, packed=packed, is_text=is_text, from_start=bool(packed) or offset == 0)
+            raw.seek(position)
+        with _unpacked(raw, suffixes_of(path)[-1] if packed else "") as content:
+            from_start = packed or position == 0
+            guard = GuardedStream(content, packed=raw if packed else None, is_text=not is_binary, from_start=from_start)
             with io.BufferedReader(guard, buffer_size=2 * JUDGED_BYTES) as stream:
                 if packed:
-                    _skip(stream, offset)
+                    _skip(stream, position)
                 yield stream
 
 
@@ -200,8 +201,7 @@ def _raw(path: FilePath) -> Iterator[BinaryIO]:
     try:
         remote = fsspec.open(path, "rb", compression=None).open()
     except Exception as error:  # Each file system raises of its own kinds.
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error
+        raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
     with remote:
         yield cast(BinaryIO, remote)
 
@@ -240,7 +240,7 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
 
 
 def file_size(path: FilePath) -> int:
-    """Return the size of a file as it is stored, in bytes; of a remote one that does not tell, a very large number.
+    """Return the stored size of a file in bytes; `UNKNOWN_SIZE` where a remote server does not state it.
 
     Raises:
         CorpusError: if it cannot be reached.
@@ -251,5 +251,5 @@ def file_size(path: FilePath) -> int:
         system, name = fsspec.core.url_to_fs(path)
         return int(system.size(name) or UNKNOWN_SIZE)
     except Exception as error:  # Each remote file system raises of its own kinds.
-        reason = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), type(error).__name__)
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error

@@ -15,7 +15,7 @@ from limbeck.errors import CorpusError
 
 # Characters that are tokenised at once. A tokenizer needs some hundred bytes of memory for each of them.
 _LONGEST_PIECE = 200_000
-_PROBES = ("a", "the", "0", ".", "一")
+PROBES = ("a", "the", "0", ".", "一")
 
 
 class TokenEncoder:
@@ -74,7 +74,7 @@ class TokenEncoder:
 
     def _special_tokens(self) -> tuple[list[int], list[int]]:
         """Find what the tokenizer puts around a text, by the difference it makes to a short one."""
-        for probe in _PROBES:
+        for probe in PROBES:
             plain = self._encode([probe])[0]
             whole = self._encode([probe], special_tokens=True)[0]
             for start in range(len(whole) - len(plain) + 1):

@@ -1,10 +1,10 @@
-"""`CorpusSettings`: everything that decides what a corpus contains."""
+"""Settings that decide the content of a corpus, of text or of labelled rows, and the mix of its sources."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 from limbeck.corpus.documents import UNITS
 from limbeck.errors import CorpusError, suggestion
 
-# `LabelledSettings`: everything that decides what a labelled corpus contains.
-
-
 LabelledTask: TypeAlias = Literal["classification", "regression", "question_answering"]
 
 
 @dataclass(frozen=True)
 class LabelledSettings:
-    """What to read, which columns hold text and label, and how rows become token sequences.
+    """Settings of a labelled corpus: its sources, their columns, and how rows become token sequences.
 
     Args:
         task: What the label is: a class, a value, or the place of an answer in a context.
@@ -58,23 +55,14 @@ class LabelledSettings:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        given = (self.sources,) if isinstance(self.sources, str) else self.sources
-        object.__setattr__(self, "sources", tuple(map(str, given)))
         object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.task not in get_args(LabelledTask):
             raise CorpusError(f"Unknown task '{self.task}'.{suggestion(self.task, get_args(LabelledTask))}")
-        if not self.sources:
-            raise CorpusError("The corpus has no source: give at least one file, folder or data set.")
         if len(set(self.labels)) < len(self.labels):
             raise CorpusError(f"Two classes have the same name in {', '.join(self.labels)}: rename them in id2label.")
-        if self.length < 1:
-            raise CorpusError(f"length is {self.length}: a row needs at least one token.")
-        if self.stride < 0:
-            raise CorpusError(f"stride is {self.stride}: give 0 or more.")
-        if not 0 <= self.held_out < 1:
-            raise CorpusError(f"held_out is {self.held_out}: give a share from 0 up to, not including, 1.")
-        if self.max_rows is not None and self.max_rows < 1:
-            raise CorpusError(f"max_rows is {self.max_rows}: give 1 or more, or leave it out.")
+        _check_common(self, "row")
+        _check_least(self, 0, "stride")
+        _check_least(self, 1, "max_rows")
 
     @property
     def columns(self) -> dict[str, str]:
@@ -86,7 +74,23 @@ class LabelledSettings:
         return {getattr(self, name): name for name in names}
 
 
-# `Mix`: how large a part each source has in what is read, and which rows that comes to.
+def _check_common(settings: LabelledSettings | CorpusSettings, unit: str) -> None:
+    given = (settings.sources,) if isinstance(settings.sources, str) else settings.sources
+    object.__setattr__(settings, "sources", tuple(map(str, given)))
+    if not settings.sources:
+        raise CorpusError("The corpus has no source: give at least one file, folder or data set.")
+    if settings.length < 1:
+        raise CorpusError(f"length is {settings.length}: a {unit} needs at least one token.")
+    if not 0 <= settings.held_out < 1:
+        raise CorpusError(f"held_out is {settings.held_out}: give a share from 0 up to, not including, 1.")
+
+
+def _check_least(settings: LabelledSettings | CorpusSettings, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value < least:
+            way_out = ", or leave it out" if name.startswith("max_") else ""
+            raise CorpusError(f"{name} is {value}: give {least} or more{way_out}.")
 
 
 @dataclass(frozen=True)
@@ -163,15 +167,15 @@ def draw_counts(total: int, shares: Sequence[float], offset: float) -> list[int]
 
 
 class RowMix:
-    """Which rows of a built corpus an epoch has: as many as the corpus, drawn from the sources by their shares.
+    """The rows of an epoch of a built corpus: as many as the corpus has, drawn from the sources by their shares.
 
     Every source is gone through in random orders, one after the other and over epochs: a row is read again only
-    after all others of its source. What is drawn depends on the seed and the epoch alone.
+    after all others of its source. The draw depends on the seed and the epoch alone.
 
     Args:
         rows: Number of rows of each source; they stand in the corpus in this order.
         shares: Share of each source; one without rows has none.
-        seed: Decides what is drawn.
+        seed: Decides the draw.
     """
 
     def __init__(self, rows: Sequence[int], shares: Sequence[float], seed: int) -> None:
@@ -209,13 +213,9 @@ class RowMix:
         return np.concatenate(orders)[start % size :][:count]
 
 
-HOW_IT_IS_READ = ("streaming", "shuffle_buffer", "mix")
-"""Settings that decide which rows are read when, and nothing of what a built corpus contains."""
-
-
 @dataclass(frozen=True)
 class CorpusSettings:
-    """What to read and how to cut it into token blocks.
+    """Settings of a corpus of text: its sources, and how to cut them into token blocks.
 
     Args:
         sources: Files, folders, globs, Hub data sets (`hub:owner/name`) or `installed-docs`; a lone string is
@@ -251,26 +251,18 @@ class CorpusSettings:
     mix: Mix | None = None
 
     def __post_init__(self) -> None:
-        given = (self.sources,) if isinstance(self.sources, str) else self.sources
-        object.__setattr__(self, "sources", tuple(map(str, given)))
-        if not self.sources:
-            raise CorpusError("The corpus has no source: give at least one file, folder or data set.")
+        _check_common(self, "block")
         if self.unit not in UNITS:
             raise CorpusError(f"Unknown corpus unit '{self.unit}'.{suggestion(self.unit, UNITS)}")
-        if self.length < 1:
-            raise CorpusError(f"length is {self.length}: a block needs at least one token.")
-        if not 0 <= self.held_out < 1:
-            raise CorpusError(f"held_out is {self.held_out}: give a share from 0 up to, not including, 1.")
-        if self.held_out_documents < 0:
-            raise CorpusError(f"held_out_documents is {self.held_out_documents}: give 0 or more.")
-        if self.max_documents is not None and self.max_documents < 1:
-            raise CorpusError(f"max_documents is {self.max_documents}: give 1 or more, or leave it out.")
-        if self.minimum_tokens < 1:
-            raise CorpusError(f"minimum_tokens is {self.minimum_tokens}: give 1 or more.")
-        if self.shuffle_buffer < 1:
-            raise CorpusError(f"shuffle_buffer is {self.shuffle_buffer}: give 1 or more.")
+        _check_least(self, 0, "held_out_documents")
+        _check_least(self, 1, "max_documents", "minimum_tokens", "shuffle_buffer")
         if self.streaming and self.max_documents is not None:
             raise CorpusError("max_documents is for a corpus that is built; a stream is as long as its training.")
         weights = self.mix.weights if self.mix is not None else None
         if weights is not None and len(weights) != len(self.sources):
             raise CorpusError(f"The mix has {len(weights)} weights for {len(self.sources)} sources: give one each.")
+
+    def content(self) -> dict[str, Any]:
+        """Return the settings that decide the content of a built corpus, as plain values."""
+        reading = ("streaming", "shuffle_buffer", "mix")  # They decide which rows are read when.
+        return {key: value for key, value in asdict(self).items() if key not in reading}

@@ -1,4 +1,7 @@
-"""Source strings to sources: what a recipe or a command line names becomes something that gives documents."""
+"""Sources: what a recipe or a command line names, as documents or labelled rows, read from any position on.
+
+`SOURCES` is the one list of the kinds of sources; each says which strings name one, and how it is opened and checked.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +9,180 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from glob import has_magic, iglob
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import datasets
 import fsspec  # type: ignore[import-untyped]
 
-from limbeck.corpus.documents import Cursor, Document, Place, SourceReport, one_line, place_documents, text_value
+from limbeck.core.registry import Registry
+from limbeck.corpus.documents import (
+    Cursor,
+    Document,
+    Offset,
+    SourceReport,
+    first_line,
+    one_line,
+    split_documents,
+    text_value,
+)
 from limbeck.corpus.installed_docs import InstalledDocs
 from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, is_compressed, is_remote
 from limbeck.corpus.readers import (
-    READERS,
-    ROW_READERS,
+    FILE_KINDS,
     PlacedRow,
     class_names,
-    kind_of,
     list_columns,
+    names_file,
     read_file,
     read_rows,
+    readable_suffixes,
+    suffix_of,
     text_size,
 )
 from limbeck.errors import CorpusError
 
-# The Hub source: a data set of the Hugging Face Hub, streamed document by document.
-
-
-_NAME = re.compile(
+_HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?::(?P<config>[\w.+-]+))?(?:@(?P<split>[^#\s]+))?(?:#(?P<revision>\S+))?"
 )
-PREFIX = "hub:"
+_HUB = "hub:"
+_INSTALLED_DOCS = "installed-docs"
+_GLOB_CHARACTERS = frozenset("*?[")
+_SIZED_FILES = 16
+_STEP_EVERY = 1000
+
+Step: TypeAlias = Callable[[int, int | None, str], None]
+"""Called with the amount done, the total or `None` if it is not known, and what is counted."""
+
+
+class Source(Protocol):
+    """A source of documents, in shards."""
+
+    def fingerprint(self) -> Any:
+        """Return plain values that change when the documents may have changed."""
+
+    def documents(
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+    ) -> Iterator[Document]:
+        """Iterate over the documents of all shards, from `cursor` on, which is moved behind each before it is given."""
+
+
+@runtime_checkable
+class ShardedSource(Source, Protocol):
+    """A source whose shards can be read one by one, as streams need it."""
+
+    def shards(self) -> int:
+        """Return the number of shards."""
+
+    def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one shard, from `offset` on, which is moved behind each before it is given."""
+
+    def size(self) -> int | None:
+        """Return about how many bytes of text there are, or `None` if that is not known."""
+
+
+class RowSource(Protocol):
+    """A source of labelled rows."""
+
+    def fingerprint(self) -> Any:
+        """Return plain values that change when the rows may have changed."""
+
+    def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
+        """Iterate over the rows."""
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A kind of source.
+
+    Args:
+        form: How its strings are written, for messages; empty for paths.
+        matches: Whether a string names such a source.
+        open: Opens the source that a string names: as documents of a column of text, or with `None` as labelled rows;
+            the number is that of the processes for sources that are read in parallel.
+        check: Refuses a string that names nothing, before any source is opened; `None` leaves that to opening.
+        is_labelled: Whether it has labelled rows.
+    """
+
+    form: str
+    matches: Callable[[str], bool]
+    open: Callable[[str, str | None, int | None], Any]
+    check: Callable[[str], None] | None = None
+    is_labelled: bool = True
+
+
+SOURCES: Registry[SourceKind] = Registry("kind of source", CorpusError)
+"""Name → kind of source. The last one registered is asked first; files, which any string may name, come last."""
+
+
+def source_kind(text: str) -> SourceKind:
+    """Return the kind of source that a string names."""
+    return next(kind for _, kind in reversed([*SOURCES.items()]) if kind.matches(text))
+
+
+def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:
+    """Open the source that a string names.
+
+    Args:
+        text: A file, folder or glob pattern; an address such as `https://host/file.jsonl` or `s3://bucket/*.parquet`;
+            `hub:owner/name[:config][@split][#revision]`, or a bare `owner/name` where there is no such path;
+            `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder.
+        text_column: Column of the text, for kinds that have columns.
+        workers: Processes for sources that are read in parallel.
+
+    Raises:
+        CorpusError: if it names nothing, or nothing that can be read.
+    """
+    source: Source = source_kind(text).open(text, text_column, workers)
+    return source
+
+
+def open_rows(text: str) -> RowSource:
+    """Open the source of labelled rows that a string names.
+
+    Args:
+        text: A file, folder, glob pattern or address; `hub:owner/name[:config][@split][#revision]`, or a bare
+            `owner/name` where there is no such path. A `.txt` file is read as TSV where it is named, and passed over in
+            a folder.
+
+    Raises:
+        CorpusError: if it names nothing, or nothing that can be read.
+    """
+    kind = source_kind(text)
+    if not kind.is_labelled:
+        raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
+    source: RowSource = kind.open(text, None, None)
+    return source
+
+
+def check_source(text: str) -> None:
+    """Refuse a path that is not there before models are loaded; other kinds are checked when they are read.
+
+    Raises:
+        CorpusError: if the string names nothing.
+    """
+    check = source_kind(text).check
+    if check is not None:
+        check(text)
 
 
 class HubDataset:
-    """A text column of a Hub data set.
+    """A data set of the Hugging Face Hub, streamed: nothing is kept on disk.
 
     Args:
         name: `owner/name[:config][@split][#revision]`; the split is `train` unless said otherwise. Without a
             revision the data set is taken as it is on the day the cache is made.
-        text_column: The column that holds the text.
+        text_column: The column of the text; empty for labelled rows.
 
     Raises:
         CorpusError: if the name is not of that form.
     """
 
     def __init__(self, name: str, text_column: str) -> None:
-        parts = _NAME.fullmatch(name)
+        parts = _HUB_NAME.fullmatch(name)
         if parts is None:
             raise CorpusError(
                 f"'{name}' is not the name of a Hub data set: write owner/name, or "
@@ -65,7 +196,7 @@ class HubDataset:
         self._rows: datasets.IterableDataset | None = None  # Opening asks the Hub what files there are.
 
     def fingerprint(self) -> Any:
-        """Return what decides the text."""
+        """Return the values that decide the text."""
         return ["hub", self.name, self.config, self.split, self.revision, self._text_column]
 
     def shards(self) -> int:
@@ -75,12 +206,12 @@ class HubDataset:
     def size(self) -> None:
         """Return `None`: the Hub does not tell how much text there is."""
 
-    def read(self, shard: int, place: Place, report: SourceReport) -> Iterator[Document]:
-        """Iterate over the documents of one shard, streaming: nothing is kept on disk.
+    def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one shard; see `ShardedSource`.
 
         Args:
             shard: Its number.
-            place: Where to begin; moved behind every document before it is given.
+            offset: Where to begin; moved behind every document before it is given.
             report: Receives the rows without text.
 
         Raises:
@@ -88,10 +219,10 @@ class HubDataset:
         """
         rows = self._open()
         part = rows.shard(num_shards=rows.num_shards, index=shard)
-        if place.offset:
-            part.load_state_dict(place.offset)
-        column, number = self._text_column, place.line
-        report.muted = place.within > 0  # Until the text that was begun is found again.
+        if offset.position:
+            part.load_state_dict(offset.position)
+        column, number = self._text_column, offset.line
+        report.muted = offset.within > 0  # Until the text that was begun is found again.
         for row in self._reached(part):
             number += 1
             where = f"{self.name}:{number}" if rows.num_shards == 1 else f"{self.name}:{shard}:{number}"
@@ -102,53 +233,32 @@ class HubDataset:
                 )
             text = text_value(row[column], where, column, report)
             if text is not None:
-                yield from place_documents(text, where, place, Place(part.state_dict(), number), report)
+                yield from split_documents(text, where, offset, Offset(part.state_dict(), number), report)
 
     def documents(
-        self,
-        report: SourceReport,
-        progress: Callable[[int, int | None, str], None] | None = None,
-        cursor: Cursor | None = None,
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
-        """Iterate over the documents of all shards, streaming: nothing is kept on disk.
+        """Iterate over the documents of all shards, counted for `progress`; see `read`."""
+        yield from _counted(self._documents(report, cursor or Cursor()), progress, "documents")
 
-        Args:
-            report: Receives the rows without text.
-            progress: Called with the number of documents read, `None` and what they are.
-            cursor: Where to begin.
-
-        Raises:
-            CorpusError: if the data set cannot be reached, or has no such column.
-        """
-        cursor = cursor or Cursor()
-        read = 0
-        if progress is not None:
-            progress(0, None, "documents")
-        shards = self.shards()
-        while cursor.shard < shards:
-            for document in self.read(cursor.shard, cursor.place, report):
-                read += 1
-                if progress is not None and read % 1000 == 0:
-                    progress(read, None, "documents")
-                yield document
-            cursor.next_shard()
-
-    def rows(self, progress: Callable[[int, int | None, str], None] | None = None) -> Iterator[PlacedRow]:
-        """Iterate over the rows, streaming: nothing is kept on disk.
-
-        Args:
-            progress: Called with the number of rows read, `None` and what they are.
+    def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
+        """Iterate over the rows, counted for `progress`.
 
         Raises:
             CorpusError: if the data set cannot be reached.
         """
-        if progress is not None:
-            progress(0, None, "rows")
+        yield from _counted(self._placed_rows(), progress, "rows")
+
+    def _documents(self, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
+        shards = self.shards()
+        while cursor.shard < shards:
+            yield from self.read(cursor.shard, cursor.offset, report)
+            cursor.next_shard()
+
+    def _placed_rows(self) -> Iterator[PlacedRow]:
         rows = self._open()
         names = class_names(rows.features)
         for number, row in enumerate(self._reached(rows), start=1):
-            if progress is not None and number % 1000 == 0:
-                progress(number, None, "rows")
             yield PlacedRow(f"{self.name}:{number}", row, names)
 
     def _open(self) -> datasets.IterableDataset:
@@ -162,89 +272,194 @@ class HubDataset:
             raise self._unreachable(error) from error
 
     def _reached(self, rows: datasets.IterableDataset) -> Iterator[dict[str, Any]]:
-        """Iterate over rows; what the client raises on the way becomes one line."""
+        """Iterate over rows; errors of the client become one line."""
         try:
             yield from rows
         except Exception as error:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> CorpusError:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        return CorpusError(f"Cannot read the Hub data set '{self.name}': {one_line(reason)}")
+        return CorpusError(f"Cannot read the Hub data set '{self.name}': {one_line(first_line(error))}")
 
 
-def is_hub_name(text: str) -> bool:
-    """Whether `text` has the form of a Hub data set name."""
-    return _NAME.fullmatch(text) is not None
+def _counted(items: Iterator[Any], progress: Step | None, unit: str) -> Iterator[Any]:
+    if progress is None:
+        yield from items
+        return
+    progress(0, None, unit)
+    for number, item in enumerate(items, start=1):
+        if number % _STEP_EVERY == 0:
+            progress(number, None, unit)
+        yield item
 
 
-# Finding files: what a path, a folder, a glob or an address names.
-
-
-INSTALLED_DOCS = "installed-docs"
-_GLOB_CHARACTERS = frozenset("*?[")
-
-
-class FoundFiles(NamedTuple):
-    """The files that a source string names.
+class Files:
+    """Documents or labelled rows of files, in the order given; every file is a shard.
 
     Args:
-        files: Those of a kind that is read, each once, in order.
-        ignored: Those of other kinds that were found beside them.
+        files: Files of known kinds.
+        ignored: Files that were found beside them and are of no known kind.
+        text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
     """
 
-    files: list[FilePath]
-    ignored: list[FilePath]
+    def __init__(self, files: Sequence[FilePath], ignored: Sequence[FilePath], text_column: str | None) -> None:
+        self.files = list(files)
+        self.ignored = list(ignored)
+        self._text_column = text_column
+
+    def fingerprint(self) -> Any:
+        """Return path, size and time of change of every file."""
+        column = [] if self._text_column is None else [self._text_column]
+        return ["files", *column, [_file_state(file) for file in self.files]]
+
+    def shards(self) -> int:
+        """Return the number of files."""
+        return len(self.files)
+
+    def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one file; see `read_file`."""
+        return read_file(self.files[shard], self._text_column or "", report, offset)
+
+    def size(self) -> int:
+        """Return about how many bytes of text there are, judged by a few of the files; see `text_size`."""
+        sample = self.files[:: -(-len(self.files) // _SIZED_FILES)]
+        text = sum(text_size(file, self._text_column or "") for file in sample)
+        return sum(map(file_size, self.files)) * text // max(sum(map(file_size, sample)), 1)
+
+    def documents(
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
+    ) -> Iterator[Document]:
+        """Iterate over the documents of all files.
+
+        Args:
+            report: Receives bad lines and ignored files.
+            progress: Called with the stored bytes that were read, and those of all files.
+            cursor: Where to begin.
+        """
+        cursor = cursor or Cursor()
+        if cursor.at_start:
+            self._report_ignored(report)
+        tell = self._byte_counter(progress, cursor)
+        tell()
+        while cursor.shard < len(self.files):
+            for number, document in enumerate(self.read(cursor.shard, cursor.offset, report), start=1):
+                if number % _STEP_EVERY == 0:
+                    tell()
+                yield document
+            cursor.next_shard()
+            tell()
+
+    def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
+        """Iterate over the rows of all files.
+
+        Args:
+            report: Receives bad lines and ignored files.
+            progress: Called with the number of files read, the number of all files and their unit.
+        """
+        self._report_ignored(report)
+        for done, path in enumerate([*self.files, None]):
+            if progress is not None:
+                progress(done, len(self.files), "files")
+            if path is not None:
+                yield from read_rows(path, report)
+
+    def _report_ignored(self, report: SourceReport) -> None:
+        for path in self.ignored:
+            report.note("file of another kind, passed over", str(path))
+
+    def _byte_counter(self, progress: Step | None, cursor: Cursor) -> Callable[[], None]:
+        """Return a function that reports the stored bytes before the cursor."""
+        ends = [0] if progress is None else [0, *accumulate(map(file_size, self.files))]
+
+        def tell() -> None:
+            if progress is None:
+                return
+            done = ends[cursor.shard]
+            path = self.files[cursor.shard] if cursor.shard < len(self.files) else None
+            # Elsewhere a position does not count stored bytes.
+            if path is not None and not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary:
+                done = min(done + int(cursor.offset.position), ends[cursor.shard + 1])
+            progress(done, ends[-1] if ends[-1] < UNKNOWN_SIZE else None, "bytes")
+
+        return tell
 
 
-def find_files(text: str, kinds: Collection[str]) -> FoundFiles | None:
-    """Find the files of a file, folder, glob pattern or address; `None` if the string names a Hub data set.
+def _file_state(file: FilePath) -> list[Any]:
+    """Return path, size and time of change of a file; of a remote one the address and its state there."""
+    if isinstance(file, str):
+        try:
+            system, name = fsspec.core.url_to_fs(file)
+            return [file, str(system.ukey(name))]
+        except Exception as error:  # Each remote file system raises of its own kinds.
+            raise _unreachable(file, error) from error
+    try:
+        stat = file.stat()
+        return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
+    except OSError as error:
+        raise CorpusError(f"Cannot read '{one_line(file)}': {error.strerror}.") from error
+
+
+def _unreachable(address: str, error: Exception) -> CorpusError:
+    return CorpusError(f"Cannot reach '{one_line(address)}': {one_line(first_line(error))}.")
+
+
+def find_files(text: str, text_column: str | None = None) -> Files:
+    """Find the files that a file, folder, glob pattern or address names.
 
     Args:
         text: The source string.
-        kinds: Suffixes that are read.
+        text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
 
     Raises:
         CorpusError: if it names nothing, or nothing that can be read.
     """
-    if text.startswith(PREFIX):
-        return None
+    suffixes = readable_suffixes("rows" if text_column is None else "texts")
     if is_remote(text):
-        return _find_remote(text, kinds)
-    path = Path(text).expanduser()
-    if _exists(path):
-        return _sort_out([path], text, kinds)
+        return Files(*_find_remote(text, suffixes), text_column)
+    path = _path_of(text)
+    if _is_there(path):
+        if text_column is None and path.is_dir():
+            suffixes = [suffix for suffix in suffixes if FILE_KINDS[suffix].rows_in_folders]
+        return Files(*_sort_out([path], text, suffixes), text_column)
     if _GLOB_CHARACTERS.intersection(text):
-        return _sort_out(_match(path), text, kinds)
-    if is_hub_name(text) and kind_of(path, kinds) is None and not path.parent.is_dir():
-        return None
-    on_hub = f" For the Hub's data set write '{PREFIX}{one_line(text)}'." if is_hub_name(text) else ""
+        return Files(*_sort_out(_match(path), text, suffixes), text_column)
+    on_hub = f" For the Hub's data set write '{_HUB}{one_line(text)}'." if _HUB_NAME.fullmatch(text) else ""
     raise CorpusError(f"There is no file, folder or data set '{one_line(text)}'.{_nearby(path)}{on_hub}")
 
 
-def file_states(files: Sequence[FilePath]) -> list[list[Any]]:
-    """Return path, size and time of change of every file: plain values for a fingerprint."""
-    return [_remote_state(file) if isinstance(file, str) else _state(file) for file in files]
+def check_files(text: str) -> None:
+    """Refuse a path or pattern without a file or folder; addresses are checked when they are read.
+
+    Raises:
+        CorpusError: if there is none.
+    """
+    path = _path_of(text)
+    # Path.glob would raise for patterns that are refused in one line when they are read.
+    if is_remote(text) or _is_there(path) or (has_magic(text) and any(iglob(str(path), recursive=True))):  # noqa: PTH207
+        return
+    forms = ", ".join(["a file", "a folder", "a glob", *_forms()[:-1]])
+    raise CorpusError(f"Corpus source '{one_line(text)}' does not exist; give {forms} or {_forms()[-1]}.")
 
 
-def _state(path: Path) -> list[Any]:
+def _forms() -> list[str]:
+    return [kind.form for _, kind in SOURCES.items() if kind.form]
+
+
+def _path_of(text: str) -> Path:
     try:
-        stat = path.stat()
-        return [str(path.resolve()), stat.st_size, stat.st_mtime_ns]
-    except OSError as error:
-        raise CorpusError(f"Cannot read '{one_line(path)}': {error.strerror}.") from error
+        return Path(text).expanduser()
+    except RuntimeError:  # Of a user without a home.
+        return Path(text)
 
 
-def _remote_state(address: str) -> list[Any]:
-    """Return the address, and what its file system tells of its content."""
+def _is_there(path: Path) -> bool:
     try:
-        system, name = fsspec.core.url_to_fs(address)
-        return [address, str(system.ukey(name))]
-    except Exception as error:  # Each remote file system raises of its own kinds.
-        raise _unreachable(address, error) from error
+        return path.exists()
+    except (OSError, ValueError):  # A name too long for the system, or with a NUL.
+        return False
 
 
-def _find_remote(text: str, kinds: Collection[str]) -> FoundFiles:
+def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[FilePath], list[FilePath]]:
     try:
         system, name = fsspec.core.url_to_fs(text)
         if _GLOB_CHARACTERS.intersection(name):
@@ -254,28 +469,16 @@ def _find_remote(text: str, kinds: Collection[str]) -> FoundFiles:
         addresses: list[FilePath] = [system.unstrip_protocol(path) for path in found]
     except Exception as error:  # Each remote file system raises of its own kinds.
         raise _unreachable(text, error) from error
-    files = [address for address in addresses if kind_of(address, kinds) is not None]
+    files = [address for address in addresses if suffix_of(address) in suffixes]
     if not addresses:
         raise CorpusError(f"There is no file at '{one_line(text)}': check the address.")
     if not files:
-        raise CorpusError(f"'{one_line(text)}' names no file {_of_a_kind(kinds)}")
-    return FoundFiles(files, [address for address in addresses if address not in files])
+        raise CorpusError(f"'{one_line(text)}' names no file {_of_a_kind(suffixes)}")
+    return files, [address for address in addresses if address not in files]
 
 
-def _unreachable(address: str, error: Exception) -> CorpusError:
-    reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return CorpusError(f"Cannot reach '{one_line(address)}': {one_line(reason)}.")
-
-
-def _of_a_kind(kinds: Collection[str]) -> str:
-    return f"of a kind that is read: {', '.join(sorted(kinds))}, each also with .gz or .zst."
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # A name too long for the system, or with a NUL.
-        return False
+def _of_a_kind(suffixes: Collection[str]) -> str:
+    return f"of a kind that is read: {', '.join(sorted(suffixes))}, each also with .gz or .zst."
 
 
 def _match(pattern: Path) -> list[Path]:
@@ -292,22 +495,23 @@ def _match(pattern: Path) -> list[Path]:
     return matches
 
 
-def _sort_out(paths: list[Path], text: str, kinds: Collection[str]) -> FoundFiles:
+def _sort_out(paths: list[Path], text: str, suffixes: Collection[str]) -> tuple[list[FilePath], list[FilePath]]:
+    """Return the files at some paths that are of a kind that is read, each once, and the others."""
     files: list[Path] = []
     ignored: list[FilePath] = []
     for path in paths:
         found = _walk(path) if path.is_dir() else [path]
         for file in found:
             # Pipes, devices and links to nothing are no files.
-            (files if kind_of(file, kinds) is not None and file.is_file() else ignored).append(file)
+            (files if suffix_of(file) in suffixes and file.is_file() else ignored).append(file)
     if not files:
         if len(paths) == 1 and not paths[0].is_dir() and not paths[0].is_file():
             raise CorpusError(f"'{one_line(text)}' is no ordinary file: give a file with text.")
         what = f"The folder '{one_line(text)}' holds no file" if paths[0].is_dir() else f"'{one_line(text)}' is not"
-        raise CorpusError(f"{what} {_of_a_kind(kinds)}")
+        raise CorpusError(f"{what} {_of_a_kind(suffixes)}")
     # Links, and patterns that match a folder and its files, name a file more than once.
     unique: dict[Path, FilePath] = {path.resolve(): path for path in reversed(files)}
-    return FoundFiles(list(unique.values())[::-1], ignored)
+    return list(unique.values())[::-1], ignored
 
 
 def _walk(folder: Path) -> list[Path]:
@@ -341,231 +545,50 @@ def _nearby(path: Path) -> str:
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):
-        return " Sources are paths, globs, hub:owner/name and installed-docs."
+        return f" Sources are {', '.join(['paths', 'globs', *_forms()[:-1]])} and {_forms()[-1]}."
     near = difflib.get_close_matches(path.name, names, n=1)
-    if not near and difflib.get_close_matches(str(path), [INSTALLED_DOCS], n=1):
-        return f" Did you mean '{INSTALLED_DOCS}'?"
-    return f" Did you mean '{one_line(path.parent / near[0])}'?" if near else ""
+    if near:
+        return f" Did you mean '{one_line(path.parent / near[0])}'?"
+    form = difflib.get_close_matches(str(path), _forms(), n=1)
+    return f" Did you mean '{form[0]}'?" if form else ""
 
 
-_FILES_LOOKED_AT = 16
-_TOLD_EVERY = 1000
-
-Step: TypeAlias = Callable[[int, int | None, str], None]
-"""Called with what is done, the total or `None` if it is not known, and what is counted."""
-
-
-class Source(Protocol):
-    """Something that gives documents, in shards."""
-
-    def fingerprint(self) -> Any:
-        """Return plain values that change when the documents may have changed."""
-
-    def documents(
-        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
-    ) -> Iterator[Document]:
-        """Iterate over the documents of all shards, from `cursor` on, which is moved behind each before it is given."""
+def _names_hub_dataset(text: str) -> bool:
+    """Whether a string names a data set of the Hub: by the prefix, or as `owner/name` where there is no such path."""
+    if text.startswith(_HUB):
+        return True
+    if _HUB_NAME.fullmatch(text) is None or _GLOB_CHARACTERS.intersection(text) or names_file(text):
+        return False
+    try:
+        return not Path(text).exists() and not Path(text).parent.is_dir()
+    except OSError:  # A name too long for the system.
+        return False
 
 
-class ShardedSource(Source, Protocol):
-    """A source that can be read in parts, as streams need it."""
-
-    def shards(self) -> int:
-        """Return the number of parts."""
-
-    def read(self, shard: int, place: Place, report: SourceReport) -> Iterator[Document]:
-        """Iterate over the documents of one shard, from `place` on, which is moved behind each before it is given."""
-
-    def size(self) -> int | None:
-        """Return about how many bytes of text there are, or `None` if that is not known."""
+def _docs_folder(text: str) -> str:
+    return text.removeprefix(_INSTALLED_DOCS).removeprefix(":")
 
 
-class FileSource:
-    """Documents of files, in the order given; every file is a shard.
-
-    Args:
-        files: Files of known kinds.
-        text_column: Column of the text, for kinds that have columns.
-        ignored: Files that were found beside them and are of no known kind.
-    """
-
-    def __init__(self, files: Sequence[FilePath], text_column: str, ignored: Sequence[FilePath]) -> None:
-        self.files = list(files)
-        self._text_column = text_column
-        self._ignored = ignored
-
-    def fingerprint(self) -> Any:
-        """Return path, size and time of change of every file."""
-        return ["files", self._text_column, file_states(self.files)]
-
-    def shards(self) -> int:
-        """Return the number of files."""
-        return len(self.files)
-
-    def read(self, shard: int, place: Place, report: SourceReport) -> Iterator[Document]:
-        """Iterate over the documents of one file; see `read_file`."""
-        return read_file(self.files[shard], self._text_column, report, place)
-
-    def size(self) -> int:
-        """Return about how many bytes of text there are, judged by a few of the files; see `text_size`."""
-        looked_at = self.files[:: -(-len(self.files) // _FILES_LOOKED_AT)]
-        stored = sum(map(file_size, looked_at))
-        text = sum(text_size(file, self._text_column) for file in looked_at)
-        return sum(map(file_size, self.files)) * text // max(stored, 1)
-
-    def documents(
-        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
-    ) -> Iterator[Document]:
-        """Iterate over the documents of all files.
-
-        Args:
-            report: Receives bad lines and ignored files.
-            progress: Called with the bytes that were read, as they are stored, and those of all files.
-            cursor: Where to begin.
-        """
-        cursor = cursor or Cursor()
-        if cursor.at_start:
-            for path in self._ignored:
-                report.note("file of another kind, passed over", str(path))
-        tell = _say_nothing if progress is None else self._position(progress)
-        tell(cursor)
-        while cursor.shard < len(self.files):
-            for number, document in enumerate(self.read(cursor.shard, cursor.place, report), start=1):
-                if number % _TOLD_EVERY == 0:
-                    tell(cursor)
-                yield document
-            cursor.next_shard()
-            tell(cursor)
-
-    def _position(self, progress: Step) -> Callable[[Cursor], None]:
-        """Return what tells how many of the stored bytes lie before a cursor."""
-        ends = [0, *accumulate(map(file_size, self.files))]
-        total = ends[-1] if ends[-1] < UNKNOWN_SIZE else None
-
-        def tell(cursor: Cursor) -> None:
-            inside = 0
-            if cursor.shard < len(self.files) and not _is_packed(self.files[cursor.shard]):
-                inside = min(int(cursor.place.offset), ends[cursor.shard + 1] - ends[cursor.shard])
-            progress(ends[cursor.shard] + inside, total, "bytes")
-
-        return tell
+def _open_installed_docs(text: str, _column: str | None, workers: int | None) -> InstalledDocs:
+    return InstalledDocs([_path_of(_docs_folder(text))] if _docs_folder(text) else None, workers)
 
 
-def _is_packed(path: FilePath) -> bool:
-    """Whether a place in a file is not counted in its stored bytes."""
-    return is_compressed(path) or kind_of(path) == ".parquet"
-
-
-def _say_nothing(cursor: Cursor) -> None:
-    """Be told, and keep it."""
-
-
-def open_source(text: str, text_column: str = "text", workers: int | None = None) -> Source:
-    """Find out what a source string names.
-
-    Args:
-        text: A file, folder or glob pattern; an address such as `https://host/file.jsonl` or `s3://bucket/*.parquet`;
-            `hub:owner/name[:config][@split][#revision]`, or a bare `owner/name` where there is no such path;
-            `installed-docs`, or `installed-docs:FOLDER` for the Python files of one folder.
-        text_column: Column of the text, for kinds that have columns.
-        workers: Processes for sources that are read in parallel.
-
-    Raises:
-        CorpusError: if it names nothing, or nothing that can be read.
-    """
-    if text == INSTALLED_DOCS:
-        return InstalledDocs(workers=workers)
-    if text.startswith(f"{INSTALLED_DOCS}:"):
-        return InstalledDocs([Path(text.partition(":")[2]).expanduser()], workers)
-    found = find_files(text, READERS)
-    if found is None:
-        return HubDataset(text.removeprefix(PREFIX), text_column)
-    return FileSource(found.files, text_column, found.ignored)
-
-
-# Source strings to sources of labelled rows.
-
-
-LabelledStep = Callable[[int, int | None, str], None]
-
-
-class RowSource(Protocol):
-    """Something that gives rows."""
-
-    def fingerprint(self) -> Any:
-        """Return plain values that change when the rows may have changed."""
-
-    def rows(self, report: SourceReport, progress: LabelledStep | None = None) -> Iterator[PlacedRow]:
-        """Iterate over the rows; `progress` is told what is done, the total if it is known, and what is counted."""
-
-
-class RowFiles:
-    """Rows of files, in the order given.
-
-    Args:
-        found: Files of known kinds, and those that were found beside them.
-    """
-
-    def __init__(self, found: FoundFiles) -> None:
-        self._found = found
-
-    def fingerprint(self) -> Any:
-        """Return path, size and time of change of every file."""
-        return ["files", file_states(self._found.files)]
-
-    def rows(self, report: SourceReport, progress: LabelledStep | None = None) -> Iterator[PlacedRow]:
-        """Iterate over the rows of all files.
-
-        Args:
-            report: Receives bad lines and ignored files.
-            progress: Called with the number of files read, the number of all files and what they are.
-        """
-        for path in self._found.ignored:
-            report.note("file of another kind, passed over", str(path))
-        for done, path in enumerate(self._found.files):
-            if progress is not None:
-                progress(done, len(self._found.files), "files")
-            yield from read_rows(path, report)
-        if progress is not None:
-            progress(len(self._found.files), len(self._found.files), "files")
-
-
-class RowsOfHub:
-    """Rows of a Hub data set.
-
-    Args:
-        name: `owner/name[:config][@split][#revision]`; the split is `train` unless said otherwise.
-
-    Raises:
-        CorpusError: if the name is not of that form.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._data = HubDataset(name, text_column="")
-
-    def fingerprint(self) -> Any:
-        """Return what decides the rows."""
-        return self._data.fingerprint()
-
-    def rows(self, report: SourceReport, progress: LabelledStep | None = None) -> Iterator[PlacedRow]:
-        """Iterate over the rows, streaming; `progress` is called with the number of rows read."""
-        return self._data.rows(progress)
-
-
-def open_rows(text: str) -> RowSource:
-    """Find out what a source string names.
-
-    Args:
-        text: A file, folder or glob pattern; `hub:owner/name[:config][@split][#revision]`, or a bare `owner/name`
-            where there is no such path. A `.txt` file is read as TSV where it is named, and passed over in a folder.
-
-    Raises:
-        CorpusError: if it names nothing, or nothing that can be read.
-    """
-    if text.partition(":")[0] == INSTALLED_DOCS:
-        raise CorpusError(f"The source '{text}' has no labels: leave out the task, or give labelled rows.")
-    kinds = set(ROW_READERS)
-    if Path(text).expanduser().is_dir():
-        kinds.remove(".txt")
-    found = find_files(text, kinds)
-    return RowsOfHub(text.removeprefix(PREFIX)) if found is None else RowFiles(found)
+SOURCES.register("files", SourceKind("", lambda _: True, lambda text, column, _: find_files(text, column), check_files))
+SOURCES.register(
+    "hub",
+    SourceKind(
+        form="hub:owner/name",
+        matches=_names_hub_dataset,
+        open=lambda text, column, _: HubDataset(text.removeprefix(_HUB), column or ""),
+    ),
+)
+SOURCES.register(
+    _INSTALLED_DOCS,
+    SourceKind(
+        form=_INSTALLED_DOCS,
+        matches=lambda text: text.partition(":")[0] == _INSTALLED_DOCS,
+        open=_open_installed_docs,
+        check=lambda text: check_files(_docs_folder(text) or "."),
+        is_labelled=False,
+    ),
+)

@@ -1,10 +1,14 @@
-"""`StreamedCorpus`: text that is tokenised while it is trained on; only its beginning and what is held out is kept."""
+"""Streams: text that is tokenised while it is trained on.
+
+Only the beginning is stored: the held-out documents and a few blocks. Blocks come window by window; a state of a few
+hundred bytes is enough to go on behind any batch.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,52 +16,62 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.core.files import build_once, default_cache_dir, fingerprint
+from limbeck.core.files import build_once, fingerprint
 from limbeck.corpus.batches import group_by_length
-from limbeck.corpus.build import BLOCK_FORMAT, SPLITS, Corpus, Shard, block_packing, held_out_threshold, tokenise_shard
-from limbeck.corpus.documents import UNITS, Cursor, Document, SourceReport, one_line
-from limbeck.corpus.installed_docs import InstalledDocs
-from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
-from limbeck.corpus.settings import HOW_IT_IS_READ, CorpusSettings, Mix, draw_counts
+from limbeck.corpus.build import (
+    BLOCK_FORMAT,
+    BlockEncoding,
+    Corpus,
+    block_encoding,
+    block_identity,
+    cache_folder,
+    held_out_threshold,
+    make_shards,
+    sum_splits,
+    tokenise_shard,
+)
+from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
+from limbeck.corpus.packing import BlockPacker
+from limbeck.corpus.settings import CorpusSettings, Mix, draw_counts
 from limbeck.corpus.sources import ShardedSource, Source, open_source
-from limbeck.corpus.store import DOCUMENT_FORMAT, Progress, document_files, lowest_keys, read_documents, write_documents
+from limbeck.corpus.store import (
+    DOCUMENT_FORMAT,
+    Progress,
+    document_files,
+    lowest_keys,
+    no_text_in,
+    read_documents,
+    write_documents,
+)
 from limbeck.errors import CorpusError
 
-# The beginning of a stream, on disk: what is held out of it, and a few blocks to see beforehand.
+STREAM_FORMAT = 1
+"""Raise it when the same sources would give other batches."""
 
-
-# How much is looked at for documents to hold out, all sources together, and how many others are kept.
-_DOCUMENTS = 50_000
-_CHARACTERS = 50_000_000
-_KEPT_TO_SEE = 1000
-
-
-@dataclass(frozen=True)
-class Cutting:
-    """How text becomes blocks.
-
-    Args:
-        encoder: The tokenizer.
-        unit: What a block never crosses.
-        packing: Keyword arguments of `BlockPacker`.
-    """
-
-    encoder: TokenEncoder
-    unit: str
-    packing: dict[str, Any]
+# Documents read to find those to hold out, all sources together, and how many others are kept.
+_BEGINNING_DOCUMENTS = 50_000
+_BEGINNING_CHARACTERS = 50_000_000
+_KEPT_DOCUMENTS = 1000
+# Documents that are tokenised at once; after a checkpoint as many are tokenised again.
+_CHUNK_DOCUMENTS = 32
+_CHUNK_CHARACTERS = 100_000
 
 
 def store_beginning(
-    settings: CorpusSettings, sources: Sequence[Source], cutting: Cutting, folder: Path, progress: Progress | None
+    settings: CorpusSettings,
+    sources: Sequence[Source],
+    encoding: BlockEncoding,
+    folder: Path,
+    progress: Progress | None,
 ) -> dict[str, Any]:
     """Write blocks and held-out documents of the beginning of a stream; return the manifest's content.
 
     Args:
-        settings: What to read and how to cut it.
+        settings: The sources, and how to cut them.
         sources: The sources, opened.
-        cutting: How text becomes blocks.
+        encoding: How documents become blocks.
         folder: Where the files go.
-        progress: Told how reading advances.
+        progress: Called as reading advances.
 
     Raises:
         CorpusError: if a source cannot be read or gives no document, or no block is left to train on.
@@ -72,29 +86,24 @@ def store_beginning(
     lowest = np.unique(lowest_keys(aside, min(count, 2 * settings.held_out_documents + 1)))
     held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
     write_documents(_choose(read_documents(aside), held_below), chosen)
-    counts = {split: PackingCounts() for split in SPLITS}
-    for number, path in enumerate(document_files(chosen)):
-        shard = Shard(path, folder, number, held_below, cutting.unit, cutting.encoder, cutting.packing)
-        done = tokenise_shard(shard)
-        counts = {split: counts[split] + done[split] for split in SPLITS}
-    if counts["train"].blocks == 0:
-        raise CorpusError(
-            f"The beginning of the stream, {count} documents, gives no block of text to train on: give more text, a "
-            f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out})."
-        )
+    splits = sum_splits(
+        [tokenise_shard(shard).counts for shard in make_shards(document_files(chosen), folder, held_below, encoding)],
+        f"The beginning of the stream, {count} documents, gives no block of text to train on: give more text, a "
+        f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
+    )
     held = (document for document in read_documents(chosen) if document.key < held_below)
     held_documents, _ = write_documents(held, folder)
     shutil.rmtree(aside)
     return {
-        "settings": {key: value for key, value in asdict(settings).items() if key not in HOW_IT_IS_READ},
-        "tokenizer": {"fingerprint": cutting.encoder.fingerprint()},
+        "settings": settings.content(),
+        "tokenizer": {"fingerprint": encoding.encoder.fingerprint()},
         "documents": count,
         "held_out_documents": held_documents,
         "held_below": held_below,
         "characters": characters,
         "sources": per_source,
         "report": report.to_dict(),
-        "splits": {split: asdict(counts[split]) for split in SPLITS},
+        "splits": splits,
     }
 
 
@@ -114,13 +123,12 @@ def _beginnings(
             yield document
             read += 1
             characters += len(document.text)
-            if read >= _DOCUMENTS // len(sources) or characters >= _CHARACTERS // len(sources):
+            if read >= _BEGINNING_DOCUMENTS // len(sources) or characters >= _BEGINNING_CHARACTERS // len(sources):
                 break
         report.merge(own)
         per_source[name] = per_source.get(name, 0) + read
         if read == 0:
-            why = f": {'; '.join(own.lines())}" if own.lines() else ""
-            raise CorpusError(f"The source '{one_line(name)}' holds no text{why}.")
+            raise CorpusError(no_text_in(name, "text", own))
 
 
 def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document]:
@@ -132,26 +140,18 @@ def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document
         if key < held_below and key not in held:
             held.add(key)
             yield document
-        elif key >= held_below and others < _KEPT_TO_SEE:
+        elif key >= held_below and others < _KEPT_DOCUMENTS:
             others += 1
             yield document
 
 
-# `SourceBlocks`: the endless sequence of one source's token blocks, made while it is read, from any block on.
-
-
-# Documents that are tokenised at once; after a checkpoint as many are tokenised again.
-_CHUNK_DOCUMENTS = 32
-_CHUNK_CHARACTERS = 100_000
-
-
 @dataclass(frozen=True)
 class Lane:
-    """One of the processes that read a stream side by side, each its own part.
+    """One of the processes that read a stream side by side, each another part.
 
     Args:
-        index: Which.
-        count: How many there are.
+        index: Its number, from 0.
+        count: Number of all lanes.
     """
 
     index: int
@@ -163,15 +163,11 @@ class BlockMaker:
     """How the text of a stream becomes blocks.
 
     Args:
-        encoder: The tokenizer.
-        unit: What a block never crosses.
-        packing: Keyword arguments of `BlockPacker`.
+        encoding: How documents become blocks.
         held_below: Documents with a key below this are held out.
     """
 
-    encoder: TokenEncoder
-    unit: str
-    packing: dict[str, Any]
+    encoding: BlockEncoding
     held_below: int
 
 
@@ -200,7 +196,7 @@ class SourceBlocks(Iterator[Block]):
         index: Its index.
         name: Its name, for messages.
         maker: How text becomes blocks.
-        lane: Whose part it is.
+        lane: The lane.
         seed: Decides the order of the shards.
         state: What `state` returned at the block to go on from; `None` begins.
     """
@@ -218,7 +214,7 @@ class SourceBlocks(Iterator[Block]):
     ) -> None:
         self._source, self._index, self._name = source, index, name
         self._maker, self._lane, self._seed = maker, lane, seed
-        self._packer = BlockPacker(**maker.packing)
+        self._packer = BlockPacker(**maker.encoding.packing)
         state = state or {}
         self._pass: int = state.get("pass", 0)
         self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
@@ -236,7 +232,7 @@ class SourceBlocks(Iterator[Block]):
         self._again = self._taken > 0
 
     def state(self) -> dict[str, Any]:
-        """Return the place behind the last block, as plain JSON values: the chunk it is in, and how far in it."""
+        """Return the position behind the last block, as plain JSON values: its chunk, and the blocks taken of it."""
         return {**self._chunk, "taken": self._taken}
 
     def close(self) -> None:
@@ -281,9 +277,9 @@ class SourceBlocks(Iterator[Block]):
             else:
                 self._documents = None
                 self._cursor.next_shard()
-        split = UNITS[self._maker.unit]
-        units = [unit for text in texts for unit in split(text)]
-        self._blocks = list(self._packer.pack(self._maker.encoder.encode(units)))
+        encoding = self._maker.encoding
+        units = [unit for text in texts for unit in encoding.split_units(text)]
+        self._blocks = list(self._packer.pack(encoding.encoder.encode(units)))
         self._fruitful = self._fruitful or bool(self._blocks)
         self._number = self._pass
 
@@ -297,7 +293,7 @@ class SourceBlocks(Iterator[Block]):
                 )
             self._pass, self._cursor, self._fruitful = self._pass + 1, Cursor(), False
             self._order = self._make_order()
-        return self._source.read(self._order[self._cursor.shard], self._cursor.place, self.report)
+        return self._source.read(self._order[self._cursor.shard], self._cursor.offset, self.report)
 
     def _make_order(self) -> list[int]:
         generator = np.random.default_rng([self._seed, self._index, self._pass])
@@ -307,9 +303,6 @@ class SourceBlocks(Iterator[Block]):
     def _is_mine(self, document: Document) -> bool:
         key = document.key
         return key >= self._maker.held_below and (self._deals or key % self._lane.count == self._lane.index)
-
-
-# `StreamBatches`: the endless sequence of batches of one lane of a stream, from any batch on.
 
 
 class NamedSource(NamedTuple):
@@ -329,18 +322,18 @@ class NamedSource(NamedTuple):
 class StreamBatches:
     """Reads blocks window by window: a window is filled, shuffled, cut into batches of similar length, and given.
 
-    A window takes the place of a sliding shuffle buffer, for it begins at a known place of every source: a resumed run
-    fills the window that it was in anew, and goes on behind the batches that it had. The state is that place, a few
-    hundred bytes, where a sliding buffer would have to be saved as a whole.
+    A window takes the place of a sliding shuffle buffer, for it begins at a known position of every source: a resumed
+    run fills the window that it was in anew, and goes on behind the batches that it had. The state is that position, a
+    few hundred bytes, where a sliding buffer would have to be saved as a whole.
 
     Args:
         sources: The sources, with shares that add up to 1.
         maker: How text becomes blocks.
-        lane: Whose part is read.
+        lane: The lane.
         window: Blocks of a window; rounded down to whole batches, but one at least.
         batch_size: Blocks of a batch.
         seed: Decides all orders.
-        state: What came with the batch to go on behind; `None` begins.
+        state: The state that came with the batch to go on behind; `None` begins.
     """
 
     def __init__(
@@ -403,16 +396,11 @@ class StreamBatches:
         return report
 
 
-STREAM_FORMAT = 1
-"""Raise it when the same sources would give other batches."""
-
-
 class StreamedCorpus(Corpus):
     """An endless stream of token blocks.
 
-    It is opened like a corpus whose text is the beginning of the stream: `train` are a few blocks of it, for whoever
-    needs to see some beforehand, and `held_out` those that training never meets. What is trained on comes from
-    `batches`.
+    It is opened like a corpus whose text is the beginning of the stream: `train` are a few blocks of it, to be seen
+    beforehand, and `held_out` those that training never meets. The blocks to train on come from `batches`.
 
     Args:
         path: The folder that `open_stream` made.
@@ -431,10 +419,10 @@ class StreamedCorpus(Corpus):
         """Return the batches of one of the processes that read side by side; see `StreamBatches`.
 
         Args:
-            lane: Which process, of how many.
+            lane: The process, of all that read.
             batch_size: Blocks of a batch.
             seed: Decides the order.
-            state: What came with the batch to go on behind; `None` begins.
+            state: The state that came with the batch to go on behind; `None` begins.
         """
         return StreamBatches(
             self.sources, self._maker, lane, window=self._window, batch_size=batch_size, seed=seed, state=state
@@ -448,43 +436,40 @@ def open_stream(
     cache_dir: str | Path | None = None,
     progress: Progress | None = None,
 ) -> StreamedCorpus:
-    """Open sources as a stream: read their beginning, decide what is held out, and leave the rest where it is.
+    """Open sources as a stream: read their beginning, choose held-out documents, and leave the rest where it is.
 
     A document is held out if its hash falls below a threshold, wherever in the stream it stands. The held-out figures
     are of those at the beginning of the sources. Documents that appear twice are read twice.
 
     Args:
-        settings: What to read and how to cut it.
+        settings: The sources, and how to cut them.
         tokenizer: A `transformers` tokenizer; it is not changed.
         cache_dir: Root of the cache; the default is `$LIMBECK_CACHE`, or `~/.cache/limbeck`.
-        progress: Called with the name of the step, what is done, the total or `None`, and what is counted.
+        progress: Called with the name of the step, the amount done, the total or `None`, and what is counted.
 
     Raises:
         CorpusError: if a source is missing, unreadable, empty, or of a kind that cannot be streamed, or the shares of
             several cannot be known.
     """
-    cache = Path(cache_dir).expanduser() if cache_dir is not None else default_cache_dir()
-    encoder = TokenEncoder(tokenizer)
-    packing = block_packing(settings, encoder)
+    encoding = block_encoding(settings, tokenizer)
     sources = [_open(name, settings.text_column) for name in settings.sources]
     states = [source.fingerprint() for source in sources]
-    split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
     formats = [STREAM_FORMAT, BLOCK_FORMAT, DOCUMENT_FORMAT]
-    folder = cache / "streams" / fingerprint([formats, states, encoder.fingerprint(), packing, split])
+    folder = cache_folder(cache_dir) / "streams" / fingerprint([formats, states, *block_identity(settings, encoding)])
 
     def build(aside: Path) -> dict[str, Any]:
-        return store_beginning(settings, sources, Cutting(encoder, settings.unit, packing), aside, progress)
+        return store_beginning(settings, sources, encoding, aside, progress)
 
     manifest = build_once(folder, build)
-    maker = BlockMaker(encoder, settings.unit, packing, int(manifest["held_below"]))
+    maker = BlockMaker(encoding, int(manifest["held_below"]))
     return StreamedCorpus(folder, _with_shares(settings, sources), maker, settings.shuffle_buffer)
 
 
 def _open(name: str, text_column: str) -> ShardedSource:
     source = open_source(name, text_column)
-    if isinstance(source, InstalledDocs):
+    if not isinstance(source, ShardedSource):
         raise CorpusError(f"'{one_line(name)}' is read as a whole, so it cannot be streamed: leave out streaming.")
-    return source  # type: ignore[return-value]
+    return source
 
 
 def _with_shares(settings: CorpusSettings, sources: Sequence[ShardedSource]) -> list[NamedSource]:

@@ -16,11 +16,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.core.files import build_once, fingerprint
+from limbeck.corpus.answers import AnswerWindow, AnswerWindows
 from limbeck.corpus.batches import LabelKind, PadCollator
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import TOKEN_TYPES, Example, SequenceEncoder
 from limbeck.errors import CorpusError
-from limbeck.evaluation.answers import AnswerWindow, AnswerWindows
+from limbeck.evaluation.answers import cut_rows
 from limbeck.evaluation.cell import Cell, Point, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.task import Task, TaskData, TaskKind, TaskRow
 from limbeck.evaluation.task_files import TRAIN
@@ -131,7 +132,7 @@ def encode_questions(
 
     def batches() -> Iterable[Mapping[str, Any]]:
         for start in range(0, len(rows), _QUESTIONS_AT_ONCE):
-            windows = cutter.cut(rows[start : start + _QUESTIONS_AT_ONCE], report, training=training)
+            windows = cut_rows(cutter, rows[start : start + _QUESTIONS_AT_ONCE], report, training=training)
             yield {
                 "input_ids": [window.input_ids for window in windows],
                 TOKEN_TYPES: [window.token_type_ids for window in windows],

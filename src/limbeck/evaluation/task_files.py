@@ -12,7 +12,15 @@ import datasets
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import ClassNumbers, is_missing, parse_value
 from limbeck.corpus.opening import open_file
-from limbeck.corpus.readers import ROW_READERS, PlacedRow, class_names, decoded_lines, kind_of, list_columns, read_rows
+from limbeck.corpus.readers import (
+    PlacedRow,
+    class_names,
+    decoded_lines,
+    list_columns,
+    read_rows,
+    readable_suffixes,
+    suffix_of,
+)
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.task import (
     Columns,
@@ -67,8 +75,8 @@ def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Ite
     """
     if source.header:
         rows = _headless_rows(path, source.header, report)
-    elif kind_of(path, ROW_READERS) is None:
-        raise CorpusError(f"'{path}' is of no known kind: give {', '.join(ROW_READERS)}, also with .gz or .zst.")
+    elif suffix_of(path) not in (known := readable_suffixes("rows")):
+        raise CorpusError(f"'{path}' is of no known kind: give {', '.join(known)}, also with .gz or .zst.")
     else:
         rows = read_rows(path, report)
     for row in rows:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from glob import has_magic, iglob
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
 from limbeck.corpus import CorpusSettings, LabelledSettings, Mix
-from limbeck.corpus.documents import one_line
-from limbeck.corpus.sources import INSTALLED_DOCS, PREFIX, is_hub_name
-from limbeck.errors import CorpusError, LimbeckError, ModelError, RecipeError
+from limbeck.corpus.sources import check_source
+from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
 from limbeck.methods.registry import METHODS
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
@@ -133,7 +130,6 @@ def _check_checkpoint(checkpoint: str, teacher: str, student: Shape) -> None:
 
 
 _LENGTH = 128
-_SUFFIXES = (".txt", ".md", ".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst")
 _TEXT_DEFAULTS = {"unit": "document", "length": _LENGTH, "join": False, "minimum_tokens": 4}
 
 
@@ -201,28 +197,6 @@ def class_names(teacher: TeacherChoice) -> tuple[str, ...]:
     """Return the names of a classifier's classes, in the order of their ids."""
     names = teacher.config.id2label or {}
     return tuple(str(names[key]) for key in sorted(names))
-
-
-def check_source(source: str) -> None:
-    """Refuse a path that is not there before models are loaded; other kinds are checked when they are read."""
-    if "://" in source or source.startswith(PREFIX) or source == INSTALLED_DOCS:
-        return
-    try:
-        found = _may_be_there(source)
-    except (OSError, RuntimeError, ValueError):  # A name too long, of a user without a home, or with a NUL.
-        found = False
-    if not found:
-        way_out = "give a file, a folder, a glob, hub:owner/name or installed-docs"
-        raise CorpusError(f"Corpus source '{one_line(source)}' does not exist; {way_out}.")
-
-
-def _may_be_there(source: str) -> bool:
-    path = Path(source.removeprefix(f"{INSTALLED_DOCS}:")).expanduser()
-    # Path.glob would raise for patterns that are refused in one line when they are read.
-    if path.exists() or (has_magic(source) and any(iglob(str(path), recursive=True))):  # noqa: PTH207
-        return True
-    names_a_file = path.suffix in _SUFFIXES or source.startswith(("/", "./", "../", "~"))
-    return is_hub_name(source) and not names_a_file and not path.parent.is_dir()
 
 
 # What a stage comes to: its terms, its text and its models, checked against each other.

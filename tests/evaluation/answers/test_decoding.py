@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from limbeck.evaluation.answers import AnswerWindow, decode_answers
+from limbeck.corpus.answers import AnswerWindow
+from limbeck.evaluation.answers import decode_answers
 from limbeck.evaluation.submission import AnswerPrediction
 
 CONTEXT = "The old river runs under a new stone bridge near the market in the city of boats"

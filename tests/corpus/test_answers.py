@@ -10,7 +10,7 @@ import pytest
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from limbeck.corpus import SourceReport
-from limbeck.corpus.answers import AnswerEncoder
+from limbeck.corpus.answers import AnswerWindows, Question
 from limbeck.corpus.labelled import NO_ANSWER, Example
 from limbeck.errors import CorpusError
 from tests.support.corpora import byte_tokenizer
@@ -66,7 +66,7 @@ def test_windows_and_answers_are_those_of_the_tokenizer(family: str, side: str) 
     tokenizer.padding_side = side
     examples = random_examples(60)
     report = SourceReport()
-    rows = AnswerEncoder(tokenizer, LENGTH, STRIDE).encode(examples, report)
+    rows = AnswerWindows(tokenizer, LENGTH, STRIDE).encode(examples, report)
     assert (rows.token_type_ids is not None) == (family == "bert")
     types = rows.token_type_ids or [None] * len(rows.labels)
     expected = [window for example in examples for window in by_the_tokenizer(tokenizer, example)]
@@ -84,7 +84,7 @@ def test_answers_of_characters_with_several_tokens(template: str | None) -> None
     for answer in ("Ça", "„très“", "日本", "ès", "."):
         start = context.index(answer)
         example = Example(context, "Où?", (start, start + len(answer)))
-        rows = AnswerEncoder(tokenizer, 100, 0).encode([example], SourceReport())
+        rows = AnswerWindows(tokenizer, 100, 0).encode([example], SourceReport())
         first, last = rows.labels[0]
         assert tokenizer.decode(rows.input_ids[0][first : last + 1]).strip() == answer
 
@@ -94,7 +94,7 @@ def test_a_long_question_is_cut_and_leaves_room_for_the_context() -> None:
     context = " ".join(WORDS * 5)
     example = Example(context, "the " * 100, (0, 3))
     report = SourceReport()
-    rows = AnswerEncoder(tokenizer, LENGTH, STRIDE).encode([example], report)
+    rows = AnswerWindows(tokenizer, LENGTH, STRIDE).encode([example], report)
     # 40 tokens less 3 special ones less 10 shared ones, halved.
     assert report.counts == {"question cut to 13 tokens": 1}
     whole = tokenizer(context, add_special_tokens=False)["input_ids"]
@@ -117,23 +117,55 @@ def test_a_long_question_is_cut_and_leaves_room_for_the_context() -> None:
 
 def test_an_answer_without_a_token_is_dropped_and_counted() -> None:
     report = SourceReport()
-    rows = AnswerEncoder(tiny_tokenizer(), LENGTH, STRIDE).encode([Example("the  model", "of", (3, 5))], report)
+    rows = AnswerWindows(tiny_tokenizer(), LENGTH, STRIDE).encode([Example("the  model", "of", (3, 5))], report)
     assert rows.input_ids == []
     assert report.counts == {"answer without a token, dropped": 1}
 
 
 def test_an_answer_longer_than_a_window_is_in_none() -> None:
     context = " ".join(WORDS * 5)
-    rows = AnswerEncoder(tiny_tokenizer(), LENGTH, STRIDE).encode([Example(context, "of", (0, 200))], SourceReport())
+    rows = AnswerWindows(tiny_tokenizer(), LENGTH, STRIDE).encode([Example(context, "of", (0, 200))], SourceReport())
     assert len(rows.labels) > 2
     assert {tuple(label) for label in rows.labels} == {(0, 0)}
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_offsets_are_those_of_the_tokenizer(side: str) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.padding_side = side
+    right = side == "right"
+    questions = [Question(str(number), e.pair or "", e.text) for number, e in enumerate(random_examples(40))]
+    windows = AnswerWindows(tokenizer, LENGTH, STRIDE).cut(questions, SourceReport(), "")
+    expected = []
+    for name, text, context, _ in questions:
+        encoded = tokenizer(
+            *((text, context) if right else (context, text)),
+            truncation="only_second" if right else "only_first",
+            max_length=LENGTH,
+            stride=STRIDE,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        for number in range(len(encoded["input_ids"])):
+            places = [place for place, text in enumerate(encoded.sequence_ids(number)) if text == int(right)]
+            expected.append((name, places[0], [list(encoded["offset_mapping"][number][place]) for place in places]))
+    assert [(window.row, window.first, window.offsets.tolist()) for window in windows] == expected
+
+
+def test_offsets_give_back_the_text() -> None:
+    tokenizer = byte_tokenizer("[CLS] $A [SEP]", cls_token="[CLS]", sep_token="[SEP]")
+    context = "Ça va — „très“ bien, 日本語."
+    (window,) = AnswerWindows(tokenizer, 100, 0).cut([Question("q", "Où?", context)], SourceReport(), "")
+    spans = [context[start:end] for start, end in window.offsets.tolist()]
+    assert set("".join(spans)) == set(context)
+    assert tokenizer.decode(window.input_ids[window.first : window.first + len(spans)]) == context
+
+
 def test_refusals(bert_tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(CorpusError, match="slow tokenizer ByT5Tokenizer"):
-        AnswerEncoder(ByT5Tokenizer(), LENGTH, STRIDE)
+        AnswerWindows(ByT5Tokenizer(), LENGTH, STRIDE)
     with pytest.raises(CorpusError, match="length 40 and stride 36 leave no room"):
-        AnswerEncoder(tiny_tokenizer(), 40, 36)
+        AnswerWindows(tiny_tokenizer(), 40, 36)
     before = bert_tokenizer.backend_tokenizer.to_str()
-    AnswerEncoder(bert_tokenizer, 40, 30).encode(random_examples(3), SourceReport())
+    AnswerWindows(bert_tokenizer, 40, 30).encode(random_examples(3), SourceReport())
     assert bert_tokenizer.backend_tokenizer.to_str() == before
