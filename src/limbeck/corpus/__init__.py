@@ -1,11 +1,8 @@
-"""Text to token blocks: sources, packing, cache, batches.
+"""Text and labelled rows as token rows: sources, the cache, packing, streams and batches.
 
-The flow: `sources` give documents; `document_store` keeps them, once; `tokenising` cuts them into units,
-encodes them and packs them into blocks; `build_corpus` ties it together and returns a `Corpus`. `open_stream` does
-the same while it is trained on, and returns a `StreamedCorpus`.
-
-Rows with labels go the same way: `labelled_sources` give rows; `labelled_examples` checks them; `labelled_store` keeps
-them; `labelled_encoding` and `labelled_answers` make tokens; `build_labelled_corpus` returns a `LabelledCorpus`.
+`sources` open what a string names as documents or labelled rows; `store` keeps them, once; `build` makes token rows of
+them by `packing`, `labelled` and `answers`, and opens the result as a `Corpus` or `LabelledCorpus`; `streaming` does the
+same while it is trained on; `batches` masks and pads.
 """
 
 from limbeck.core import IGNORED_LABEL
@@ -24,6 +21,7 @@ from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTa
 from limbeck.corpus.sources import open_source
 from limbeck.corpus.store import Progress
 from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
+from limbeck.models.streams import IGNORED_LABEL
 
 __all__ = [
     "IGNORED_LABEL",
