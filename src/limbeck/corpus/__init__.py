@@ -1,8 +1,8 @@
 """Text and labelled rows as token rows: sources, the cache, packing, streams and batches.
 
 `sources` open what a string names as documents or labelled rows; `store` keeps them, once; `build` makes token rows of
-them by `packing`, `labelled` and `answers`, and opens the result as a `Corpus` or `LabelledCorpus`; `streaming` does the
-same while it is trained on; `batches` masks and pads.
+them by `packing`, `labelled` and `answers`, and opens the result as a `Corpus` or `LabelledCorpus`; `streaming` does
+the same while it is trained on; `batches` masks and pads.
 """
 
 from limbeck.core import IGNORED_LABEL
@@ -21,7 +21,6 @@ from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTa
 from limbeck.corpus.sources import open_source
 from limbeck.corpus.store import Progress
 from limbeck.corpus.streaming import Lane, StreamedCorpus, open_stream
-from limbeck.models.streams import IGNORED_LABEL
 
 __all__ = [
     "IGNORED_LABEL",
