@@ -12,9 +12,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 import limbeck
+from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError, TrainingError
 from limbeck.training import base_trainer, checkpoints, record, stage
-from limbeck.training import record as heartbeat
 from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
 from limbeck.training.trainer import WEIGHTS
 
@@ -108,7 +108,6 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
             patch.setattr(run, "save_student", full)
         else:
             patch.setattr(record, "atomic_text", full)
-            patch.setattr(heartbeat, "atomic_text", full)
         with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
             limbeck.distill(recipe)
     assert "\n" not in str(caught.value)
@@ -116,7 +115,11 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
 
 
 def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
-    monkeypatch.setattr(heartbeat, "atomic_text", full)
+    monkeypatch.setattr(
+        record,
+        "atomic_text",
+        lambda path, *text, **options: full() if path.name == record.HEARTBEAT else atomic_text(path, *text, **options),
+    )
     assert limbeck.distill(recipe).record["status"] == "finished"
 
 

@@ -1,4 +1,8 @@
-"""A run's record and sign of life on disk: written whole or not at all, read without loading anything heavy."""
+"""Files and folders that are whole or not there, whatever kills their writer.
+
+`atomic_text`, `atomic_file` and `atomic_folder` write aside and rename. `build_once` builds a folder of a cache, once
+for all processes: a manifest vouches for its files, and pieces keep what a killed builder had finished.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +25,64 @@ RECORD = "run.json"
 HEARTBEAT = "heartbeat.json"
 
 
-def atomic_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a file's text: a reader, and a start after a kill, sees the old or the new text, never a part.
+@contextmanager
+def atomic_file(path: Path, *, durable: bool = True, shared: bool = False) -> Iterator[Path]:
+    """Yield the path of a file to write, which then replaces another: readers see the old or the new, never a part.
+
+    Args:
+        path: The file to replace.
+        durable: Wait until the new file is on the disk, so that it also outlives a loss of power.
+        shared: Whether several processes may write it at once, each aside under a name of its own.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial" if shared else f"{path.name}.partial")
+    yield partial
+    if durable:
+        sync(partial)
+    partial.replace(path)
+
+
+def atomic_text(path: Path, text: str, *, durable: bool = True, shared: bool = False) -> None:
+    """Replace a file's text, see `atomic_file`.
 
     Args:
         path: The file.
         text: Its new text, written as UTF-8.
-        durable: Wait until it is on the disk, so that it also outlives a loss of power.
+        durable: Wait until it is on the disk.
+        shared: Whether several processes may write it at once.
     """
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    partial.replace(path)
+    with atomic_file(path, durable=durable, shared=shared) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def atomic_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
+    """Yield an empty folder that replaces another at the end, or is removed if the block raises.
+
+    Args:
+        folder: The folder to replace; its parents are made.
+        shared: Whether several processes may write it at once, each aside under a name of its own.
+    """
+    name = f"{folder.name}.{os.getpid()}" if shared else folder.name
+    partial, replaced = folder.with_name(f"{name}.partial"), folder.with_name(f"{name}.replaced")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        if folder.is_dir():
+            folder.rename(replaced)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of a folder's files, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -63,18 +110,15 @@ def read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-# Refusing a place that cannot be written before the work whose result it is for.
-
-
 def check_writable(path: Path, folder: Path) -> None:
-    """Make the folder of an output, and try that it can be written; rights alone do not say so.
+    """Make the folder of an output and write into it, before the work whose result it is for; rights do not tell.
 
     Args:
-        path: As the user gave it with `--output`, for the message.
-        folder: Where files will be.
+        path: The value of `--output`, for the message.
+        folder: The folder of its files.
 
     Raises:
-        OutputError: if it cannot be.
+        OutputError: if it cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,60 +128,10 @@ def check_writable(path: Path, folder: Path) -> None:
         raise OutputError(f"--output '{path}' cannot be written: {error.strerror or error}.") from None
 
 
-# Pieces of a folder in the making: each complete or not there, so that a killed builder's work is taken up.
-
-
-_SUFFIX = ".piece.json"
-
-
-def finish_piece(folder: Path, name: str, files: Sequence[str], content: dict[str, Any]) -> None:
-    """Vouch for some files: they are on the disk, and so is what is to be known of them.
-
-    Args:
-        folder: The folder in the making.
-        name: Name of the piece.
-        files: Names of its files.
-        content: What the next builder has to know, plain JSON values.
-    """
-    for file in files:
-        with (folder / file).open("rb") as written:
-            os.fsync(written.fileno())
-    sizes = {file: (folder / file).stat().st_size for file in files}
-    partial = folder / f"{name}.partial"
-    with partial.open("w", encoding="utf-8") as file_:
-        json.dump({"files": sizes, "content": content}, file_)
-        file_.flush()
-        os.fsync(file_.fileno())
-    partial.replace(folder / f"{name}{_SUFFIX}")
-
-
-def read_piece(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return what a builder left of a piece, or `None` if it did not finish it."""
-    try:
-        piece = json.loads((folder / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
-        whole = all((folder / file).stat().st_size == size for file, size in piece["files"].items())
-        return dict(piece["content"]) if whole else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def piece_notes(folder: Path) -> list[Path]:
-    """List what is known of the pieces, and what a killed builder left half written of it; their files are others."""
-    return [*folder.glob(f"*{_SUFFIX}"), *folder.glob("*.partial")]
-
-
-def remove_pieces(folder: Path) -> None:
-    """Remove what is known of the pieces; their files stay."""
-    for path in piece_notes(folder):
-        path.unlink()
-
-
-# Folders that are either complete or not there: built aside, a manifest last, then moved into place.
-
-
 MANIFEST = "manifest.json"
 _ASIDE = ".building-"
 _LOCK = ".lock"
+_PIECE = ".piece.json"
 _STALE_SECONDS = 7 * 24 * 3600
 _POLL_SECONDS = 0.2
 
@@ -200,13 +194,53 @@ def build_once(
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a complete folder, or `None` if the folder is missing, half built or damaged."""
+    return _read_whole(folder / MANIFEST)
+
+
+def finish_piece(folder: Path, name: str, files: Sequence[str], content: dict[str, Any]) -> None:
+    """Note a finished piece of a folder in the making, so that a later builder takes it up.
+
+    Args:
+        folder: The folder in the making.
+        name: Name of the piece.
+        files: Names of its files; they are brought to the disk first.
+        content: Plain JSON values for the later builder.
+    """
+    for file in files:
+        sync(folder / file)
+    sizes = {file: (folder / file).stat().st_size for file in files}
+    atomic_text(folder / f"{name}{_PIECE}", json.dumps({"files": sizes, "content": content}))
+
+
+def read_piece(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return the content of a finished piece, or `None` if it is not finished or a file of it is not whole."""
+    piece = _read_whole(folder / f"{name}{_PIECE}")
+    content = None if piece is None else piece.get("content")
+    return content if isinstance(content, dict) else None
+
+
+def remove_pieces(folder: Path) -> None:
+    """Remove the notes of the pieces; their files stay."""
+    for path in _piece_notes(folder):
+        path.unlink()
+
+
+def _piece_notes(folder: Path) -> list[Path]:
+    """List the notes of the pieces, and those that a killed builder left half written."""
+    return [*folder.glob(f"*{_PIECE}"), *folder.glob("*.partial")]
+
+
+def _read_whole(path: Path) -> dict[str, Any] | None:
+    """Read a manifest or a note if all the files that it lists, beside it, have the sizes that it gives."""
+    listing = read_json(path)
+    sizes = listing.get("files")
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        sizes: dict[str, int] = manifest["files"]
-        whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = isinstance(sizes, dict) and all(
+            (path.parent / name).stat().st_size == size for name, size in sizes.items()
+        )
+    except (OSError, ValueError):
         return None
-    return manifest if whole else None
+    return listing if whole else None
 
 
 def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], goes_on: bool) -> dict[str, Any]:
@@ -218,11 +252,13 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
             manifest = build(aside)
         except BaseException as error:
             # A source that is out of reach, or a worker that died, may be better next time: pieces are kept.
-            in_vain = isinstance(error, CorpusError) and not piece_notes(aside)
+            in_vain = isinstance(error, CorpusError) and not _piece_notes(aside)
             if not goes_on or in_vain or isinstance(error, NothingToBuildError):
                 shutil.rmtree(aside, ignore_errors=True)
             raise
-        _write_manifest(aside, manifest)
+        files = sorted({*aside.iterdir()} - {*_piece_notes(aside)})
+        manifest["files"] = {file.name: file.stat().st_size for file in files}
+        atomic_text(aside / MANIFEST, json.dumps(manifest, indent=2))
     # Only now: without its pieces, and without a manifest, a folder would be built anew.
     remove_pieces(aside)
     return _move_into_place(aside, folder)
@@ -230,7 +266,7 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
 
 @contextmanager
 def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
-    """Hold a lock, which the system lets go of when its holder dies, however it dies."""
+    """Hold a lock, which the system releases when its holder dies, however it dies."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -240,22 +276,10 @@ def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
         lock.acquire(poll_interval=_POLL_SECONDS)
     try:
         yield
-        # Only now: those who wait for it find a manifest, and so does who makes a new one meanwhile.
+        # Only now: the waiting processes find a manifest, and so does the maker of a new lock.
         path.unlink(missing_ok=True)
     finally:
         lock.release()
-
-
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest last, with the sizes of the files it vouches for."""
-    files = sorted({*folder.iterdir()} - {*piece_notes(folder)})
-    manifest["files"] = {file.name: file.stat().st_size for file in files}
-    partial = folder / f"{MANIFEST}.partial"
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(folder / MANIFEST)
 
 
 def _move_into_place(aside: Path, folder: Path) -> dict[str, Any]:
@@ -281,17 +305,14 @@ def _remove_stale(parent: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-# Files of weights as readable as all others: safetensors keeps what it writes for its owner alone.
-
-
 _STATUS = Path("/proc/self/status")
 
 
 def give_ordinary_mode(paths: Iterable[Path]) -> None:
-    """Give files the permissions that the user's umask gives to new files; a file system without any keeps its own.
+    """Give files the permissions of new files by the user's umask: safetensors keeps its files for their owner alone.
 
     Args:
-        paths: The files.
+        paths: The files; on a file system without permissions nothing is changed.
     """
     mode = 0o666 & ~_umask()
     for path in paths:
@@ -300,7 +321,7 @@ def give_ordinary_mode(paths: Iterable[Path]) -> None:
 
 
 def _umask() -> int:
-    """Read the umask, where the system tells it without setting it: that would be seen by other threads."""
+    """Read the umask, from the system where possible: setting it would be seen by other threads."""
     with suppress(OSError):
         for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("Umask:"):

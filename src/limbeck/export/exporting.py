@@ -6,8 +6,6 @@ import importlib.metadata
 import importlib.util
 import json
 import multiprocessing
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -20,6 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from limbeck.core.files import atomic_folder
 from limbeck.core.progress import Report, part_of, quietly
 from limbeck.core.workers import settle_worker
 from limbeck.errors import CorpusError, OutputError, RecipeError
@@ -183,21 +182,11 @@ def whole_folder(output: Path) -> Iterator[Path]:
         OutputError: if it cannot be written.
     """
     output = output.expanduser()
-    partial = output.with_name(f"{output.name}.{os.getpid()}.partial")
-    replaced = output.with_name(f"{output.name}.{os.getpid()}.replaced")
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        yield partial
-        if output.is_dir():
-            output.rename(replaced)
-        partial.rename(output)
+        with atomic_folder(output, shared=True) as partial:
+            yield partial
     except OSError as error:
         raise OutputError(f"Output folder '{output}' cannot be written: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def list_files(folder: Path) -> dict[str, int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError
 from limbeck.report.drawing import Picture, save_picture
 
@@ -43,7 +43,8 @@ def write_search(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            _write_whole(folder / name, text)
+            # Workers that were started by hand end together, and all write.
+            atomic_text(folder / name, text, shared=True)
     except OSError as error:
         raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}.") from None
     written = [folder / name for name in texts]
@@ -53,10 +54,3 @@ def write_search(
             save_picture(picture, path)
             written.append(path)
     return written
-
-
-def _write_whole(path: Path, text: str) -> None:
-    # Workers that were started by hand end together, and all write: each aside, under a name of its own.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

@@ -23,7 +23,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from limbeck.core.files import atomic_text, give_ordinary_mode, read_json
+from limbeck.core.files import atomic_text, give_ordinary_mode, read_json, sync
 from limbeck.errors import OutputError, TrainingError
 
 # A checkpoint's files: grown aside, sealed with a manifest of their hashes, and made visible by one rename.
@@ -39,15 +39,6 @@ def file_facts(path: Path) -> dict[str, Any]:
     """Return the size in bytes and the SHA-256 of a file."""
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the list of names in a folder, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_tree(folder: Path) -> None:

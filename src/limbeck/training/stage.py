@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
-from limbeck.core.files import atomic_text, read_json
+from limbeck.core.files import atomic_file, atomic_text, read_json, sync
 from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
@@ -38,7 +38,6 @@ from limbeck.training.checkpoints import (
     remove_leftovers,
     save_weights,
     saving,
-    sync,
     training_facts,
     warn_of_differences,
     whole_weights,
@@ -146,10 +145,8 @@ def write_finished(
     with saving(f"What stage '{record['name']}' leaves", folder):
         folder.mkdir(parents=True, exist_ok=True)
         atomic_text(folder / LOG, log_lines(history))
-        partial_weights = folder / (WEIGHTS + ".partial")
-        save_weights(module, partial_weights, whole)
-        sync(partial_weights)
-        partial_weights.replace(folder / WEIGHTS)
+        with atomic_file(folder / WEIGHTS) as weights:
+            save_weights(module, weights, whole)
         record["weights"] = file_facts(folder / WEIGHTS)
         atomic_text(folder / DONE, json.dumps(record, indent=2))
         sync(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.files import give_ordinary_mode
+from limbeck.core.files import atomic_folder, give_ordinary_mode
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models.blueprint import build_student
@@ -154,29 +153,26 @@ def save_student(
         dropouts: Dropout rates for the configuration: those of training are the run's business, not the model's.
         sentence: How sentence vectors are made, if the student makes any.
     """
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     trained = {name: getattr(student.config, name) for name in dropouts}
-    for name, value in dropouts.items():
-        setattr(student.config, name, value)
-    try:
-        with quiet():
-            student.save_pretrained(str(partial))
+    with atomic_folder(folder) as partial:
+        try:
+            for name, value in dropouts.items():
+                setattr(student.config, name, value)
+            with quiet():
+                student.save_pretrained(str(partial))
+        finally:
+            for name, value in trained.items():
+                setattr(student.config, name, value)
         give_ordinary_mode(partial.glob("*.safetensors"))
         tokenizer.save_pretrained(str(partial))
-    finally:
-        for name, value in trained.items():
-            setattr(student.config, name, value)
-    if sentence is not None:
-        write_sentence_transformers_files(
-            partial,
-            width=student.config.hidden_size,
-            pooling=sentence.pooling,
-            normalize=sentence.normalize,
-            max_length=sentence.max_length,
-        )
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+        if sentence is not None:
+            write_sentence_transformers_files(
+                partial,
+                width=student.config.hidden_size,
+                pooling=sentence.pooling,
+                normalize=sentence.normalize,
+                max_length=sentence.max_length,
+            )
 
 
 LoadTeacher = Callable[..., PreTrainedModel]

@@ -1,0 +1,48 @@
+"""Files and folders that are replaced are the old or the new ones, whatever happens meanwhile."""
+
+import pytest
+
+from limbeck.core.files import atomic_file, atomic_folder, atomic_text
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("before", [{}, {"old": "1"}])
+def test_a_folder_is_replaced_as_a_whole(before, shared, tmp_path):
+    folder = tmp_path / "below" / "folder"
+    if before:
+        folder.mkdir(parents=True)
+        (folder / "old").write_text("1")
+    with pytest.raises(KeyError), atomic_folder(folder, shared=shared) as partial:
+        (partial / "new").write_text("2")
+        raise KeyError
+    assert contents(tmp_path / "below") == {f"folder/{name}": text for name, text in before.items()}
+    with atomic_folder(folder, shared=shared) as partial:
+        (partial / "new").write_text("2")
+        assert contents(folder) == before
+    assert contents(tmp_path / "below") == {"folder/new": "2"}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_file_is_replaced_as_a_whole(shared, tmp_path):
+    path = tmp_path / "file.json"
+    atomic_text(path, "old", shared=shared)
+    with pytest.raises(KeyError), atomic_file(path, shared=shared) as partial:
+        partial.write_text("ne")
+        raise KeyError
+    assert path.read_text() == "old"
+    atomic_text(path, "new", shared=shared)  # What the failed one left is in nobody's way.
+    assert contents(tmp_path) == {"file.json": "new"}
+
+
+def test_processes_that_share_a_folder_write_aside_under_names_of_their_own(tmp_path, monkeypatch):
+    with atomic_folder(tmp_path / "x", shared=True) as one:
+        monkeypatch.setattr("os.getpid", lambda: -1)
+        with atomic_folder(tmp_path / "x", shared=True) as other:
+            assert one != other
+            (other / "a").write_text("other")
+        (one / "a").write_text("one")
+    assert contents(tmp_path) == {"x/a": "one"}
