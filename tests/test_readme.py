@@ -8,7 +8,6 @@ import typer
 
 from limbeck.cli.main import build_app
 from limbeck.core.yaml import parse_yaml
-from limbeck.methods import METHODS
 from limbeck.models.families import families
 from limbeck.recipe import load_recipe
 
@@ -35,8 +34,8 @@ def test_commands_and_options_exist():
         assert {argument for argument in arguments if argument.startswith("--")} <= known
 
 
-def test_families_and_methods_are_all_named():
-    for name in [*families, *METHODS]:
+def test_families_are_all_named():
+    for name in families:
         assert name in README
 
 

@@ -1,12 +1,10 @@
 """Links between pages, files and headings lead somewhere; every page is in the site's menu."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
-from limbeck.methods import METHODS
 from tests.docs.pages import LINKED_PAGES, PAGES, ROOT, Page
 
 every_page = pytest.mark.parametrize("page", LINKED_PAGES, ids=lambda page: page.path)
@@ -54,8 +52,3 @@ def test_every_page_is_in_the_menu():
     )
     assert len(found) == len(set(found))
     assert docs <= set(found) <= docs | from_elsewhere
-
-
-def test_every_method_has_its_card_in_the_menu():
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert all(f"methods/{name}.md" in text and Path(ROOT / f"docs/methods/{name}.md").is_file() for name in METHODS)

@@ -1,5 +1,6 @@
 """Method cards say what the code does: sections, options and defaults, recipes that compose, mappings, links."""
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import get_args
@@ -9,7 +10,6 @@ from pydantic import BaseModel
 from transformers import BertConfig
 
 from limbeck.core.yaml import parse_yaml
-from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Pairing
 from limbeck.methods.composition import read_card
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
@@ -19,7 +19,8 @@ from limbeck.models.initialise import selected_layers
 from limbeck.recipe import Recipe, load_recipe
 from tests.support.models import tiny_config
 
-FOLDER = Path(__file__).parents[2] / "docs" / "methods"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "methods"
 SECTIONS = ["Idea", "Formula", "Defaults", "Needs", "Cost", "Pitfalls", "Choose it when", "Recipe"]
 #: Recipes that need no method of their own; their options are keys of a recipe.
 RECIPES = ("truncated_teacher", "teacher_assistant")
@@ -140,37 +141,26 @@ def test_recipes_without_a_method_are_what_their_cards_say():
     assert second.teacher.stage == first.name
 
 
-def test_the_index_has_a_row_for_every_method():
-    index = (FOLDER / "README.md").read_text(encoding="utf-8")
-    found = {cells[0]: cells[1:] for cells in rows(section(index, "Which one"))}
-    for name, method in METHODS.items():
-        taught, _, _, tasks, cost, when = found[f"[{name}]({name}.md)"]
-        assert taught and cost and when
-        everything = {"text", "classification", "regression", "question_answering"}
-        assert (everything if tasks == "all" else set(tasks.split(", "))) == set(method.tasks), name
-    for name in RECIPES:
-        assert f"({name}.md)" in index
-    known = {path.stem for path in FOLDER.glob("*.md")}
-    assert set(METHODS) <= known
+@pytest.fixture(scope="module")
+def lists():
+    spec = importlib.util.spec_from_file_location("method_lists", ROOT / "docs/hooks/method_lists.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_the_index_says_whether_heads_and_widths_are_free(name):
-    index = (FOLDER / "README.md").read_text(encoding="utf-8")
-    heads, widths = next(cells[2:4] for cells in rows(section(index, "Which one")) if cells[0].startswith(f"[{name}]"))
-    teacher = shape_of(tiny_config("bert"))
-    method, task = METHODS[name], METHODS[name].tasks[0]
+@pytest.mark.parametrize("page", ["docs/methods/README.md", "README.md", "mkdocs.yml"])
+def test_lists_of_methods_are_those_of_the_registry(lists, page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert lists.PAGES[page](text) == text, "run python docs/hooks/method_lists.py"
 
-    def composes(hidden, count):
-        student = shape_of(tiny_config("bert", layers=2, hidden=hidden, heads=count, ffn=48))
-        try:
-            return bool(method.compose(method.options(), Pairing(student, teacher, task)))
-        except RecipeError:
-            return False
 
-    assert composes(teacher.hidden, teacher.heads)
-    assert composes(teacher.hidden, teacher.heads // 2) == (heads == "free")
-    assert composes(teacher.hidden // 2, teacher.heads) == (widths == "free")
+def test_a_method_without_its_place_in_a_list_is_put_there(lists):
+    for page, put in lists.PAGES.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        without = re.sub(r"(`minilm`, |^.*\bminilm\.md\b.*\n)", "", text, flags=re.MULTILINE)
+        assert without != text
+        assert put(without) == text
 
 
 def test_the_index_shows_the_mappings_of_the_code():

@@ -147,7 +147,7 @@ def test_tinybert_without_attention_needs_no_equal_heads():
         compose("tinybert", other, TWELVE)
     terms = compose("tinybert", other, TWELVE, attention_weight=0)
     assert [term.name for term in terms] == ["embedding", "hidden_1_3", "hidden_2_6", "hidden_3_9", "hidden_4_12"]
-    assert len({id(term.learned_map) for term in terms}) == 5
+    assert all(term.learned_map is not None for term in terms)
 
 
 def test_mlkd_splits_and_ways_to_merge_heads():

@@ -14,11 +14,10 @@ from rich.markup import escape
 # A test holds them to the registries.
 
 
-METHODS = (
-    "minilm", "minilmv2", "direct_minilm", "hidden_states", "output_distribution", "distilbert", "tinybert", "elm",
-    "mlkd_bert", "bert_pkd", "bert_emd", "sentence_embedding", "mlm",
-)  # fmt: skip
 RECIPE_CARDS = ("teacher_assistant", "truncated_teacher")
+# A method has a card of its name.
+_CARDS = sorted(path.stem for path in (Path(__file__).parents[1] / "methods" / "method_cards").glob("*.md"))
+METHODS = tuple(name for name in _CARDS if name not in (*RECIPE_CARDS, "README"))
 STUDENTS = (
     "minilm-6x384", "minilm-4x384", "minilm-3x384", "minilm-12x384", "minilm-6x768", "minilmv2-12x384-e128",
     "tinybert-4x312", "nas-4x576", "nas-3x384",

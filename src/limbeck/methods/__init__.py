@@ -1,7 +1,14 @@
 """Methods: small declarative compositions of objectives."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from limbeck.methods.composition import Citation, LearnedMap, Method, MethodOptions, Pairing, Task, Term
 from limbeck.methods.registry import METHODS, register_as_method, register_method
+
+# Every module of the package: a method is registered as its file is read.
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "METHODS",

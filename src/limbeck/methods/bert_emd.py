@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import BERT_EMD as PAPER
-from limbeck.methods.composition import LABELLED_TASKS, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import LABELLED_TASKS, MethodOptions, Pairing, Term, paper
+from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import embedding_term, equal_heads, hard_label_term, kept, learned_map, soft_label_term
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
+
+PAPER = paper(
+    "li2020bertemd",
+    "BERT-EMD: Many-to-Many Layer Mapping for BERT Compression with Earth Mover's Distance",
+    "Jianquan Li, Xiaokang Liu, Honghong Zhao, Ruifeng Xu, Min Yang, Yaohong Jin",
+    2020,
+    "https://arxiv.org/abs/2010.06133",
+    "Proceedings of EMNLP 2020",
+    "section 3",
+)
 
 
 class BertEmdOptions(MethodOptions):
@@ -30,8 +40,12 @@ class BertEmdOptions(MethodOptions):
     )
 
 
-def compose(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
-    """Make the two distances over all layers, the embedding term and the prediction terms."""
+@register_as_method(options=BertEmdOptions, citation=PAPER, tasks=(*LABELLED_TASKS, "text"))
+def bert_emd(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
+    """All layers with all layers by the earth mover's distance; as many heads as the teacher.
+
+    Make the two distances over all layers, the embedding term and the prediction terms.
+    """
     terms = [
         embedding_term(pairing, options.embedding_weight),
         Term(
@@ -64,13 +78,3 @@ def compose(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
 
 def _layers(shape: Shape, *kinds: str) -> tuple[StreamKey, ...]:
     return tuple(StreamKey(kind, layer) for layer in range(1, shape.layers + 1) for kind in kinds)
-
-
-BERT_EMD: Method[BertEmdOptions] = Method(
-    name="bert_emd",
-    summary="All layers with all layers by the earth mover's distance; as many heads as the teacher.",
-    options=BertEmdOptions,
-    compose=compose,
-    citation=cite(PAPER, "section 3"),
-    tasks=(*LABELLED_TASKS, "text"),
-)

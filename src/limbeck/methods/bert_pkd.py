@@ -5,11 +5,20 @@ from __future__ import annotations
 from pydantic import Field
 
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import BERT_PKD as PAPER
-from limbeck.methods.composition import LABELLED_TASKS, MappingChoice, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import LABELLED_TASKS, MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping, without_last
-from limbeck.methods.terms import hard_label_term, kept, soft_label_term
-from limbeck.models.streams import StreamKey
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import check_equal_widths, hard_label_term, kept, layer_terms, soft_label_term
+
+PAPER = paper(
+    "sun2019patient",
+    "Patient Knowledge Distillation for BERT Model Compression",
+    "Siqi Sun, Yu Cheng, Zhe Gan, Jingjing Liu",
+    2019,
+    "https://arxiv.org/abs/1908.09355",
+    "Proceedings of EMNLP-IJCNLP 2019",
+    "section 3",
+)
 
 
 class BertPkdOptions(MethodOptions):
@@ -31,44 +40,24 @@ class BertPkdOptions(MethodOptions):
     temperature: float = Field(default=10.0, gt=0, description="T of the soft labels (5, 10, 20 tried).")
 
 
-def compose(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
-    """Make (1 - alpha) hard labels + alpha soft labels + beta patient loss (its eq. 6).
+@register_as_method(options=BertPkdOptions, citation=PAPER, tasks=(*LABELLED_TASKS, "text"))
+def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
+    """CLS vectors of intermediate layers, soft labels and hard labels; equal widths.
+
+    Make (1 - alpha) hard labels + alpha soft labels + beta patient loss (its eq. 6).
 
     The paper sums the patient loss over the samples; here it is their mean, as the other two terms are.
     """
-    student, teacher = pairing.student, pairing.teacher
+    student = pairing.student
     mapping = without_last(resolve_mapping(options.mapping, pairing), student.layers)
     if options.patient_weight > 0 and not mapping:
         raise RecipeError(
             f"bert_pkd teaches the CLS vectors of the layers below the student's last, and mapping {options.mapping} "
             f"with {student.layers} student layers has none; choose another mapping or set patient_weight: 0."
         )
-    if options.patient_weight > 0 and student.hidden != teacher.hidden:
-        raise RecipeError(
-            f"bert_pkd compares CLS vectors without a map, so the student has to be {teacher.hidden} wide as the "
-            f"teacher, not {student.hidden}; change student.shape or set patient_weight: 0."
-        )
-    terms = [
-        Term(
-            f"patient_{layer}_{target}",
-            "patient_mse",
-            (StreamKey("cls", layer),),
-            (StreamKey("cls", target),),
-            options.patient_weight,
-        )
-        for layer, targets in mapping.items()
-        for target in targets
-    ]
+    if options.patient_weight > 0:
+        check_equal_widths(pairing, "bert_pkd", "CLS vectors", "set patient_weight: 0")
+    terms = layer_terms("patient", "patient_mse", ["cls"], mapping, options.patient_weight)
     terms.append(soft_label_term(pairing, options.soft_label_share, options.temperature))
     terms.append(hard_label_term(pairing, 1 - options.soft_label_share))
     return kept(terms, "bert_pkd")
-
-
-BERT_PKD: Method[BertPkdOptions] = Method(
-    name="bert_pkd",
-    summary="CLS vectors of intermediate layers, soft labels and hard labels; equal widths.",
-    options=BertPkdOptions,
-    compose=compose,
-    citation=cite(PAPER, "section 3"),
-    tasks=(*LABELLED_TASKS, "text"),
-)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.errors import RecipeError
 from limbeck.methods.composition import (
     COMPARATIVE_STUDY,
     HeadCount,
     LayerChoice,
     LearnedMap,
-    Method,
     MethodOptions,
     Pairing,
     Term,
     cite,
 )
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import check_relation_heads
 from limbeck.models.streams import StreamKey
 
 _PARTS = ("query", "key", "value")
@@ -35,18 +35,15 @@ class DirectMiniLMOptions(MethodOptions):
     student_layer: LayerChoice = Field(default="last", description="Layer taught in the student.")
 
 
-def compose(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
-    """Make one `direct_mse` each for queries, keys and values (eq. 10)."""
+@register_as_method(options=DirectMiniLMOptions, citation=cite(COMPARATIVE_STUDY, "section 3, equation 10"))
+def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
+    """Queries, keys and values of one teacher layer, each head through a learned map.
+
+    Make one `direct_mse` each for queries, keys and values (eq. 10).
+    """
     student, teacher = pairing.student, pairing.teacher
     heads = teacher.heads if options.relation_heads == "auto" else options.relation_heads
-    for owner, shape in (("student", student), ("teacher", teacher)):
-        for part in _PARTS:
-            width = stream_width(shape, part)
-            if heads < 1 or width % heads:
-                raise RecipeError(
-                    f"relation_heads {heads} does not divide the width {width} of the {owner}'s {part}; set "
-                    "relation_heads to a divisor of both models' widths."
-                )
+    check_relation_heads(pairing, heads, _PARTS)
     taught = resolve_layer(options.student_layer, student, "student")
     read = resolve_layer(options.teacher_layer, teacher, "teacher")
     return [
@@ -60,12 +57,3 @@ def compose(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
         )
         for part in _PARTS
     ]
-
-
-DIRECT_MINILM: Method[DirectMiniLMOptions] = Method(
-    name="direct_minilm",
-    summary="Queries, keys and values of one teacher layer, each head through a learned map.",
-    options=DirectMiniLMOptions,
-    compose=compose,
-    citation=cite(COMPARATIVE_STUDY, "section 3, equation 10"),
-)

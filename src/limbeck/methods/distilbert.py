@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.errors import RecipeError
-from limbeck.methods.composition import DISTILBERT as PAPER
-from limbeck.methods.composition import Method, MethodOptions, Pairing, Term, cite
-from limbeck.methods.terms import Positions, hard_label_term, kept, soft_label_term
+from limbeck.methods.composition import MethodOptions, Pairing, Term, paper
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import Positions, check_equal_widths, hard_label_term, kept, soft_label_term
 from limbeck.models.streams import StreamKey
+
+PAPER = paper(
+    "sanh2019distilbert",
+    "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+    "Victor Sanh, Lysandre Debut, Julien Chaumond, Thomas Wolf",
+    2019,
+    "https://arxiv.org/abs/1910.01108",
+    "arXiv preprint arXiv:1910.01108",
+    "section 3",
+    kind="article",
+)
 
 
 class DistilBertOptions(MethodOptions):
@@ -23,27 +33,18 @@ class DistilBertOptions(MethodOptions):
     positions: Positions = Field(default="all", description="On text: soft labels at all positions or masked ones.")
 
 
-def compose(options: DistilBertOptions, pairing: Pairing) -> list[Term]:
-    """Make the three terms of section 3; the paper names no weights, these are those of its published code."""
-    student, teacher = pairing.student, pairing.teacher
-    if options.cosine_weight > 0 and student.hidden != teacher.hidden:
-        raise RecipeError(
-            f"distilbert compares hidden states without a map, so the student has to be {teacher.hidden} wide as the "
-            f"teacher, not {student.hidden}; change student.shape or set cosine_weight: 0."
-        )
-    hidden = (StreamKey("hidden", student.layers),), (StreamKey("hidden", teacher.layers),)
+@register_as_method(options=DistilBertOptions, citation=PAPER)
+def distilbert(options: DistilBertOptions, pairing: Pairing) -> list[Term]:
+    """Soft labels, masked language modelling and the cosine of last hidden states; equal widths.
+
+    Make the three terms of section 3; the paper names no weights, these are those of its published code.
+    """
+    if options.cosine_weight > 0:
+        check_equal_widths(pairing, "distilbert", "hidden states", "set cosine_weight: 0")
+    hidden = (StreamKey("hidden", pairing.student.layers),), (StreamKey("hidden", pairing.teacher.layers),)
     terms = [
         soft_label_term(pairing, options.soft_label_weight, options.temperature, options.positions),
         hard_label_term(pairing, options.hard_label_weight),
         Term("cosine", "hidden_cosine", *hidden, options.cosine_weight),
     ]
     return kept(terms, "distilbert")
-
-
-DISTILBERT: Method[DistilBertOptions] = Method(
-    name="distilbert",
-    summary="Soft labels, masked language modelling and the cosine of last hidden states; equal widths.",
-    options=DistilBertOptions,
-    compose=compose,
-    citation=cite(PAPER, "section 3"),
-)

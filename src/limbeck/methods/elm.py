@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import ELM as PAPER
-from limbeck.methods.composition import MappingChoice, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import attention_score_terms, hidden_terms, kept
 
 FOUND = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}
 """Depths of student and teacher to the mapping that the paper's search found (its table 2)."""
+
+PAPER = paper(
+    "jiao2021elm",
+    "Improving Task-Agnostic BERT Distillation with Layer Mapping Search",
+    "Xiaoqi Jiao, Huating Chang, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
+    2021,
+    "https://arxiv.org/abs/2012.06153",
+    "Neurocomputing",
+    "sections 3.3 and 4, equations 6 and 7",
+    kind="article",
+)
 
 
 class ElmOptions(MethodOptions):
@@ -27,8 +38,11 @@ class ElmOptions(MethodOptions):
     )
 
 
-def compose(options: ElmOptions, pairing: Pairing) -> list[Term]:
-    """Make the two parts of eq. 7 for every mapped layer (eq. 6).
+@register_as_method(options=ElmOptions, citation=PAPER)
+def elm(options: ElmOptions, pairing: Pairing) -> list[Term]:
+    """Hidden states and attention scores under a searched layer mapping; as many heads as the teacher.
+
+    Make the two parts of eq. 7 for every mapped layer (eq. 6).
 
     Eq. 7 prints squared norms; TinyBERT, whose terms these are, takes means, and so does this: a norm would grow with
     the length of the text.
@@ -40,12 +54,3 @@ def compose(options: ElmOptions, pairing: Pairing) -> list[Term]:
     if options.attention_weight > 0:
         terms += attention_score_terms(pairing, mapping, options.attention_weight, "elm")
     return kept(terms, "elm")
-
-
-ELM: Method[ElmOptions] = Method(
-    name="elm",
-    summary="Hidden states and attention scores under a searched layer mapping; as many heads as the teacher.",
-    options=ElmOptions,
-    compose=compose,
-    citation=cite(PAPER, "sections 3.3 and 4, equations 6 and 7"),
-)

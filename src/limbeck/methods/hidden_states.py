@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import COMPARATIVE_STUDY, MappingChoice, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import COMPARATIVE_STUDY, MappingChoice, MethodOptions, Pairing, Term, cite
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import hidden_terms
 
 
@@ -19,15 +20,10 @@ class HiddenStatesOptions(MethodOptions):
     )
 
 
-def compose(options: HiddenStatesOptions, pairing: Pairing) -> list[Term]:
-    """Make one `hidden_mse` with a map of its own for each pair of layers (eq. 6)."""
+@register_as_method(options=HiddenStatesOptions, citation=cite(COMPARATIVE_STUDY, "section 3, equation 6"))
+def hidden_states(options: HiddenStatesOptions, pairing: Pairing) -> list[Term]:
+    """Hidden states of mapped layers, each pair through a learned map; any heads, any widths.
+
+    Make one `hidden_mse` with a map of its own for each pair of layers (eq. 6).
+    """
     return hidden_terms(pairing, resolve_mapping(options.mapping, pairing), 1.0)
-
-
-HIDDEN_STATES: Method[HiddenStatesOptions] = Method(
-    name="hidden_states",
-    summary="Hidden states of mapped layers, each pair through a learned map; any heads, any widths.",
-    options=HiddenStatesOptions,
-    compose=compose,
-    citation=cite(COMPARATIVE_STUDY, "section 3, equation 6"),
-)

@@ -1,4 +1,4 @@
-"""Layer mappings: which layers of the teacher each layer of the student learns from."""
+"""Layer mappings, from student layers to the teacher layers they learn from, and single layers by name or number."""
 
 from __future__ import annotations
 
@@ -146,9 +146,6 @@ def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice, plac
 def without_last(mapping: LayerMapping, student: int) -> LayerMapping:
     """Leave out the student's last layer, for methods that teach it by the prediction (BERT-PKD)."""
     return {layer: targets for layer, targets in mapping.items() if layer != student}
-
-
-# Layers by name or number: how a method's option becomes a layer of a model.
 
 
 # MiniLMv2 section 3.2: the teacher layer that worked best, by depth and width of the teacher.

@@ -6,12 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.methods.composition import MINILM as PAPER
-from limbeck.methods.composition import MappingChoice, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import equal_heads, kept, learned_map
 from limbeck.models.families import families
 from limbeck.models.streams import StreamKey
+
+PAPER = paper(
+    "wang2020minilm",
+    "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
+    "Wenhui Wang, Furu Wei, Li Dong, Hangbo Bao, Nan Yang, Ming Zhou",
+    2020,
+    "https://arxiv.org/abs/2002.10957",
+    "Advances in Neural Information Processing Systems 33",
+    "section 3",
+)
 
 
 class MiniLMOptions(MethodOptions):
@@ -29,8 +39,12 @@ class MiniLMOptions(MethodOptions):
     )
 
 
-def compose(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
-    """Make the two terms for every pair of layers (section 3.1 and 3.2)."""
+@register_as_method(options=MiniLMOptions, citation=PAPER)
+def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
+    """Attention distributions and value relations of the last layer; as many heads as the teacher.
+
+    Make the two terms for every pair of layers (section 3.1 and 3.2).
+    """
     heads = equal_heads(pairing, "minilm")
     relation = {"heads": heads, "causal": families[pairing.teacher.model_type].causal}
     terms = []
@@ -51,12 +65,3 @@ def compose(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
 
 def _keys(kinds: tuple[str, ...], layer: int) -> tuple[StreamKey, ...]:
     return tuple(StreamKey(kind, layer) for kind in kinds)
-
-
-MINILM: Method[MiniLMOptions] = Method(
-    name="minilm",
-    summary="Attention distributions and value relations of the last layer; as many heads as the teacher.",
-    options=MiniLMOptions,
-    compose=compose,
-    citation=cite(PAPER, "section 3"),
-)

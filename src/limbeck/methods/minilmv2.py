@@ -7,14 +7,25 @@ from collections.abc import Collection
 from pydantic import Field
 
 from limbeck.errors import RecipeError, suggestion
-from limbeck.methods.composition import MINILMV2 as PAPER
-from limbeck.methods.composition import HeadCount, LayerChoice, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import HeadCount, LayerChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import check_relation_heads
 from limbeck.models.families import Shape, families
 from limbeck.models.streams import StreamKey
 
 _PARTS = ("query", "key", "value")
 PAIRS = tuple(f"{first}-{second}" for first in _PARTS for second in _PARTS)
+
+PAPER = paper(
+    "wang2021minilmv2",
+    "MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers",
+    "Wenhui Wang, Hangbo Bao, Shaohan Huang, Li Dong, Furu Wei",
+    2021,
+    "https://arxiv.org/abs/2012.15828",
+    "Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021",
+    "section 3, equations 5 to 8",
+)
 
 
 class MiniLMv2Options(MethodOptions):
@@ -50,8 +61,12 @@ def relation_heads_for(teacher: Shape, widths: Collection[int]) -> int:
     return next(heads for heads in range(wanted, 0, -1) if all(width % heads == 0 for width in widths))
 
 
-def compose(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
-    """Make one relation term for every weighted pair (eq. 5-8)."""
+@register_as_method(options=MiniLMv2Options, citation=PAPER)
+def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
+    """Relations between queries, keys and values of one teacher layer; any number of student heads.
+
+    Make one relation term for every weighted pair (eq. 5-8).
+    """
     student, teacher = pairing.student, pairing.teacher
     for pair, weight in options.relations.items():
         if pair not in PAIRS:
@@ -65,14 +80,7 @@ def compose(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
     widths = {stream_width(shape, part) for shape in (student, teacher) for part in parts}
     best = relation_heads_for(teacher, widths)
     heads = best if options.relation_heads == "auto" else options.relation_heads
-    for owner, shape in (("student", student), ("teacher", teacher)):
-        for part in sorted(parts):
-            width = stream_width(shape, part)
-            if heads < 1 or width % heads:
-                raise RecipeError(
-                    f"relation_heads {heads} does not divide the width {width} of the {owner}'s {part}; "
-                    f"use a divisor of both models' widths such as {best}, or 'auto'."
-                )
+    check_relation_heads(pairing, heads, sorted(parts), f" such as {best}")
     student_layer = resolve_layer(options.student_layer, student, "student")
     teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")
     return [
@@ -86,12 +94,3 @@ def compose(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
         )
         for pair, weight in weighted.items()
     ]
-
-
-MINILMV2: Method[MiniLMv2Options] = Method(
-    name="minilmv2",
-    summary="Relations between queries, keys and values of one teacher layer; any number of student heads.",
-    options=MiniLMv2Options,
-    compose=compose,
-    citation=cite(PAPER, "section 3, equations 5 to 8"),
-)

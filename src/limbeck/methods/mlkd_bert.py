@@ -14,16 +14,26 @@ from limbeck.methods.composition import (
     HeadGroups,
     LearnedMap,
     MappingChoice,
-    Method,
     MethodOptions,
     Pairing,
     Term,
-    cite,
+    paper,
 )
-from limbeck.methods.composition import MLKD_BERT as PAPER
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
-from limbeck.methods.terms import hidden_terms, kept, soft_label_term
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import hidden_terms, kept, layer_terms, soft_label_term
 from limbeck.models.streams import StreamKey
+
+PAPER = paper(
+    "zhang2024mlkdbert",
+    "MLKD-BERT: Multi-level Knowledge Distillation for Pre-trained Language Models",
+    "Ying Zhang, Ziheng Yang, Shufan Ji",
+    2024,
+    "https://arxiv.org/abs/2407.02775",
+    "arXiv preprint arXiv:2407.02775",
+    "section 3",
+    kind="article",
+)
 
 
 class MlkdBertOptions(MethodOptions):
@@ -63,8 +73,17 @@ class MlkdBertOptions(MethodOptions):
         return self
 
 
-def compose(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
-    """Make the terms of one of the two stages."""
+@register_as_method(
+    options=MlkdBertOptions,
+    citation=PAPER,
+    tasks=(*LABELLED_TASKS, "text"),
+    stages=({"name": "mlkd_bert", "stage": 1}, {"name": "mlkd_bert", "stage": 2}),
+)
+def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
+    """Two stages: token relations and features of mapped layers, then sample relations and soft labels.
+
+    Make the terms of one of the two stages.
+    """
     return kept(_layers(options, pairing) if options.stage == 1 else _prediction(options, pairing), "mlkd_bert")
 
 
@@ -76,19 +95,15 @@ def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     if options.attention_weight > 0:
         splits = pairing.student.heads if options.mha_splits == "auto" else options.mha_splits
         groups = _head_groups(options, pairing, splits)
-        terms += [
-            Term(
-                name=f"attention_{layer}_{target}",
-                objective="relation_kl",
-                student=(StreamKey("context", layer),) * 2,
-                teacher=(StreamKey("context", target),) * 2,
-                weight=options.attention_weight,
-                options={"heads": splits},
-                teacher_heads=groups,
-            )
-            for layer, targets in mapping.items()
-            for target in targets
-        ]
+        terms += layer_terms(
+            "attention",
+            "relation_kl",
+            ["context"] * 2,
+            mapping,
+            options.attention_weight,
+            options={"heads": splits},
+            teacher_heads=groups,
+        )
     return terms + hidden_terms(pairing, mapping, options.hidden_weight)
 
 
@@ -146,14 +161,3 @@ def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
         ),
         soft_label_term(pairing, options.soft_label_weight, options.temperature),
     ]
-
-
-MLKD_BERT: Method[MlkdBertOptions] = Method(
-    name="mlkd_bert",
-    summary="Two stages: token relations and features of mapped layers, then sample relations and soft labels.",
-    options=MlkdBertOptions,
-    compose=compose,
-    citation=cite(PAPER, "section 3"),
-    stages=({"name": "mlkd_bert", "stage": 1}, {"name": "mlkd_bert", "stage": 2}),
-    tasks=(*LABELLED_TASKS, "text"),
-)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from limbeck.methods.composition import BERT, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import MethodOptions, Pairing, Term, paper
+from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import hard_label_term
+
+PAPER = paper(
+    "devlin2019bert",
+    "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+    "Jacob Devlin, Ming-Wei Chang, Kenton Lee, Kristina Toutanova",
+    2019,
+    "https://arxiv.org/abs/1810.04805",
+    "Proceedings of NAACL-HLT 2019",
+    "section 3.1",
+)
 
 
 class MlmOptions(MethodOptions):
     """Masked language modelling has no options; `augment.mask_tokens` of the stage is the share of masked tokens."""
 
 
-def compose(options: MlmOptions, pairing: Pairing) -> list[Term]:
-    """Make the one term."""
+@register_as_method(options=MlmOptions, citation=PAPER, tasks=("text",))
+def mlm(options: MlmOptions, pairing: Pairing) -> list[Term]:
+    """Masked language modelling only: the baseline without distillation.
+
+    Make the one term.
+    """
     return [hard_label_term(pairing, 1.0)]
-
-
-MLM: Method[MlmOptions] = Method(
-    name="mlm",
-    summary="Masked language modelling only: the baseline without distillation.",
-    options=MlmOptions,
-    compose=compose,
-    citation=cite(BERT, "section 3.1"),
-    tasks=("text",),
-)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import COMPARATIVE_STUDY, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import COMPARATIVE_STUDY, MethodOptions, Pairing, Term, cite
+from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import Positions, soft_label_term
 
 
@@ -18,16 +19,14 @@ class OutputDistributionOptions(MethodOptions):
     )
 
 
-def compose(options: OutputDistributionOptions, pairing: Pairing) -> list[Term]:
-    """Make the one term on output scores (eq. 5)."""
-    return [soft_label_term(pairing, 1.0, options.temperature, options.positions)]
-
-
-OUTPUT_DISTRIBUTION: Method[OutputDistributionOptions] = Method(
-    name="output_distribution",
-    summary="The teacher's output scores as soft labels; best after a hidden_states stage.",
+@register_as_method(
     options=OutputDistributionOptions,
-    compose=compose,
     citation=cite(COMPARATIVE_STUDY, "section 3, equation 5"),
     stages=({"name": "hidden_states"}, {"name": "output_distribution"}),
 )
+def output_distribution(options: OutputDistributionOptions, pairing: Pairing) -> list[Term]:
+    """The teacher's output scores as soft labels; best after a hidden_states stage.
+
+    Make the one term on output scores (eq. 5).
+    """
+    return [soft_label_term(pairing, 1.0, options.temperature, options.positions)]

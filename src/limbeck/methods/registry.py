@@ -1,52 +1,24 @@
-"""The registry of methods; a method's name equals its file's name, or is added from outside the package."""
+"""The registry of methods: those of the package, one a file of its name, and those of plugins."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from limbeck.core.registry import PluginPoint, Registry
+from limbeck.core.registry import PluginPoint, Registry, is_own, item_check
 from limbeck.errors import PluginError
-from limbeck.methods.bert_emd import BERT_EMD
-from limbeck.methods.bert_pkd import BERT_PKD
 from limbeck.methods.composition import Citation, Compose, Method, MethodOptions, Task
-from limbeck.methods.direct_minilm import DIRECT_MINILM
-from limbeck.methods.distilbert import DISTILBERT
-from limbeck.methods.elm import ELM
-from limbeck.methods.hidden_states import HIDDEN_STATES
-from limbeck.methods.minilm import MINILM
-from limbeck.methods.minilmv2 import MINILMV2
-from limbeck.methods.mlkd_bert import MLKD_BERT
-from limbeck.methods.mlm import MLM
-from limbeck.methods.output_distribution import OUTPUT_DISTRIBUTION
-from limbeck.methods.sentence_embedding import SENTENCE_EMBEDDING
-from limbeck.methods.tinybert import TINYBERT
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
 ComposeT = TypeVar("ComposeT", bound=Compose[Any])
 ALL_TASKS: tuple[Task, ...] = get_args(Task)
 
 
-def _check_method(name: str, item: object) -> Method[Any]:
-    """Refuse a method from outside that a recipe could not name, or whose options it could not leave out."""
-    if not isinstance(item, Method):
-        hint = " For a function, put @register_as_method(options=…) above it." if callable(item) else ""
-        raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.methods.Method.{hint}")
-    problem = _problem(name, item)
-    if problem is not None:
-        raise PluginError(f"The method '{name}' cannot be added: {problem}.")
-    return item
-
-
-def _problem(name: str, method: Method[Any]) -> str | None:
-    if method.name != name:
-        return f"its own name is '{method.name}'; give it the same in both places"
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        return "a name is of small letters, digits and _, a letter first"
+def _problem(method: Method[Any]) -> str | None:
+    """Say why a recipe could not name a method, or could not leave its options out; None where it can."""
     options: object = method.options
     if not (isinstance(options, type) and issubclass(options, MethodOptions)):
         return "its options are no subclass of limbeck.methods.MethodOptions"
@@ -60,31 +32,20 @@ def _problem(name: str, method: Method[Any]) -> str | None:
     compose: Any = method.compose
     if not callable(compose):
         return "its compose is no function"
-    unknown = [task for task in method.tasks if task not in get_args(Task)]
+    unknown = [task for task in method.tasks if task not in ALL_TASKS]
     if unknown or not method.tasks:
-        return f"its tasks are {method.tasks!r}; give some of {', '.join(get_args(Task))}"
+        return f"its tasks are {method.tasks!r}; give some of {', '.join(ALL_TASKS)}"
     return None
 
 
 METHODS: Registry[Method[Any]] = Registry(
-    "method", plugins=PluginPoint("limbeck.methods", _check_method, lambda method: method.compose)
+    "method",
+    plugins=PluginPoint(
+        "limbeck.methods",
+        item_check("method", Method, "register_as_method(options=…)", _problem),
+        lambda method: method.compose,
+    ),
 )
-for _method in (
-    MINILM,
-    MINILMV2,
-    DIRECT_MINILM,
-    HIDDEN_STATES,
-    OUTPUT_DISTRIBUTION,
-    DISTILBERT,
-    TINYBERT,
-    ELM,
-    MLKD_BERT,
-    BERT_PKD,
-    BERT_EMD,
-    SENTENCE_EMBEDDING,
-    MLM,
-):
-    METHODS.register(_method.name, _method)
 
 
 def register_method(method: Method[OptionsT], *, replace: bool = False) -> Method[OptionsT]:
@@ -115,8 +76,11 @@ def register_as_method(
     citation: Citation | None = None,
     tasks: tuple[Task, ...] = ALL_TASKS,
     replace: bool = False,
+    stages: tuple[Mapping[str, Any], ...] = (),
 ) -> Callable[[ComposeT], ComposeT]:
     """Return a decorator that adds a method whose `compose` is the function, and returns the function as it is.
+
+    limbeck's own methods are registered by it too.
 
     Args:
         options: The pydantic model of its options; by default it has none.
@@ -125,6 +89,7 @@ def register_as_method(
         citation: Its source, if it has one.
         tasks: The tasks it can be composed for, the most usual first.
         replace: As `register_method`'s.
+        stages: The stages that make it up, each a method's name and options, where it is more than one.
 
     Raises:
         PluginError: one line, if the name is taken or a field is not what recipes need.
@@ -135,7 +100,8 @@ def register_as_method(
         said = summary if summary is not None else " ".join((inspect.getdoc(compose) or "").split("\n\n")[0].split())
         if not said:
             raise PluginError(f"The method '{own}' cannot be added: it has no summary; give its function a docstring.")
-        register_method(Method[Any](own, said, options, compose, citation, tasks), replace=replace)
+        method = Method[Any](own, said, options, compose, citation, tasks, stages)
+        METHODS.add(own, method, replace=replace, own=is_own(compose))
         return compose
 
     return register

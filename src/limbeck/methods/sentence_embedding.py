@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.errors import RecipeError
-from limbeck.methods.composition import LearnedMap, Method, MethodOptions, Pairing, Term
+from limbeck.methods.composition import MethodOptions, Pairing, Term
 from limbeck.methods.layer_mapping import resolve_layer
-from limbeck.models.families import Shape
+from limbeck.methods.registry import register_as_method
+from limbeck.methods.terms import kept, learned_map
 from limbeck.models.streams import StreamKey
 
 
@@ -35,49 +35,28 @@ class SentenceEmbeddingOptions(MethodOptions):
     pooling: Literal["mean", "cls"] = Field(default="mean", description="How a sentence vector is made of tokens.")
 
 
-def compose(options: SentenceEmbeddingOptions, pairing: Pairing) -> list[Term]:
-    """Make the terms on the last hidden states and the vectors pooled from them.
+@register_as_method(options=SentenceEmbeddingOptions)
+def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> list[Term]:
+    """The teacher's sentence vectors and last hidden states, for embedding models.
+
+    Make the terms on the last hidden states and the vectors pooled from them.
 
     Widths that differ get a learned map: one shared by the pooled vectors and the tokens would tie two objectives
     that need not agree, so each term has its own.
     """
     student, teacher = pairing.student, pairing.teacher
-    widths = LearnedMap(student.hidden, teacher.hidden) if student.hidden != teacher.hidden else None
-    pooled = StreamKey("pooled", student.layers), StreamKey("pooled", teacher.layers)
-    hidden = StreamKey("hidden", student.layers), StreamKey("hidden", teacher.layers)
-    candidates = [
-        Term(
-            "pooled_cosine",
-            "pooled_cosine",
-            pooled[:1],
-            pooled[1:],
-            options.pooled_weight,
-            learned_map=widths,
-        ),
-        Term("hidden_mse", "hidden_mse", hidden[:1], hidden[1:], options.hidden_weight, learned_map=widths),
-        *(
-            _hidden_term(student_layer, teacher_layer, options.layer_weight, student, teacher)
-            for student_layer, teacher_layer in sorted(options.layer_mapping.items())
-        ),
-        Term("sample_relation", "sample_relation_kl", pooled[:1], pooled[1:], options.sample_relation_weight),
+    widths = learned_map(pairing) if student.hidden != teacher.hidden else None
+    pooled, hidden = (
+        ((StreamKey(kind, student.layers),), (StreamKey(kind, teacher.layers),)) for kind in ("pooled", "hidden")
+    )
+    terms = [
+        Term("pooled_cosine", "pooled_cosine", *pooled, options.pooled_weight, learned_map=widths),
+        Term("hidden_mse", "hidden_mse", *hidden, options.hidden_weight, learned_map=widths),
     ]
-    terms = [term for term in candidates if term.weight > 0]
-    if not terms:
-        raise RecipeError("sentence_embedding has only weights of 0; give at least one of them a value above 0.")
-    return terms
-
-
-def _hidden_term(student_layer: int, teacher_layer: int, weight: float, student: Shape, teacher: Shape) -> Term:
-    """The error between the hidden states of two layers, with a learned map of its own where widths differ."""
-    widths = LearnedMap(student.hidden, teacher.hidden) if student.hidden != teacher.hidden else None
-    student_key = StreamKey("hidden", resolve_layer(student_layer, student, "student"))
-    teacher_key = StreamKey("hidden", resolve_layer(teacher_layer, teacher, "teacher"))
-    return Term(f"hidden_mse_{student_key.layer}", "hidden_mse", (student_key,), (teacher_key,), weight, {}, widths)
-
-
-SENTENCE_EMBEDDING: Method[SentenceEmbeddingOptions] = Method(
-    name="sentence_embedding",
-    summary="The teacher's sentence vectors and last hidden states, for embedding models.",
-    options=SentenceEmbeddingOptions,
-    compose=compose,
-)
+    for own, other in sorted(options.layer_mapping.items()):
+        taught = StreamKey("hidden", resolve_layer(own, student, "student"))
+        read = StreamKey("hidden", resolve_layer(other, teacher, "teacher"))
+        name = f"hidden_mse_{taught.layer}"
+        terms.append(Term(name, "hidden_mse", (taught,), (read,), options.layer_weight, learned_map=widths))
+    terms.append(Term("sample_relation", "sample_relation_kl", *pooled, options.sample_relation_weight))
+    return kept(terms, "sentence_embedding")

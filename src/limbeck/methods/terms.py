@@ -1,8 +1,9 @@
-"""The terms that layer-wise methods share: hidden states, embeddings, attention scores."""
+"""Terms and checks that methods share: pairs of layers, embeddings, scores of the task; heads and widths that fit."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeAlias
 
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import LearnedMap, Pairing, Rows, Term
@@ -15,20 +16,36 @@ def learned_map(pairing: Pairing, kind: str = "hidden") -> LearnedMap:
     return LearnedMap(stream_width(pairing.student, kind), stream_width(pairing.teacher, kind))
 
 
-def hidden_terms(pairing: Pairing, mapping: LayerMapping, weight: float) -> list[Term]:
-    """Make one `hidden_mse` for each pair of layers, each with a learned map of its own."""
+def layer_terms(
+    name: str, objective: str, kinds: Sequence[str], mapping: LayerMapping, weight: float, **further: Any
+) -> list[Term]:
+    """Make one term for each pair of layers, `NAME_LAYER_TARGET`, on streams of the same kinds in both models.
+
+    Args:
+        name: First part of the terms' names.
+        objective: Name in the registry of objectives.
+        kinds: Kinds of streams, in the objective's order.
+        mapping: Student layer to teacher layers.
+        weight: Coefficient of each.
+        **further: Further fields of each `Term`.
+    """
     return [
         Term(
-            name=f"hidden_{layer}_{target}",
-            objective="hidden_mse",
-            student=(StreamKey("hidden", layer),),
-            teacher=(StreamKey("hidden", target),),
-            weight=weight,
-            learned_map=learned_map(pairing),
+            f"{name}_{layer}_{target}",
+            objective,
+            tuple(StreamKey(kind, layer) for kind in kinds),
+            tuple(StreamKey(kind, target) for kind in kinds),
+            weight,
+            **further,
         )
         for layer, targets in mapping.items()
         for target in targets
     ]
+
+
+def hidden_terms(pairing: Pairing, mapping: LayerMapping, weight: float) -> list[Term]:
+    """Make one `hidden_mse` for each pair of layers; each learns its map."""
+    return layer_terms("hidden", "hidden_mse", ["hidden"], mapping, weight, learned_map=learned_map(pairing))
 
 
 def attention_score_terms(pairing: Pairing, mapping: LayerMapping, weight: float, method: str) -> list[Term]:
@@ -37,20 +54,8 @@ def attention_score_terms(pairing: Pairing, mapping: LayerMapping, weight: float
     Raises:
         RecipeError: if the models have different numbers of attention heads.
     """
-    heads = equal_heads(pairing, method, "set attention_weight: 0")
-    parts = ("query", "key")
-    return [
-        Term(
-            name=f"attention_{layer}_{target}",
-            objective="attention_score_mse",
-            student=tuple(StreamKey(part, layer) for part in parts),
-            teacher=tuple(StreamKey(part, target) for part in parts),
-            weight=weight,
-            options={"heads": heads},
-        )
-        for layer, targets in mapping.items()
-        for target in targets
-    ]
+    heads = {"heads": equal_heads(pairing, method, "set attention_weight: 0")}
+    return layer_terms("attention", "attention_score_mse", ["query", "key"], mapping, weight, options=heads)
 
 
 def embedding_term(pairing: Pairing, weight: float) -> Term:
@@ -64,7 +69,7 @@ def equal_heads(pairing: Pairing, method: str, otherwise: str = "") -> int:
 
     Args:
         pairing: The two models.
-        method: Who needs it, for the message.
+        method: Name of the method, for the message.
         otherwise: Another way out beside minilmv2, for the message.
 
     Raises:
@@ -86,6 +91,47 @@ def equal_heads(pairing: Pairing, method: str, otherwise: str = "") -> int:
     return teacher.heads
 
 
+def check_equal_widths(pairing: Pairing, method: str, compared: str, otherwise: str) -> None:
+    """Refuse a student of another width, for methods that compare vectors without a map.
+
+    Args:
+        pairing: The two models.
+        method: Name of the method, for the message.
+        compared: The vectors, for the message.
+        otherwise: Another way out, for the message.
+
+    Raises:
+        RecipeError: if the widths differ.
+    """
+    if pairing.student.hidden != pairing.teacher.hidden:
+        raise RecipeError(
+            f"{method} compares {compared} without a map, so the student has to be {pairing.teacher.hidden} wide as "
+            f"the teacher, not {pairing.student.hidden}; change student.shape or {otherwise}."
+        )
+
+
+def check_relation_heads(pairing: Pairing, heads: int, kinds: Iterable[str], example: str = "") -> None:
+    """Refuse relation heads that do not divide the streams of both models.
+
+    Args:
+        pairing: The two models.
+        heads: Relation heads.
+        kinds: Streams, such as `"query"`.
+        example: A number that fits, for the message.
+
+    Raises:
+        RecipeError: naming the first stream that they do not divide.
+    """
+    for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher)):
+        for kind in kinds:
+            width = stream_width(shape, kind)
+            if heads < 1 or width % heads:
+                raise RecipeError(
+                    f"relation_heads {heads} does not divide the width {width} of the {owner}'s {kind}; "
+                    f"use a divisor of both models' widths{example}, or 'auto'."
+                )
+
+
 def kept(terms: list[Term], method: str) -> list[Term]:
     """Leave out the terms of weight 0.
 
@@ -96,9 +142,6 @@ def kept(terms: list[Term], method: str) -> list[Term]:
     if not found:
         raise RecipeError(f"{method} has only weights of 0; give at least one of them a value above 0.")
     return found
-
-
-# The terms on output scores, as the task has them: vocabulary, classes, a value, or answer positions.
 
 
 Positions: TypeAlias = Literal["masked", "all"]

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import TINYBERT as PAPER
-from limbeck.methods.composition import MappingChoice, Method, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping
+from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import attention_score_terms, embedding_term, hidden_terms, kept, soft_label_term
+
+PAPER = paper(
+    "jiao2020tinybert",
+    "TinyBERT: Distilling BERT for Natural Language Understanding",
+    "Xiaoqi Jiao, Yichun Yin, Lifeng Shang, Xin Jiang, Xiao Chen, Linlin Li, Fang Wang, Qun Liu",
+    2020,
+    "https://arxiv.org/abs/1909.10351",
+    "Findings of the Association for Computational Linguistics: EMNLP 2020",
+    "section 3, equations 7 to 11",
+)
 
 
 class TinyBertOptions(MethodOptions):
@@ -25,8 +35,12 @@ class TinyBertOptions(MethodOptions):
     temperature: float = Field(default=1.0, gt=0, description="T of the soft labels.")
 
 
-def compose(options: TinyBertOptions, pairing: Pairing) -> list[Term]:
-    """Make the embedding, hidden and attention terms; every pair of layers has a map of its own."""
+@register_as_method(options=TinyBertOptions, citation=PAPER)
+def tinybert(options: TinyBertOptions, pairing: Pairing) -> list[Term]:
+    """Embeddings, hidden states and attention scores, layer by layer; as many heads as the teacher.
+
+    Make the embedding, hidden and attention terms; every pair of layers has a map of its own.
+    """
     mapping = resolve_mapping(options.mapping, pairing)
     terms = [embedding_term(pairing, options.embedding_weight)]
     terms += hidden_terms(pairing, mapping, options.hidden_weight)
@@ -34,12 +48,3 @@ def compose(options: TinyBertOptions, pairing: Pairing) -> list[Term]:
         terms += attention_score_terms(pairing, mapping, options.attention_weight, "tinybert")
     terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))
     return kept(terms, "tinybert")
-
-
-TINYBERT: Method[TinyBertOptions] = Method(
-    name="tinybert",
-    summary="Embeddings, hidden states and attention scores, layer by layer; as many heads as the teacher.",
-    options=TinyBertOptions,
-    compose=compose,
-    citation=cite(PAPER, "section 3, equations 7 to 11"),
-)
