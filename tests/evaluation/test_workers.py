@@ -92,7 +92,7 @@ def test_processes_give_the_same_and_a_dead_one_is_replaced(jobs):
     first = jobs[0].cells["cell-1"]
     dying = Job("dies", {"one": PreparedCell(first.cell, DiesWhenRead()), "other": first}, 1.0)
     outcomes, moved = collect([dying, *jobs], 2)
-    dead = Failure("Its process ended with code 3; out of memory?")
+    dead = Failure("A worker ended with code 3; out of memory, or killed?")
     assert (outcomes.pop("one"), outcomes.pop("other")) == (dead, dead)
     assert {key: outcome.scores for key, outcome in outcomes.items()} == {
         key: outcome.scores for key, outcome in alone.items()

@@ -1,39 +1,192 @@
-"""What a process that works for another one needs: an end with its parent, and a GPU of its own."""
+"""Processes that work for this one: they end with it, share its cores, and see one GPU each.
+
+`run_tasks` is for long tasks whose process may die; `map_parallel` spreads many short ones, in order.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import sys
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 from limbeck.errors import CorpusError, LimbeckError
 
+Task = TypeVar("Task")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Send: TypeAlias = Callable[[Any], None]
+"""Sends a value that can be pickled to the process that started this one."""
+_WATCH_SECONDS = 1.0
+# Starting processes costs more than this many small items.
+_FEWEST_ITEMS = 4
 
-def settle_worker(threads: int, device: str | None) -> None:
-    """Make this process a worker: Ctrl-C is its parent's business, and it ends when its parent does.
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a task, and why it failed, in one line."""
+
+    problem: str | None
+
+
+def run_tasks(
+    work: Callable[[Task, Send], None],
+    tasks: Sequence[Task],
+    *,
+    workers: int,
+    ended: Callable[[Task, str | None], None],
+    received: Callable[[Task, Any], None] = lambda *_: None,
+    watch: Callable[[], None] = lambda: None,
+) -> None:
+    """Run tasks in processes, one after another in each; a process that dies fails its task only, and is replaced.
 
     Args:
-        threads: Of torch.
-        device: The GPU that it sees, as `visible_device` names it.
+        work: Runs a task: a function of a module, since the processes start from scratch.
+        tasks: The tasks, which can be pickled, in their order.
+        workers: Most processes at once.
+        ended: Is called with each task and the line that says why it failed; None where it did not.
+        received: Is called with each value that a task sends.
+        watch: Is called about once a second meanwhile.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C; the processes are ended first.
+    """
+    context = multiprocessing.get_context("spawn")
+    count = min(workers, len(tasks))
+    waiting = deque(tasks)
+    running: dict[Connection, tuple[Any, int, Task]] = {}
+    idle: list[Any] = []
+
+    def start(index: int) -> None:
+        ours, theirs = context.Pipe()
+        threads = max(1, min(available_cores(), torch.get_num_threads()) // count)
+        process = context.Process(target=_serve, args=(work, theirs, threads, visible_device(index)))
+        process.start()
+        theirs.close()
+        hand_out(ours, process, index)
+
+    def hand_out(connection: Connection, process: Any, index: int) -> None:
+        running[connection] = (process, index, waiting.popleft())
+        with suppress(OSError):  # A process that died is met as its end of the connection is read.
+            connection.send(running[connection][-1])
+
+    try:
+        for index in range(count):
+            start(index)
+        while running:
+            for connection in wait(list(running), timeout=_WATCH_SECONDS):
+                assert isinstance(connection, Connection)
+                process, index, task = running[connection]
+                try:
+                    message = connection.recv()
+                except (EOFError, OSError):
+                    del running[connection]
+                    connection.close()
+                    process.join()
+                    ended(task, f"A worker ended with code {process.exitcode}; out of memory, or killed?")
+                    if waiting:
+                        start(index)
+                    continue
+                if not isinstance(message, _End):
+                    received(task, message)
+                    continue
+                ended(task, message.problem)
+                if waiting:
+                    hand_out(connection, process, index)
+                else:
+                    del running[connection]
+                    connection.close()  # At which the process ends.
+                    idle.append(process)
+            watch()
+    finally:
+        for connection, (process, *_) in running.items():
+            process.terminate()
+            connection.close()
+            idle.append(process)
+        for process in idle:
+            process.join()
+
+
+def run_workers(work: Callable[[Task], None], task: Task, count: int, watch: Callable[[], None]) -> list[str]:
+    """Have several processes do the same work until all have ended.
+
+    Args:
+        work: What each does: a function of a module.
+        task: Its argument; pickled.
+        count: How many processes.
+        watch: Is called about once a second meanwhile, to show how far they are.
+
+    Returns:
+        Why workers failed, a line each.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C; the processes are ended first.
+    """
+    problems: list[str | None] = []
+    run_tasks(
+        partial(_without_sending, work),
+        [task] * count,
+        workers=count,
+        ended=lambda _, problem: problems.append(problem),
+        watch=watch,
+    )
+    return [problem for problem in problems if problem is not None]
+
+
+def _without_sending(work: Callable[[Task], None], task: Task, send: Send) -> None:
+    work(task)
+
+
+def _serve(work: Callable[[Task, Send], None], connection: Connection, threads: int, device: str | None) -> None:
+    """Run the tasks that come in, until the other end closes."""
+    settle_worker(threads, device)
+    with suppress(EOFError, OSError):
+        while True:
+            task = connection.recv()
+            problem: str | None = None
+            try:
+                work(task, connection.send)
+            except LimbeckError as error:
+                problem = " ".join(str(error).split())
+            except Exception as error:  # The parent prints it, in one line.
+                problem = " ".join(f"{type(error).__name__}: {error}".split())
+            connection.send(_End(problem))
+
+
+def settle_worker(threads: int | None = None, device: str | None = None) -> None:
+    """Make this process a worker: it leaves Ctrl-C to its parent, and ends with it.
+
+    Args:
+        threads: Of torch; None leaves them.
+        device: The GPU that it sees, see `visible_device`; None leaves all.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-    torch.set_num_threads(threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
     Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End when the parent does: one that is killed cannot end its workers, whose locks and waiting would stay."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def visible_device(index: int) -> str | None:
@@ -46,107 +199,32 @@ def visible_device(index: int) -> str | None:
     return names[index % count]
 
 
-def _end_with_parent() -> None:
-    """A parent that is killed cannot end its workers: they see it go."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
-# The processes of a search on this machine: equal workers on one study, each with its share of cores and its GPU.
-
-
-Task = TypeVar("Task")
-_WATCH_SECONDS = 1.0
-
-
-def run_workers(work: Callable[[Task], None], task: Task, count: int, watch: Callable[[], None]) -> list[str]:
-    """Have several processes do the same work until all have ended; one that dies takes no other with it.
+@contextmanager
+def process_pool(workers: int, method: str | None, threads: int | None = None) -> Iterator[ProcessPoolExecutor]:
+    """Yield an executor of settled worker processes; what is still waiting at the end is dropped.
 
     Args:
-        work: What each does: a function of a module, since the processes start from scratch.
-        task: What it is given; pickled.
-        count: How many.
-        watch: Is called about once a second meanwhile, to show how far they are.
-
-    Returns:
-        What went wrong, a line for each worker that failed.
-
-    Raises:
-        KeyboardInterrupt: on Ctrl-C; the processes are ended first.
+        workers: How many.
+        method: How they start: `"fork"`, `"spawn"`, or None for the way of the platform.
+        threads: Of torch, in each.
     """
-    context = multiprocessing.get_context("spawn")
-    threads = max(1, torch.get_num_threads() // count)
-    running: dict[Connection, Any] = {}
-    problems: list[str] = []
+    context = multiprocessing.get_context(method)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=settle_worker, initargs=(threads,))
     try:
-        for index in range(count):
-            ours, theirs = context.Pipe(duplex=False)
-            arguments = (work, task, threads, visible_device(index), theirs)
-            process = context.Process(target=_begin, args=arguments)
-            process.start()
-            theirs.close()
-            running[ours] = process
-        while running:
-            for connection in wait(list(running), timeout=_WATCH_SECONDS):
-                assert isinstance(connection, Connection)
-                problem = _last_word(connection, running.pop(connection))
-                connection.close()
-                if problem is not None:
-                    problems.append(problem)
-            watch()
+        yield pool
     finally:
-        for connection, process in running.items():
-            process.terminate()
-            process.join()
-            connection.close()
-    return problems
-
-
-def _last_word(connection: Connection, process: Any) -> str | None:
-    """What a process that has ended says of it: nothing, a line, or, where it was killed, only how it ended."""
-    try:
-        said: str | None = connection.recv()
-    except (EOFError, OSError):
-        process.join()
-        return f"A worker ended with code {process.exitcode}; out of memory, or killed?"
-    process.join()
-    return said
-
-
-def _begin(work: Callable[[Task], None], task: Task, threads: int, device: str | None, connection: Connection) -> None:
-    settle_worker(threads, device)
-    said: str | None = None
-    try:
-        work(task)
-    except LimbeckError as error:
-        said = " ".join(str(error).split())
-    except Exception as error:  # The parent says it in one line.
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-    with suppress(OSError):  # Nobody listens any more.
-        connection.send(said)
-
-
-# Work spread over processes: ordered results, and no process at all where there is little to do.
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-# Starting processes costs more than this many small items.
-_FEWEST_ITEMS = 4
+        pool.shutdown(cancel_futures=True)
 
 
 def map_parallel(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None
 ) -> Iterator[Result]:
-    """Iterate over `function(item)` for each item, in order, computed by several processes.
+    """Iterate over `function(item)` for each item, in order, computed by several processes if there are many items.
 
     Args:
-        function: A function at the top level of a module, so that any start method can send it.
+        function: A function of a module, so that any start method can send it.
         items: The work, in pieces of a second or less to a few minutes.
-        workers: Processes; the default is one per CPU core that this process may use; 1: this process only.
+        workers: Processes; by default one per CPU core that this process may use; 1: this process only.
 
     Raises:
         CorpusError: if a worker is killed, for example for lack of memory.
@@ -158,32 +236,16 @@ def map_parallel(
     # Forking needs no `if __name__ == "__main__"` in the user's script and imports nothing again. The workers
     # only run pure Python or a tokenizer of their own; where forking is unusual, the platform's way is used.
     method = "fork" if sys.platform == "linux" else None
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method), initializer=_prepare_worker)
     try:
-        with single_threaded_tokenizers():
-            results = pool.map(function, items)  # Starts the processes, which inherit the environment.
-        yield from results
+        with process_pool(workers, method) as pool:
+            with single_threaded_tokenizers():
+                results = pool.map(function, items)  # Starts the processes, which inherit the environment.
+            yield from results
     except BrokenProcessPool as error:
         raise CorpusError(
             f"A worker process died while building the corpus, perhaps for lack of memory: "
             f"try fewer workers than {workers}; what is finished is kept."
         ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _prepare_worker() -> None:
-    """Leave Ctrl-C to the parent, whose workers' tracebacks would tell nothing; and end with it, however it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_follow_parent, daemon=True).start()
-
-
-def _follow_parent() -> None:
-    """Wait for the end of the parent; a worker that outlived it would keep its locks and wait for work forever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
 
 
 @contextmanager

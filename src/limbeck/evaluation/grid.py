@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +19,7 @@ from limbeck.core.files import atomic_text, default_cache_dir
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, part_of, quietly
-from limbeck.core.workers import settle_worker, visible_device
+from limbeck.core.workers import Send, run_tasks
 from limbeck.errors import Interrupted, LimbeckError, OutputError
 from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.fine_tuning import CellResult, Share, select_split, train_once
@@ -240,108 +237,31 @@ def run_jobs(jobs: Sequence[Job], *, workers: int, finished: Finished, advance: 
             for identity, outcome in attempt(job, report):
                 finished(job, identity, outcome)
         return
-    if jobs:
-        _Pool(jobs, min(workers, len(jobs)), finished, advance).run()
+    running: dict[str, float] = {}
+    left = {job.id: dict.fromkeys(job.cells) for job in jobs}
 
-
-@dataclass
-class _Worker:
-    process: Any
-    connection: Connection
-    job: Job | None = None
-    left: dict[str, None] = field(default_factory=dict)
-    """Cells of the job without an outcome."""
-
-
-class _Pool:
-    """Processes that each run one job at a time; one that dies fails its job and is replaced."""
-
-    def __init__(self, jobs: Sequence[Job], count: int, finished: Finished, advance: Advance) -> None:
-        self._jobs = deque(jobs)
-        self._count = count
-        self._finished = finished
-        self._advance = advance
-        self._context = multiprocessing.get_context("spawn")
-        self._shares: dict[str, float] = {}
-        self._workers: list[_Worker] = []
-
-    def run(self) -> None:
-        try:
-            self._workers = [self._start(index) for index in range(self._count)]
-            while any(worker.job is not None for worker in self._workers):
-                ready = wait([worker.connection for worker in self._workers if worker.job is not None])
-                for index, worker in enumerate(self._workers):
-                    if worker.connection in ready:
-                        self._receive(index, worker)
-        finally:
-            for worker in self._workers:
-                worker.process.terminate()
-                worker.process.join()
-                worker.connection.close()
-
-    def _start(self, index: int) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        arguments = (theirs, _threads(self._count), visible_device(index))
-        process = self._context.Process(target=_work, args=arguments, daemon=True)
-        process.start()
-        theirs.close()
-        worker = _Worker(process, ours)
-        self._hand_out(worker)
-        return worker
-
-    def _hand_out(self, worker: _Worker) -> None:
-        worker.job = self._jobs.popleft() if self._jobs else None
-        if worker.job is not None:
-            self._shares[worker.job.id] = 0.0
-            worker.left = dict.fromkeys(worker.job.cells)
-            worker.connection.send(worker.job)
-
-    def _receive(self, index: int, worker: _Worker) -> None:
-        job = worker.job
-        assert job is not None
-        try:
-            message = worker.connection.recv()
-        except (EOFError, OSError):
-            worker.process.join()
-            worker.connection.close()
-            for identity in list(worker.left):
-                problem = f"Its process ended with code {worker.process.exitcode}; out of memory?"
-                self._end(worker, job, identity, Failure(problem))
-            if self._jobs:
-                self._workers[index] = self._start(index)
-            else:
-                worker.job = None
-            return
+    def received(job: Job, message: float | tuple[str, Outcome]) -> None:
         if isinstance(message, float):
-            self._shares[job.id] = message
-            self._advance(self._shares, job)
+            running[job.id] = message
+            advance(running, job)
             return
-        self._end(worker, job, *message)
-        if not worker.left:
-            self._hand_out(worker)
+        identity, outcome = message
+        del left[job.id][identity]
+        if not left[job.id]:
+            running.pop(job.id, None)
+        finished(job, identity, outcome)
 
-    def _end(self, worker: _Worker, job: Job, identity: str, outcome: Outcome) -> None:
-        del worker.left[identity]
-        if not worker.left:
-            self._shares.pop(job.id, None)
-        self._finished(job, identity, outcome)
+    def ended(job: Job, problem: str | None) -> None:
+        running.pop(job.id, None)
+        for identity in left.pop(job.id):
+            finished(job, identity, Failure(problem or "It has no outcome."))
 
-
-def _work(connection: Connection, threads: int, device: str | None) -> None:
-    """Run the jobs that come in, until the other end closes."""
-    settle_worker(threads, device)
-    while True:
-        try:
-            job: Job = connection.recv()
-        except EOFError:
-            return
-        for ended in attempt(job, lambda share: connection.send(float(share))):
-            connection.send(ended)
+    run_tasks(_run_job, jobs, workers=workers, received=received, ended=ended)
 
 
-def _threads(workers: int) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, torch.get_num_threads()) // workers)
+def _run_job(job: Job, send: Send) -> None:
+    for outcome in attempt(job, lambda share: send(float(share))):
+        send(outcome)
 
 
 _PLANNING = 0.05

@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ import torch
 
 from limbeck.core.files import atomic_folder
 from limbeck.core.progress import Report, part_of, quietly
-from limbeck.core.workers import settle_worker
+from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.export.batches import (
     Differences,
@@ -110,16 +108,11 @@ def compare_in_fresh_process(name: str, chosen: Format, folder: Path, texts: Seq
     Raises:
         ExportMismatchError: as in `compare_folder`, or if the process ends.
     """
-    with ProcessPoolExecutor(
-        max_workers=1,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=settle_worker,
-        initargs=(torch.get_num_threads(), None),
-    ) as pool:
-        try:
+    try:
+        with process_pool(1, "spawn", torch.get_num_threads()) as pool:
             return pool.submit(_compare, name, chosen.name, folder, list(texts)).result()
-        except BrokenProcessPool as error:
-            raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
+    except BrokenProcessPool as error:
+        raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
 
 
 def _compare(name: str, format_name: str, folder: Path, texts: Sequence[Text]) -> Differences:
