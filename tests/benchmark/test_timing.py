@@ -11,15 +11,11 @@ from limbeck.benchmark.measuring import (
     Ceiling,
     measure_ceiling,
     peak_in_child,
-    speedup,
-    stopwatch,
-    summarise,
-    take_turns,
     watch_peak,
 )
 from limbeck.core.machine import choose_device
+from limbeck.core.timing import FEWEST_ROUNDS, speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
-from limbeck.evaluation.costs import FEWEST_ROUNDS
 
 
 def test_variants_take_turns_in_changing_order_after_the_warm_up():

@@ -6,9 +6,10 @@ import pytest
 import torch
 from transformers import BertForMaskedLM
 
+from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.errors import ModelError
 from limbeck.evaluation import count_parameters, measure_latency, tensors_megabytes, weights_megabytes
-from limbeck.evaluation.costs import FEWEST_ROUNDS, find_blocks
+from limbeck.evaluation.costs import find_blocks
 from limbeck.evaluation.inference import longest_input
 from tests.support.word_models import tiny_bert, tiny_models
 

@@ -17,19 +17,14 @@ from limbeck.benchmark.measuring import (
     check_memory,
     free_megabytes,
     peak_in_child,
-    speedup,
-    stopwatch,
-    summarise,
-    take_turns,
     watch_peak,
 )
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError, suggestion
 from limbeck.models.loading import as_dtype
 from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm
-
-# The losses that can be measured: their inputs, and the ways to compute each, the plainest first.
 
 
 @dataclass(frozen=True)

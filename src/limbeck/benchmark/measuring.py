@@ -1,4 +1,7 @@
-"""Repeated measurements: warm-up, variants in turns, device synchronisation, median and spread."""
+"""Bounds of a measurement: the machine's peak rates (a roofline), peak memory, and sizes too large to be measured.
+
+Peak memory is that of an accelerator's allocator, or on a CPU the resident size of a process that does nothing else.
+"""
 
 from __future__ import annotations
 
@@ -6,96 +9,20 @@ import json
 import math
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
-import numpy as np
 import psutil
 import torch
 from torch import nn
 
 from limbeck.core.machine import peak_memory_bytes, release_freed_memory, synchronise
+from limbeck.core.timing import stopwatch, take_turns
 from limbeck.errors import RecipeError
-from limbeck.evaluation.costs import FEWEST_ROUNDS, MOST_ROUNDS, Times
 from limbeck.models.families import Shape
 from limbeck.models.packing import pack_linear_maps
-
-T = TypeVar("T")
-Tell: TypeAlias = Callable[[float, int], None]
-"""Is told which share of a measurement is done, 0 to 1, and how many rounds are."""
-
-
-def say_nothing(share: float, rounds: int) -> None:
-    """Be told, and keep it."""
-
-
-def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
-    """Return a callable that runs `run` once and returns its seconds, the device's work included."""
-
-    def timed() -> float:
-        synchronise(device)
-        start = time.perf_counter()
-        run()
-        synchronise(device)
-        return time.perf_counter() - start
-
-    return timed
-
-
-def take_turns(
-    variants: Mapping[str, Callable[[], T]],
-    *,
-    seconds: float,
-    warmup: int = 1,
-    fewest: int = FEWEST_ROUNDS,
-    most: int = MOST_ROUNDS,
-    tell: Tell = say_nothing,
-) -> dict[str, list[T]]:
-    """Run variants in turns (A B, B A, A B …), so that whatever else the machine does falls on all alike.
-
-    Args:
-        variants: What to run, by name; usually made by `stopwatch`.
-        seconds: For everything together, warm-up included. `fewest` rounds are made whatever they take.
-        warmup: Rounds that are not counted.
-        fewest: Least number of counted rounds.
-        most: Greatest number of counted rounds.
-        tell: Is told the share that is done, and the rounds, without those of the warm-up.
-
-    Returns:
-        What each variant returned, round by round: the entries at one place are of neighbouring runs.
-    """
-    start = time.perf_counter()
-    for _ in range(warmup):
-        for run in variants.values():
-            run()
-    found: dict[str, list[T]] = {name: [] for name in variants}
-    for turn in range(most):
-        elapsed = time.perf_counter() - start
-        if turn >= fewest and elapsed >= seconds:
-            break
-        tell(min(1.0, elapsed / max(seconds, 1e-9), turn / fewest if turn < fewest else 1.0), turn)
-        for name in list(variants) if turn % 2 == 0 else reversed(list(variants)):
-            found[name].append(variants[name]())
-    tell(1.0, len(next(iter(found.values()), [])))
-    return found
-
-
-def summarise(seconds: Sequence[float]) -> Times:
-    """Reduce repeated measurements to milliseconds: median, 10th and 90th percentile."""
-    p10, median, p90 = np.percentile(np.asarray(seconds) * 1000, [10, 50, 90])
-    return Times(median_ms=float(median), p10_ms=float(p10), p90_ms=float(p90))
-
-
-def speedup(first: Sequence[float], other: Sequence[float]) -> float:
-    """Return how many times faster `other` is than `first`: the median over rounds of first / other."""
-    return float(np.median(np.asarray(first) / np.asarray(other)))
-
-
-# The floor under a time: what its matrix products, or the bytes it moves, take at the best rate of this machine.
-
 
 # Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
 CPU_SIZE, DEVICE_SIZE = 1536, 8192
@@ -128,8 +55,8 @@ def measure_ceiling(
     """Measure the rate of a square matrix product, 2 · size³ operations.
 
     The fastest pass counts: whatever slows one down is no property of the machine. On a CPU the weights are packed as a
-    teacher's are, which is faster than a plain product. Settings of PyTorch that decide
-    how products in float32 are computed (TF32) apply as in training.
+    teacher's are, which is faster than a plain product. Settings of PyTorch that decide how products in float32 are
+    computed (TF32) apply as in training.
 
     Args:
         device: Where.
@@ -158,9 +85,6 @@ def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: f
     target = torch.empty_like(source)
     run = stopwatch(lambda: target.copy_(source), device)
     return 2 * source.element_size() * numbers / min(take_turns({"copy": run}, seconds=seconds)["copy"])
-
-
-# Peak memory: by an accelerator's allocator, or on a CPU as the resident size of a process that does nothing else.
 
 
 BYTES_PER_MEGABYTE = 1_000_000
@@ -252,9 +176,6 @@ def _highest_resident() -> int:
     return peak_memory_bytes()
 
 
-# What is too much to be measured: refused before a machine is busy for days, or out of memory.
-
-
 LONGEST = 131_072
 """Tokens of a text where no saved model says how many it takes; more than any encoder here does."""
 
@@ -313,6 +234,8 @@ def least_forward_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
 
 
 def least_training_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
-    """Return what a backward pass needs of the forward pass at the very least: of every block its intermediate, and
-    the inputs of its four matrix products with one of its attention."""
+    """Return what a backward pass needs of the forward pass at the very least.
+
+    That is of every block its intermediate, and the inputs of its four matrix products with one of its attention.
+    """
     return shape.layers * tokens * (shape.ffn + 4 * shape.hidden) * itemsize

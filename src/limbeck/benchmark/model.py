@@ -18,14 +18,11 @@ from limbeck.benchmark.measuring import (
     check_length,
     check_memory,
     least_forward_bytes,
-    speedup,
-    stopwatch,
-    summarise,
-    take_turns,
 )
 from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
 from limbeck.evaluation.inference import encoder_of, longest_input
@@ -36,9 +33,6 @@ from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
-
-# Models to measure: saved ones, and random ones of a named shape, for which nothing has to be downloaded.
-
 
 _SIZE = re.compile(r"\d+\s*[x×]\s*\d+(h\d+)?", re.IGNORECASE)
 
@@ -80,9 +74,6 @@ def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.de
     else:
         model = load_model(name, dtype=dtype)
     return model.to(device).eval()
-
-
-# What a model is made of, whatever it is measured on: parameters by place, megabytes, operations.
 
 
 @dataclass(frozen=True)

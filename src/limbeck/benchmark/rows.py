@@ -1,4 +1,4 @@
-"""Rows of a benchmark, with the machine they were measured on: to CSV or JSON, and back."""
+"""Rows of a benchmark, with the machine they were measured on: to CSV or JSON and back, and as tables."""
 
 from __future__ import annotations
 
@@ -168,9 +168,6 @@ def _from_csv(value: Any) -> Value:
     if value == "":
         return None
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-# The tables of benchmarks on the terminal.
 
 
 Rows = Sequence[Mapping[str, Value]]

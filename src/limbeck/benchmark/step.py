@@ -22,9 +22,6 @@ from limbeck.benchmark.measuring import (
     measure_bandwidth,
     measure_ceiling,
     peak_in_child,
-    stopwatch,
-    summarise,
-    take_turns,
     watch_peak,
 )
 from limbeck.benchmark.model import names_shape, read_config
@@ -32,6 +29,7 @@ from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
 from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.timing import stopwatch, summarise, take_turns
 from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
@@ -47,9 +45,6 @@ from limbeck.recipe.training_arguments import DEFAULTS, build_arguments
 from limbeck.training.module import DistillationModule, freeze_unreached, sum_units
 from limbeck.training.run import label_kind
 from limbeck.training.trainer import DistillationTrainer
-
-# What a training step is measured for: from a recipe's stage, or from two shapes and a method.
-
 
 _LABELS: dict[Task, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
 
@@ -295,9 +290,6 @@ def _index(stage: int, stages: int, owner: str) -> int:
     if not 1 <= stage <= stages:
         raise RecipeError(f"{owner} has {stages} stage{'s'[: stages != 1]}, and --stage is {stage}; count from 1.")
     return stage - 1
-
-
-# A real optimizer step, whole or part by part, as the trainer takes it.
 
 
 PARTS = ("teacher forward", "student forward", "loss", "student backward", "optimizer")

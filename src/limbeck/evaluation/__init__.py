@@ -1,5 +1,6 @@
 """Evaluation: what a student costs and what it is worth, beside its teacher."""
 
+from limbeck.core.timing import Times
 from limbeck.evaluation.agreement import (
     Agreement,
     Retrieval,
@@ -14,7 +15,6 @@ from limbeck.evaluation.costs import (
     BatchLatency,
     Latency,
     ParameterCounts,
-    Times,
     count_parameters,
     measure_latency,
     tensors_megabytes,

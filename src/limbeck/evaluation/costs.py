@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.timing import Times, summarise, take_turns
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 
@@ -111,18 +113,6 @@ def _place(name: str) -> str:
     return "transformer"
 
 
-FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
-
-
-@dataclass(frozen=True)
-class Times:
-    """Milliseconds of repeated passes: their median, 10th and 90th percentile."""
-
-    median_ms: float
-    p10_ms: float
-    p90_ms: float
-
-
 @dataclass(frozen=True)
 class BatchLatency:
     """What was measured at one batch size.
@@ -211,8 +201,14 @@ def measure_latency(
             # What a fast batch size leaves of its share goes to those after it.
             share = (deadline - time.perf_counter()) / (len(batch_sizes) - done)
             here = part_of(report, done / len(batch_sizes), (done + 1) / len(batch_sizes))
-            teacher_rows, student_rows = _take_turns(teacher_watch, student_watch, input_ids, share, warmup, here)
-            measured.append(_summary(batch_size, teacher_rows, student_rows))
+            what = f"latency, {batch_size} x {length} tokens"
+            found = take_turns(
+                {"teacher": partial(teacher_watch.time, input_ids), "student": partial(student_watch.time, input_ids)},
+                seconds=share,
+                warmup=warmup,
+                tell=lambda done, rounds, here=here, what=what: here(done, what, Count(rounds, "rounds")),  # type: ignore[misc]
+            )
+            measured.append(_summary(batch_size, found["teacher"], found["student"]))
         device = teacher_watch.device
     return Latency(
         batches=tuple(measured),
@@ -281,38 +277,13 @@ class _Stopwatch:
         return last - first
 
 
-def _take_turns(
-    teacher: _Stopwatch, student: _Stopwatch, input_ids: Tensor, seconds: float, warmup: int, report: Report
-) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Return the times of teacher and student, pass by pass, warmed up and then for about `seconds`."""
-    deadline = time.perf_counter() + seconds
-    what = f"latency, {input_ids.shape[0]} x {input_ids.shape[1]} tokens"
-    for _ in range(warmup):
-        teacher.time(input_ids)
-        student.time(input_ids)
-    teacher_rows: list[tuple[float, float]] = []
-    student_rows: list[tuple[float, float]] = []
-    while len(teacher_rows) < MOST_ROUNDS:
-        if len(teacher_rows) >= FEWEST_ROUNDS and time.perf_counter() >= deadline:
-            break
-        left = max(0.0, deadline - time.perf_counter())
-        report(min(1 - left / max(seconds, 1e-9), 1.0), what, Count(len(teacher_rows), "rounds"))
-        teacher_rows.append(teacher.time(input_ids))
-        student_rows.append(student.time(input_ids))
-    return teacher_rows, student_rows
-
-
 def _summary(
     batch_size: int, teacher_rows: list[tuple[float, float]], student_rows: list[tuple[float, float]]
 ) -> BatchLatency:
     """Reduce the times of one batch size to medians, percentiles and speedups."""
     teacher, student = np.array(teacher_rows), np.array(student_rows)  # [rounds, (whole, blocks)]
     ratios = np.median(teacher / student, axis=0)
-    parts = []
-    for times in (teacher, student):
-        for column in (0, 1):
-            p10, median, p90 = np.percentile(times[:, column] * 1000, [10, 50, 90])
-            parts.append(Times(median_ms=float(median), p10_ms=float(p10), p90_ms=float(p90)))
+    parts = [summarise(times[:, column]) for times in (teacher, student) for column in (0, 1)]
     return BatchLatency(
         batch_size=batch_size,
         rounds=len(teacher),

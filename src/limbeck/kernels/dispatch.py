@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,11 +15,67 @@ from limbeck.kernels.relation_blocked import relation_kl_blocked
 from limbeck.kernels.relation_reference import relation_kl_reference
 from limbeck.kernels.relation_triton import interpreting, relation_kl_triton, triton_obstacle
 
-RELATION_BACKENDS = ("auto", "reference", "blocked", "triton")
-
 _logger = logging.getLogger(__name__)
-# What was said of the choices of `auto`.
+# Choices of `auto` that were logged.
 _announced: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A computation that several kernels can do.
+
+    Args:
+        name: As messages and the log have it.
+        backends: By name, from the plain one to the fastest; one named "triton" needs a GPU.
+    """
+
+    name: str
+    backends: Mapping[str, Callable[..., Tensor]]
+
+    def choose(self, backend: str, device: str, dtype: torch.dtype = torch.float32) -> str:
+        """Return the backend that computes it; `auto` is the fastest that can.
+
+        Args:
+            backend: "auto" or the name of a backend.
+            device: Type of the device, such as `"cpu"`.
+            dtype: The dtype that the loss is computed in.
+
+        Raises:
+            KernelError: if `backend` is unknown, or is Triton where it cannot compute; an explicit choice is never
+                replaced.
+        """
+        names = ("auto", *self.backends)
+        if backend not in names:
+            raise KernelError(f"Unknown backend '{backend}' for {self.name}.{suggestion(backend, names)}")
+        if backend == "auto":
+            return _choose(self.name, tuple(self.backends), device, dtype)
+        obstacle = triton_obstacle(device, dtype) if backend == "triton" else None
+        if obstacle is not None:
+            raise KernelError(obstacle)
+        return backend
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch.dtype) -> str:
+    """Resolve `auto`; logged once, with the reason where a GPU has to do without Triton."""
+    # Triton's interpreter is for tests alone.
+    obstacle = "Triton is interpreted" if interpreting() else triton_obstacle(device, dtype)
+    can_triton = device == "cuda" and obstacle is None
+    chosen = [name for name in backends if name != "triton" or can_triton][-1]
+    words = f"{operation} on {device}: backend 'auto' is '{chosen}'"
+    if device == "cuda" and obstacle is not None and "triton" in backends:
+        words += f", since {obstacle.partition(';')[0]}"
+    if words not in _announced:
+        _announced.add(words)
+        _logger.info(words)
+    return chosen
+
+
+RELATION_KL = Operation(
+    "relation_kl",
+    {"reference": relation_kl_reference, "blocked": relation_kl_blocked, "triton": relation_kl_triton},
+)
+RELATION_BACKENDS = ("auto", *RELATION_KL.backends)
 
 
 def relation_kl_total(
@@ -53,43 +111,9 @@ def relation_kl_total(
     """
     dtype = compute_dtype(student_a, student_b, teacher_a, teacher_b)
     chosen = choose_relation_backend(backend, student_a.device.type, dtype)
-    arguments = student_a, student_b, teacher_a, teacher_b, heads, valid, causal
-    if chosen == "triton":
-        return relation_kl_triton(*arguments)
-    return relation_kl_reference(*arguments) if chosen == "reference" else relation_kl_blocked(*arguments)
+    return RELATION_KL.backends[chosen](student_a, student_b, teacher_a, teacher_b, heads, valid, causal)
 
 
 def choose_relation_backend(backend: str, device: str, dtype: torch.dtype = torch.float32) -> str:
-    """Return the backend that computes `relation_kl`; `auto` is Triton on a GPU if it can, and blocked otherwise.
-
-    Args:
-        backend: One of `RELATION_BACKENDS`.
-        device: Type of the device, such as `"cpu"`.
-        dtype: The dtype that the loss is computed in.
-
-    Raises:
-        KernelError: if `backend` is unknown, or is Triton where it cannot compute.
-    """
-    if backend not in RELATION_BACKENDS:
-        raise KernelError(f"Unknown backend '{backend}' for relation_kl.{suggestion(backend, RELATION_BACKENDS)}")
-    if backend == "auto":
-        return _choose(device, dtype)
-    obstacle = triton_obstacle(device, dtype) if backend == "triton" else None
-    if obstacle is not None:
-        raise KernelError(obstacle)
-    return backend
-
-
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _choose(device: str, dtype: torch.dtype) -> str:
-    """What `auto` is; it is said once, with the reason where a GPU has to do without Triton."""
-    # Triton's interpreter is for tests alone.
-    obstacle = "Triton is interpreted" if interpreting() else triton_obstacle(device, dtype)
-    chosen = "blocked" if device != "cuda" or obstacle is not None else "triton"
-    words = f"relation_kl on {device}: backend 'auto' is '{chosen}'"
-    if device == "cuda" and obstacle is not None:
-        words += f", since {obstacle.partition(';')[0]}"
-    if words not in _announced:
-        _announced.add(words)
-        _logger.info(words)
-    return chosen
+    """Return the backend that computes `relation_kl`; arguments and errors as of `Operation.choose`."""
+    return RELATION_KL.choose(backend, device, dtype)

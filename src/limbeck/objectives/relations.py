@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from limbeck.errors import KernelError
-from limbeck.kernels.dispatch import relation_kl_total
+from limbeck.kernels.dispatch import RELATION_KL, relation_kl_total
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.score_gram import score_distance
 from limbeck.objectives.registry import Benchmark, Workload, register_as_objective
@@ -44,7 +44,7 @@ def _relation_by(backend: str, *streams: Tensor, **options: Any) -> LossTerm:
     unit="token",
     operations=_count_relation,
     benchmark=Benchmark(
-        backends={name: partial(_relation_by, name) for name in ("reference", "blocked", "triton")},
+        backends={name: partial(_relation_by, name) for name in RELATION_KL.backends},
         inputs=lambda case, normal: _draw_streams(case, normal, case.relation == "symmetric"),
         numbers_at_once=partial(_matrices_held, 7),
         sizes=("heads", "relation"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limbeck.evaluation.costs import FEWEST_ROUNDS
+from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.report.quality import is_doubtful
 
 

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.evaluation.costs import FEWEST_ROUNDS
+from limbeck.core.timing import FEWEST_ROUNDS
 
 # Which measured ratios of times can be told: not those of few rounds, or of rounds that say different things.
 

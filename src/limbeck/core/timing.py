@@ -1,0 +1,92 @@
+"""Repeated measurements: warm-up, variants in turns, device synchronisation, median and spread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from limbeck.core.machine import synchronise
+
+T = TypeVar("T")
+Tell: TypeAlias = Callable[[float, int], None]
+"""Receives the share of a measurement that is done, 0 to 1, and the number of its rounds."""
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds of repeated passes: their median, 10th and 90th percentile."""
+
+    median_ms: float
+    p10_ms: float
+    p90_ms: float
+
+
+def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
+    """Return a callable that runs `run` once and returns its seconds, the device's work included."""
+
+    def timed() -> float:
+        synchronise(device)
+        start = time.perf_counter()
+        run()
+        synchronise(device)
+        return time.perf_counter() - start
+
+    return timed
+
+
+def take_turns(
+    variants: Mapping[str, Callable[[], T]],
+    *,
+    seconds: float,
+    warmup: int = 1,
+    fewest: int = FEWEST_ROUNDS,
+    most: int = MOST_ROUNDS,
+    tell: Tell | None = None,
+) -> dict[str, list[T]]:
+    """Run variants in turns (A B, B A, A B …), so that other load of the machine falls on all alike.
+
+    Args:
+        variants: Callables by name; usually made by `stopwatch`.
+        seconds: For everything together, warm-up included. `fewest` rounds are made whatever they take.
+        warmup: Rounds that are not counted.
+        fewest: Least number of counted rounds.
+        most: Greatest number of counted rounds.
+        tell: Receives the progress, without the rounds of the warm-up.
+
+    Returns:
+        The results of each variant, round by round: the entries at one place are of neighbouring runs.
+    """
+    start = time.perf_counter()
+    for _ in range(warmup):
+        for run in variants.values():
+            run()
+    found: dict[str, list[T]] = {name: [] for name in variants}
+    for turn in range(most):
+        elapsed = time.perf_counter() - start
+        if turn >= fewest and elapsed >= seconds:
+            break
+        if tell is not None:
+            tell(min(1.0, elapsed / max(seconds, 1e-9), turn / fewest if turn < fewest else 1.0), turn)
+        for name in list(variants) if turn % 2 == 0 else reversed(list(variants)):
+            found[name].append(variants[name]())
+    if tell is not None:
+        tell(1.0, len(next(iter(found.values()), [])))
+    return found
+
+
+def summarise(seconds: Sequence[float] | NDArray[np.float64]) -> Times:
+    """Reduce repeated measurements to milliseconds: median, 10th and 90th percentile."""
+    p10, median, p90 = np.percentile(np.asarray(seconds) * 1000, [10, 50, 90])
+    return Times(median_ms=float(median), p10_ms=float(p10), p90_ms=float(p90))
+
+
+def speedup(first: Sequence[float], other: Sequence[float]) -> float:
+    """Return how many times faster `other` is than `first`: the median over rounds of first / other."""
+    return float(np.median(np.asarray(first) / np.asarray(other)))
