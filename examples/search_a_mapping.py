@@ -17,7 +17,7 @@ from rich.console import Console
 
 import limbeck
 from limbeck.recipe import load_recipe
-from limbeck.report.search_tables import mapping_table
+from limbeck.report.search_tables import search_table
 from limbeck.search.mapping import MappingRequest, search_mapping
 from limbeck.search.requests import ProxyRequest
 
@@ -49,7 +49,7 @@ def main(corpus: str = "installed-docs", output: Path = Path("runs/examples/mapp
         genetic={"population": 2 if tiny else 6},
     )
     record = search_mapping(request, console)
-    console.print(mapping_table(record))
+    console.print(search_table(record))
     # The record's recipe is the one above with the best mapping in it.
     result = limbeck.distill({**record["recipe"], "output": str(output / "student")}, resume=True, console=console)
     console.print(f"Student: {result.student}", highlight=False)

@@ -72,39 +72,12 @@ def comparison_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str,
     )
 
 
-def mapping_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
-    """The tables of a mapping search."""
-    from limbeck.report.search_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
+def search_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
+    """The tables of a search."""
+    from limbeck.report.search_tables import search_files, search_table
 
     record = read(folder, "search.json")
-    files = {
-        "search.md": mapping_markdown(record),
-        "generations.csv": generations_csv(record),
-        "candidates.csv": candidates_csv(record),
-    }
-    return {"table": mapping_table(record)}, files
-
-
-def architecture_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
-    """The tables of an architecture search."""
-    from limbeck.report.search_tables import architecture_markdown, architecture_table, shapes_csv
-
-    record = read(folder, "search.json")
-    return (
-        {"table": architecture_table(record)},
-        {"search.md": architecture_markdown(record), "shapes.csv": shapes_csv(record)},
-    )
-
-
-def teacher_layer_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
-    """The tables of a search for a teacher layer."""
-    from limbeck.report.search_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
-
-    record = read(folder, "search.json")
-    return (
-        {"table": teacher_layer_table(record)},
-        {"search.md": teacher_layer_markdown(record), "layers.csv": layers_csv(record)},
-    )
+    return {"table": search_table(record)}, search_files(record)
 
 
 def inspection_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
@@ -160,11 +133,11 @@ TABLES = {
     "comparison": comparison_tables,
     "comparison-with-costs": comparison_tables,
     "large-comparison": comparison_tables,
-    "search-mapping": mapping_tables,
-    "large-search-mapping": mapping_tables,
-    "search-architecture": architecture_tables,
-    "large-search-architecture": architecture_tables,
-    "search-teacher-layer": teacher_layer_tables,
+    "search-mapping": search_tables,
+    "large-search-mapping": search_tables,
+    "search-architecture": search_tables,
+    "large-search-architecture": search_tables,
+    "search-teacher-layer": search_tables,
     "inspections": inspection_tables,
     "export-onnx-int8": export_tables,
 }

@@ -14,8 +14,7 @@ from limbeck.cli.main import build_app
 from limbeck.inspection import draw_maps, measure_contribution, measure_divergence, measure_similarity
 from limbeck.recipe.load import load_recipe
 from limbeck.report.inspection import plain, write_inspection
-from limbeck.report.search_files import write_search
-from limbeck.report.search_tables import architecture_markdown, mapping_markdown, teacher_layer_markdown
+from limbeck.report.search import write_search
 from limbeck.search.architecture import search_architecture
 from limbeck.search.requests import ProxyRequest
 from limbeck.search.shape_space import ShapeLimits, ShapePoint
@@ -108,7 +107,7 @@ def architecture_folder(tmp_path_factory) -> Path:
         asked.diverges.add(ShapePoint(1, 8, 2, 1))
         options = {"trials": 14, "prune": True, "batch": 4, "limits": limits}
         record = search_architecture(shape_search.make_request(data, folder / "out", **options))
-    write_search(folder / "out", record, {}, {"search.md": architecture_markdown(record)})
+    write_search(folder / "out", record, {})
     return folder / "out"
 
 
@@ -122,7 +121,7 @@ def teacher_layer_folder(tmp_path_factory) -> Path:
     data["stages"][0]["training"] |= {"max_steps": 6}
     proxy = ProxyRequest(load_recipe(data), folder / "out", "layers")
     record = search_teacher_layer(TeacherLayerRequest(proxy))
-    write_search(folder / "out", record, {}, {"search.md": teacher_layer_markdown(record)})
+    write_search(folder / "out", record, {})
     return folder / "out"
 
 
@@ -146,7 +145,7 @@ def inspection_folder(tmp_path_factory) -> Path:
 def search_folder(tmp_path) -> Path:
     """The record of a search of ELM's size."""
     record = mapping_search_record()
-    write_search(tmp_path / "elm", record, {}, {"search.md": mapping_markdown(record)})
+    write_search(tmp_path / "elm", record, {})
     return tmp_path / "elm"
 
 

@@ -134,9 +134,9 @@ def command(
 ) -> None:
     """Search for the student's shape of low loss at low latency, within limits, one teacher for all."""
     from limbeck.recipe.load import load_recipe
+    from limbeck.report.search import write_search
+    from limbeck.report.search_tables import search_table
     from limbeck.report.search_architecture_figures import architecture_picture
-    from limbeck.report.search_files import write_search
-    from limbeck.report.search_tables import architecture_markdown, architecture_table, shapes_csv
     from limbeck.search.architecture import ArchitectureRequest, MeasuringRequest, search_architecture
     from limbeck.search.requests import ProxyRequest
     from limbeck.search.shape_space import ShapeLimits, ShapeSizes, parse_count
@@ -170,13 +170,12 @@ def command(
     record = search_architecture(request, console)
     if not record:
         return  # The main process of several writes and reports.
-    tables = {"search.md": architecture_markdown(record), "shapes.csv": shapes_csv(record)}
     pictures = {"loss_and_latency": architecture_picture(record)}
-    files = write_search(output.expanduser(), record, pictures, tables)
+    files = write_search(output.expanduser(), record, pictures)
     if as_json:
         print_json({**record, "files": files})
         return
-    result_console().print(architecture_table(record))
+    result_console().print(search_table(record))
     print_line(f"Recipe: {files[1]}")
 
 

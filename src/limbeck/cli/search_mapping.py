@@ -161,9 +161,9 @@ def command(
 ) -> None:
     """Search for the layer mapping whose student does best on a proxy: ELM's genetic algorithm, one teacher for all."""
     from limbeck.recipe.load import load_recipe
-    from limbeck.report.search_files import write_search
+    from limbeck.report.search import write_search
+    from limbeck.report.search_tables import search_table
     from limbeck.report.search_mapping_figures import mapping_pictures
-    from limbeck.report.search_tables import candidates_csv, generations_csv, mapping_markdown, mapping_table
     from limbeck.search.mapping import MappingRequest, search_mapping, task_measures
     from limbeck.search.requests import ProxyRequest
 
@@ -190,14 +190,9 @@ def command(
     record = search_mapping(request, console)
     if not record:
         return  # The main process of several writes and reports.
-    tables = {
-        "search.md": mapping_markdown(record),
-        "generations.csv": generations_csv(record),
-        "candidates.csv": candidates_csv(record),
-    }
-    files = write_search(output.expanduser(), record, mapping_pictures(record), tables)
+    files = write_search(output.expanduser(), record, mapping_pictures(record))
     if as_json:
         print_json({**record, "files": files})
         return
-    result_console().print(mapping_table(record))
+    result_console().print(search_table(record))
     print_line(f"Recipe: {files[1]}")

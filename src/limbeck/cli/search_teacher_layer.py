@@ -87,8 +87,8 @@ def command(
 ) -> None:
     """Search for the teacher layer to learn from: all candidates at once, the lower ones dropped on the way."""
     from limbeck.recipe.load import load_recipe
-    from limbeck.report.search_files import write_search
-    from limbeck.report.search_tables import layers_csv, teacher_layer_markdown, teacher_layer_table
+    from limbeck.report.search import write_search
+    from limbeck.report.search_tables import search_table
     from limbeck.report.search_teacher_layer_figures import teacher_layer_picture
     from limbeck.search.requests import ProxyRequest
     from limbeck.search.teacher_layer import TeacherLayerRequest, search_teacher_layer
@@ -108,12 +108,11 @@ def command(
     record = search_teacher_layer(request, console)
     if not record:
         return  # The main process of several writes and reports.
-    tables = {"search.md": teacher_layer_markdown(record), "layers.csv": layers_csv(record)}
-    files = write_search(output.expanduser(), record, {"layers": teacher_layer_picture(record)}, tables)
+    files = write_search(output.expanduser(), record, {"layers": teacher_layer_picture(record)})
     if as_json:
         print_json({**record, "files": files})
         return
-    result_console().print(teacher_layer_table(record))
+    result_console().print(search_table(record))
     print_line(f"Recipe: {files[1]}")
 
 

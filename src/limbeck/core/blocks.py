@@ -249,18 +249,14 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 # The console: tables are cut to its width.
 
 
-def console(*blocks: Block | Section) -> RenderableType:
-    """Return blocks for a console; titles of sections stand above tables only."""
+def console(*blocks: Block) -> RenderableType:
+    """Return blocks for a console."""
     return Group(*_lines(blocks))
 
 
-def _lines(blocks: Iterable[Block | Section]) -> Iterator[RenderableType]:
+def _lines(blocks: Iterable[Block]) -> Iterator[RenderableType]:
     for block in blocks:
         match block:
-            case Section():
-                if block.title and any(isinstance(inner, Table) for inner in block.blocks):
-                    yield Text(block.title, style="bold")
-                yield from _lines(block.blocks)
             case Paragraph():
                 yield Text(block.text.replace("**", ""), style="bold")
             case Notes():
@@ -268,6 +264,8 @@ def _lines(blocks: Iterable[Block | Section]) -> Iterator[RenderableType]:
             case Facts(pairs) | Steps(pairs):
                 yield from (Text(f"{name}: {value}") for name, value in pairs)
             case Table():
+                if block.caption and not block.layout.boxed:
+                    yield Text(block.caption, style="bold")
                 yield _ConsoleTable(block)
                 if block.left_out:
                     yield Text(f"{block.left_out:,} more rows are not shown.", style="dim")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import yaml
 
+from limbeck.core.blocks import duration
 from limbeck.report.comparison_tables import ComparisonTable, overview_table, student_tables
 from limbeck.report.content import Block, Code, Figure, Notes, Section, Steps, Table, guarded
 from limbeck.report.course_figures import course_figures
@@ -20,7 +21,6 @@ from limbeck.report.quality import format_count
 from limbeck.report.quality_figures import Measured, quality_figure
 from limbeck.report.records import entries, entry, mapping, number, text, texts, without_path
 from limbeck.report.run import provenance_blocks, stage_links
-from limbeck.report.search_tables import duration
 
 _MOST_DIAGRAMS = 12
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from limbeck.core.blocks import duration
 from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
@@ -23,7 +24,6 @@ from limbeck.report.quality_figures import Measured, quality_figure
 from limbeck.report.records import entries, last_part, mapping, number, text, title_of, without_path
 from limbeck.report.run import measured_models, quality_of, run_sections
 from limbeck.report.search import search_sections, what_was_found
-from limbeck.report.search_tables import duration
 
 # What a folder is, how it stands and what came of it, in a few words each.
 

@@ -184,3 +184,8 @@ def without_path(name: str) -> str:
     """Return a name of the Hub or of a package as it is, and of a folder its last part."""
     is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
     return last_part(name) if is_path else name
+
+
+def describe_shape(shape: Mapping[str, Any]) -> str:
+    """Write a shape as the student's blueprint is written."""
+    return f"{shape['layers']}x{shape['hidden']}, {shape['heads']} heads, FFN {shape['ffn']}"

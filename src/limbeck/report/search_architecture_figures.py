@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from limbeck.report.drawing import Picture
-from limbeck.report.search_tables import describe_shape
+from limbeck.report.records import describe_shape
 
 _DARK, _WARM = "#1b4f8a", "#c8551b"  # told apart in grey and by the colour-blind
 

@@ -9,9 +9,9 @@ from typing import Any
 from limbeck.report.content import Figure
 from limbeck.report.draw_plot import Plot, Series
 from limbeck.report.make_figures import plot_figure
+from limbeck.report.records import describe_shape
 from limbeck.report.scales import Axis
 from limbeck.report.search_mapping_figures import members_of
-from limbeck.report.search_tables import describe_shape
 
 _GENERATION = Axis("generation", whole=True)
 _SPREAD = 0.12

@@ -312,7 +312,7 @@ def search_architecture(request: ArchitectureRequest, console: Console | None = 
 
     Returns:
         The record, as plain values; see `architecture_record`. Nothing but the study is on disk yet:
-        `limbeck.report.search_tables` and its neighbours write tables, figures and the recipe.
+        `limbeck.report.search` writes tables, figures and the recipe.
         Under a launcher of several processes it is empty in all but the main one.
 
     Raises:

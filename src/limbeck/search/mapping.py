@@ -372,7 +372,7 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
 
     Returns:
         The record, as plain values; see `mapping_record`. Nothing but the study is on disk yet:
-        `limbeck.report.search_tables` and its neighbours write tables, figures and the recipe.
+        `limbeck.report.search` writes tables, figures and the recipe.
         Under a launcher of several processes it is empty in all but the main one.
 
     Raises:
