@@ -135,8 +135,8 @@ def command(
     """Search for the student's shape of low loss at low latency, within limits, one teacher for all."""
     from limbeck.recipe.load import load_recipe
     from limbeck.report.search import write_search
-    from limbeck.report.search_tables import search_table
     from limbeck.report.search_architecture_figures import architecture_picture
+    from limbeck.report.search_tables import search_table
     from limbeck.search.architecture import ArchitectureRequest, MeasuringRequest, search_architecture
     from limbeck.search.requests import ProxyRequest
     from limbeck.search.shape_space import ShapeLimits, ShapeSizes, parse_count

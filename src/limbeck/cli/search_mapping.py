@@ -162,8 +162,8 @@ def command(
     """Search for the layer mapping whose student does best on a proxy: ELM's genetic algorithm, one teacher for all."""
     from limbeck.recipe.load import load_recipe
     from limbeck.report.search import write_search
-    from limbeck.report.search_tables import search_table
     from limbeck.report.search_mapping_figures import mapping_pictures
+    from limbeck.report.search_tables import search_table
     from limbeck.search.mapping import MappingRequest, search_mapping, task_measures
     from limbeck.search.requests import ProxyRequest
 

@@ -50,6 +50,7 @@ def _found_mapping(record: Record) -> str:
 
 
 def generations(record: Record) -> Table:
+    """Lay out the generations as ELM's table 5 has them."""
     rows = tuple(
         (
             f"#{row['number']}",
@@ -65,7 +66,8 @@ def generations(record: Record) -> Table:
 
 
 def best_mappings(record: Record) -> Table:
-    rows = tuple(
+    """Lay out the mappings that did best, with every score."""
+    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
             show_mapping(candidate["mapping"]),
             number(candidate["fitness"], 2),
@@ -162,7 +164,7 @@ def _found_shape(record: Record) -> str:
 def front(record: Record) -> Table:
     """Lay out the shapes that no other beats in both loss and latency, the fastest first."""
     by_trial = {shape["trial"]: shape for shape in record["shapes"]}
-    rows = tuple(
+    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
         (describe_shape(shape), number(shape["parameters"]), number(shape["latency_ms"], 2), *_shape_figures(shape))
         for shape in map(by_trial.__getitem__, record["front"])
     )
@@ -176,7 +178,7 @@ def shapes(record: Record, most: int | None = None) -> Table:
     ranked = sorted(
         record["shapes"], key=lambda shape: (order.index(shape["state"]), -(shape["reward"] or 0.0), shape["trial"])
     )
-    rows = tuple(
+    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
             str(shape["trial"]),
             describe_shape(shape),
@@ -359,7 +361,6 @@ def _shapes_shown(record: Record) -> Table:
     return replace(table, caption=f"Shapes{some}", left_out=0)
 
 
-
 def search_table(record: Record) -> RenderableType:
     """Return the tables of a finished search for the terminal."""
     kind = KINDS[record["kind"]]
@@ -379,5 +380,3 @@ def search_files(record: Record) -> dict[str, str]:
     ]
     tables = {name: write(record) for name, write in kind.files.items()}
     return {"search.md": markdown_file(f"{kind.title}: {record['name']}", sections), **tables}
-
-
