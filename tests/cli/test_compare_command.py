@@ -71,7 +71,7 @@ def test_from_a_plan_to_its_tables(limbeck, plan, files, tmp_path):
 
 
 def test_a_failing_run_ends_with_exit_code_1(limbeck, plan, tmp_path, monkeypatch):
-    def failing(*arguments):
+    def failing(*arguments, **options):
         raise TrainingError("It [cannot] be.")
 
     monkeypatch.setattr(training_run, "run_stage", failing)

@@ -64,10 +64,10 @@ def test_a_run_that_fails_leaves_the_others_and_is_tried_again(plan, tmp_path, m
     output = tmp_path / "out"
     original = training_run.run_stage
 
-    def failing(stage, *arguments):
-        if stage.method == "hidden_states":
+    def failing(choice, *arguments, **options):
+        if choice.spec.method["name"] == "hidden_states":
             raise TrainingError("The term 'x' became\nnan.")
-        return original(stage, *arguments)
+        return original(choice, *arguments, **options)
 
     monkeypatch.setattr(training_run, "run_stage", failing)
     result = limbeck.compare(plan, output=output)
@@ -83,7 +83,7 @@ def test_a_run_that_fails_leaves_the_others_and_is_tried_again(plan, tmp_path, m
 
 
 def test_a_fault_of_one_run_is_a_failure_too(plan, tmp_path, monkeypatch):
-    def broken(*arguments):
+    def broken(*arguments, **options):
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(training_run, "run_stage", broken)

@@ -18,6 +18,7 @@ import limbeck
 from limbeck.errors import Interrupted, LimbeckError
 from limbeck.methods import METHODS
 from limbeck.training import stage as stage_module
+from limbeck.training.loader import Loader
 from tests.support.methods import EQUAL_WIDTHS, run_card, tiny_run, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
 
@@ -124,9 +125,8 @@ def test_a_method_goes_on_where_it_stopped(name, teachers, text, tmp_path, monke
 
 @pytest.mark.parametrize("name", on_text)
 def test_accumulation_gives_the_same_trajectory_or_is_refused(name, teachers, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(  # The same rows in the same order, whatever the batch size.
-        stage_module.DistillationTrainer, "_get_train_sampler", lambda self, rows=None: SequentialSampler(rows)
-    )
+    # The same rows in the same order, whatever the batch size.
+    monkeypatch.setattr(Loader, "sample", lambda self, rows: SequentialSampler(rows))
     runs = []
     for batch, accumulation in ((8, 1), (4, 2)):
         options = {

@@ -89,7 +89,7 @@ def train(module, rows, tmp_path, batch, accumulation, steps=5, clip=0.5):
     freeze_unreached(module, collate(rows[:2]))
     trainer = DistillationTrainer(module, args=arguments, train_dataset=Rows(rows), data_collator=collate)
     # The same rows in the same order, whatever the batch size.
-    trainer._get_train_sampler = lambda dataset=None: torch.utils.data.SequentialSampler(Rows(rows))
+    trainer.loader.sample = lambda _: torch.utils.data.SequentialSampler(Rows(rows))
     trainer.train()
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 

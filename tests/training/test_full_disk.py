@@ -12,9 +12,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 import limbeck
-from limbeck.core.files import atomic_text
+from limbeck.core import files
+from limbeck.core.files import HEARTBEAT
 from limbeck.errors import OutputError, TrainingError
-from limbeck.training import base_trainer, checkpoints, record, stage
+from limbeck.training import checkpoints, record, stage
 from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
 from limbeck.training.trainer import WEIGHTS
 
@@ -79,11 +80,11 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
 
             patch.setattr(torch, "save", save)
         elif place == "sync":
-            patch.setattr(base_trainer, "seal", after_the_first(checkpoints.seal, full))
+            patch.setattr(checkpoints, "seal", after_the_first(checkpoints.seal, full))
         elif place == "manifest":
             patch.setattr(checkpoints, "atomic_text", after_the_first(record.atomic_text, full))
         else:
-            patch.setattr(base_trainer, "publish", after_the_first(checkpoints.publish, full))
+            patch.setattr(checkpoints, "publish", after_the_first(checkpoints.publish, full))
         with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
             limbeck.distill(recipe)
     message = str(caught.value)
@@ -108,6 +109,7 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
             patch.setattr(run, "save_student", full)
         else:
             patch.setattr(record, "atomic_text", full)
+            patch.setattr(record, "atomic_text", full)
         with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
             limbeck.distill(recipe)
     assert "\n" not in str(caught.value)
@@ -115,11 +117,10 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
 
 
 def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
-    monkeypatch.setattr(
-        record,
-        "atomic_text",
-        lambda path, *text, **options: full() if path.name == record.HEARTBEAT else atomic_text(path, *text, **options),
-    )
+    def full_for_heartbeats(path, text, **options):
+        (full if path.name == HEARTBEAT else files.atomic_text)(path, text, **options)
+
+    monkeypatch.setattr(record, "atomic_text", full_for_heartbeats)
     assert limbeck.distill(recipe).record["status"] == "finished"
 
 

@@ -190,7 +190,7 @@ def train(folder, method, optimizer, rows, **policy):
         train_dataset=Rows(rows),
         data_collator=collate,
     )
-    trainer._get_train_sampler = lambda dataset=None: torch.utils.data.SequentialSampler(Rows(rows))
+    trainer.loader.sample = lambda _: torch.utils.data.SequentialSampler(Rows(rows))
     trainer.train()
     trainer.guard.check()
     moments = list(trainer.optimizer.state_dict()["state"].values())

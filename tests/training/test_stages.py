@@ -66,10 +66,10 @@ def test_an_assistant_is_kept_when_the_run_is_resumed(recipe, monkeypatch):
     whole = limbeck.distill({**recipe, "output": recipe["output"] + "-whole"})
     original = run_module.run_stage
 
-    def stop_at_the_second(plan, *arguments):
-        if plan.title == "student":
+    def stop_at_the_second(choice, *arguments, **options):
+        if choice.spec.title == "student":
             raise KeyboardInterrupt
-        return original(plan, *arguments)
+        return original(choice, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "run_stage", stop_at_the_second)

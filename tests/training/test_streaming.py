@@ -14,7 +14,7 @@ from limbeck.corpus import Lane, PadCollator
 from limbeck.errors import CorpusError, OutputError, RecipeError, TrainingError
 from limbeck.models.vocabulary import load_tokenizer
 from limbeck.training.data import training_rows
-from limbeck.training.streaming import StreamLoader
+from limbeck.training.loader import StreamLoader
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.streams import ALONE, make_texts, stream, write_texts
 

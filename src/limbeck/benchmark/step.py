@@ -43,7 +43,7 @@ from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.plan import MASKED_SHARE, needed_head, plan_run
 from limbeck.recipe.training_arguments import DEFAULTS, build_arguments
 from limbeck.training.module import DistillationModule, freeze_unreached, sum_units
-from limbeck.training.run import label_kind
+from limbeck.training.stage import label_kind
 from limbeck.training.trainer import DistillationTrainer
 
 _LABELS: dict[Task, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}

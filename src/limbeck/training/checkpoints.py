@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -24,6 +24,7 @@ from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
 from limbeck.core.files import atomic_text, give_ordinary_mode, read_json, sync
+from limbeck.core.ranks import on_all_ranks, on_main_rank
 from limbeck.errors import OutputError, TrainingError
 
 # A checkpoint's files: grown aside, sealed with a manifest of their hashes, and made visible by one rename.
@@ -400,3 +401,61 @@ def _room(folder: Path) -> str:
         return f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"
     except OSError:
         return ""
+
+
+class Checkpoints:
+    """Writes the checkpoints of a stage aside, seals them, and makes them visible by one rename.
+
+    What the loop writes with pickle (optimizer, schedule, random streams, loss scale) it reads with `weights_only`,
+    which takes tensors and plain values and runs no code.
+
+    Args:
+        arguments: Of the training; its `output_dir` is the stage's folder.
+    """
+
+    def __init__(self, arguments: TrainingArguments) -> None:
+        self.arguments = arguments
+        self.folder = Path(arguments.output_dir)
+        self.staging: Path | None = None
+        """Where a checkpoint is being written; None between checkpoints."""
+
+    def write(self, step: int, save: Callable[[], None]) -> None:
+        """Write the checkpoint of a step in all processes, and once it is visible remove those that are too many.
+
+        Args:
+            step: The optimizer step.
+            save: Writes its files below `staging`.
+
+        Raises:
+            TrainingError: if it cannot be written; what was saved before is intact.
+        """
+
+        def prepare() -> None:
+            with self._saving(step):
+                prepare_staging(self.folder)
+
+        def write() -> None:
+            with self._saving(step):
+                save()
+
+        def show() -> None:
+            with self._saving(step):
+                grown = staging_of(self.folder) / f"checkpoint-{step}"
+                seal(grown, {"step": step, **training_facts(self.arguments)})
+                publish(grown, self.folder)
+                keep_newest(self.folder, step, self.arguments.save_total_limit)
+
+        try:
+            on_main_rank(prepare)
+            self.staging = staging_of(self.folder)
+            on_all_ranks(write)
+            on_main_rank(show)
+        except TrainingError:
+            if self.arguments.should_save:
+                remove_leftovers(self.folder)  # So that a full disk has room again for the record.
+            raise
+        finally:
+            self.staging = None
+
+    def _saving(self, step: int) -> AbstractContextManager[None]:
+        return saving(f"The checkpoint of step {step}", self.folder)

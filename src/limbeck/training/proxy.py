@@ -25,7 +25,7 @@ from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort
 from limbeck.training.module import freeze_unreached, untrained_names
 from limbeck.training.progress import ProgressReporter
-from limbeck.training.run import build_corpora, label_kind
+from limbeck.training.run import build_corpora
 from limbeck.training.stage import StageRows, prepare_student, stage_rows, teacher_dtype
 from limbeck.training.students import LoadTeacher, finish_student, make_student
 from limbeck.training.teacher import measure_layer_cosines
@@ -221,16 +221,9 @@ class Proxy:
         seed = self.plan.recipe.seed + index
         set_seed(seed)
         for student in students:
-            prepare_student(student, freeze_embeddings="embeddings" in first.spec.freeze)
+            prepare_student(student, first)
         frozen = [untrained_names(student) for student in students]
-        rows = stage_rows(
-            self.corpora[index],
-            self.tokenizer,
-            replace_tokens=first.spec.augment.replace_tokens,
-            mask_tokens=first.mask_tokens,
-            labels=label_kind(first),
-            seed=seed,
-        )
+        rows = stage_rows(first, self.corpora[index], self.tokenizer, seed)
         teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
         terms = [choice.terms for choice in choices]
         cohort = StudentCohort(students, teacher, terms, seed=seed, pooling=first.pooling)

@@ -30,7 +30,6 @@ from limbeck.core.ranks import (
 from limbeck.corpus import (
     Corpus,
     CorpusSettings,
-    LabelKind,
     LabelledCorpus,
     LabelledSettings,
     PadCollator,
@@ -48,12 +47,12 @@ from limbeck.models.locating import SentencePooling, check_weights, is_local, re
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoice
 from limbeck.training.checkpoints import disk_problem, sync_tree
+from limbeck.training.guard import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
 from limbeck.training.record import Heartbeat, RunRecord, StagePlace, TrainingHeartbeat
-from limbeck.training.stage import StagePlan, load_finished, run_stage, teacher_dtype, warn
+from limbeck.training.stage import label_kind, load_finished, run_stage, teacher_dtype, warn
 from limbeck.training.students import describe_layers, dropouts, finish_student, make_student, save_student
 from limbeck.training.teacher import measure_layer_cosines, teacher_facts
-from limbeck.training.trainer import is_out_of_memory
 
 # The corpora of a run: one for each stage, built before anything is trained, and described for the record.
 
@@ -129,12 +128,6 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
         shares = corpus.mix.shares(corpus.manifest["source_rows"])
         extent["shares"] = dict(zip(corpus.manifest["settings"]["sources"], shares, strict=True))
     return extent
-
-
-def label_kind(choice: StageChoice) -> LabelKind:
-    """Return what the labels of a stage's rows are, as its collator pads them."""
-    kinds: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
-    return kinds.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
 
 
 def _build(
@@ -290,26 +283,21 @@ class Run:
             choice = self._measure_layers(choice, index, folder)
         finished = load_finished(folder, student, self._warn)
         if finished is None:
-            plan = StagePlan(
-                title=choice.spec.title,
-                method=choice.spec.method["name"],
-                terms=choice.terms,
-                training=choice.spec.training,
-                freeze_embeddings="embeddings" in choice.spec.freeze,
-                replace_tokens=choice.spec.augment.replace_tokens,
-                mask_tokens=choice.mask_tokens,
-                labels=label_kind(choice),
-                pooling=choice.pooling,
-                seed=self.plan.recipe.seed + index,
-                folder=folder,
-                guard=choice.spec.guard,
-                shards_teacher=choice.teacher.spec.sharded,
-            )
             teacher = on_all_ranks(
                 partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
             )
-            beat = TrainingHeartbeat(self.heartbeat, StagePlace(plan.title, index + 1, len(self.plan.stages)))
-            finished = run_stage(plan, student, teacher, self.tokenizer, self.corpora[index], self.console, beat)
+            beat = TrainingHeartbeat(self.heartbeat, StagePlace(choice.spec.title, index + 1, len(self.plan.stages)))
+            finished = run_stage(
+                choice,
+                student,
+                teacher,
+                self.tokenizer,
+                self.corpora[index],
+                folder=folder,
+                seed=self.plan.recipe.seed + index,
+                console=self.console,
+                callbacks=[beat],
+            )
         finished["layers"] = describe_layers(choice.terms)
         if choice.student is not None:
             finished["student"] = {"shape": str(choice.student.shape), "initialisation": initialisation}

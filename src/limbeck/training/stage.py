@@ -20,11 +20,9 @@ from limbeck.core.files import atomic_file, atomic_text, read_json, sync
 from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
-from limbeck.errors import RecipeError, TrainingError
-from limbeck.methods.composition import Term
+from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.plan import StageChoice
-from limbeck.recipe.schema import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.checkpoints import (
     Warn,
@@ -75,36 +73,35 @@ class StageRows:
         return self.collator([self.train[index] for index in range(min(_PROBE_ROWS, len(self.train)))])
 
 
+def label_kind(choice: StageChoice) -> LabelKind:
+    """Return what the labels of a stage's rows are, as its collator pads them."""
+    kinds: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
+    return kinds.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
+
+
 def stage_rows(
-    corpus: Corpus | LabelledCorpus,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    replace_tokens: float,
-    mask_tokens: float,
-    labels: LabelKind,
-    seed: int,
+    choice: StageChoice, corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, seed: int
 ) -> StageRows:
     """Make the rows of a stage.
 
     Args:
+        choice: The stage.
         corpus: Blocks or rows to train on and held-out ones.
         tokenizer: For the padding token and side.
-        replace_tokens: Share of tokens replaced by random words.
-        mask_tokens: Share of tokens masked, anew every epoch.
-        labels: What the rows' labels are, as `PadCollator` names it.
-        seed: Decides what is replaced and masked.
+        seed: Decides the rows' replaced and masked tokens.
     """
+    masked, replaced = choice.mask_tokens, choice.spec.augment.replace_tokens
     return StageRows(
-        train=training_rows(corpus, tokenizer, replace_tokens=replace_tokens, mask_tokens=mask_tokens, seed=seed),
-        held_out=held_out_rows(corpus, tokenizer, mask_tokens=mask_tokens, seed=seed),
-        collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=labels),
+        train=training_rows(corpus, tokenizer, replace_tokens=replaced, mask_tokens=masked, seed=seed),
+        held_out=held_out_rows(corpus, tokenizer, mask_tokens=masked, seed=seed),
+        collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(choice)),
     )
 
 
-def prepare_student(student: PreTrainedModel, *, freeze_embeddings: bool) -> None:
+def prepare_student(student: PreTrainedModel, choice: StageChoice) -> None:
     """Let all of a student be trained, but for its embeddings where the stage freezes them."""
     student.requires_grad_(True)
-    if freeze_embeddings:
+    if "embeddings" in choice.spec.freeze:
         for path in family_of(student.config).embeddings:
             base_model(student).get_submodule(path).requires_grad_(False)
 
@@ -194,59 +191,61 @@ def _finished_record(folder: Path, warn: Warn) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class StagePlan:
-    """Everything that decides what a stage does.
+class StageTraining:
+    """A stage, ready to be trained.
 
     Args:
-        title: The stage's name.
-        method: Name of its method.
-        terms: What is distilled.
-        training: Its training arguments, as the recipe gives them.
-        freeze_embeddings: Keep the student's embeddings as they are.
-        replace_tokens: Share of tokens replaced by random words.
-        mask_tokens: Share of tokens masked, anew every epoch.
-        labels: What the rows' labels are, as `PadCollator` names it; "token" for masked tokens.
-        pooling: How `pooled` streams are made.
-        seed: Seed of its data order and dropout.
+        choice: The stage.
         folder: Where its checkpoints and results go.
-        guard: What it does about bad losses and missing memory.
-        shards_teacher: Shard the teacher over the processes.
+        trainer: Holds the student, the learned maps and the rows.
+        progress: Shows how far it is.
+        interrupt: Saves the state on Ctrl-C or SIGTERM.
+        frozen: Parameters that the stage keeps as they are.
+        untrained: Parameters that no term reaches.
     """
 
-    title: str
-    method: str
-    terms: Sequence[Term]
-    training: dict[str, Any]
-    freeze_embeddings: bool
-    replace_tokens: float
-    mask_tokens: float
-    labels: LabelKind
-    pooling: str
-    seed: int
+    choice: StageChoice
     folder: Path
-    guard: GuardSpec
-    shards_teacher: bool = False
+    trainer: DistillationTrainer
+    progress: ProgressReporter
+    interrupt: InterruptSaver
+    frozen: list[str]
+    untrained: list[str]
+
+    @property
+    def title(self) -> str:
+        """The stage's name."""
+        return self.choice.spec.title
+
+    def stopped(self, line: str) -> Interrupted:
+        """Return the error of a stopped run, with the command that continues it."""
+        return self.interrupt.error(f"{line} Continue with: limbeck distill --resume --output {self.folder.parents[1]}")
 
 
 def run_stage(
-    plan: StagePlan,
+    choice: StageChoice,
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     corpus: Corpus | LabelledCorpus,
+    *,
+    folder: Path,
+    seed: int,
     console: Console,
-    *callbacks: TrainerCallback,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> dict[str, Any]:
     """Train the student for one stage, continuing from the newest checkpoint in its folder if there is one.
 
     Args:
-        plan: What to do.
+        choice: The stage.
         student: Trained in place; its taps are off again at the end.
         teacher: Frozen, and cut at the deepest layer that the stage reads.
         tokenizer: For the padding token and side.
         corpus: Blocks to train on and held-out ones.
+        folder: Where its checkpoints and results go.
+        seed: Seed of its data order and dropout.
         console: Where progress goes.
-        *callbacks: More to tell about it.
+        callbacks: Further callbacks of the trainer.
 
     Returns:
         The stage's part of the run record. It is also written to the stage's folder, last of all.
@@ -256,92 +255,142 @@ def run_stage(
         TrainingError: if the policies stop it, or a checkpoint cannot be written.
         OutputError: if its checkpoint cannot be taken up.
     """
-    rows = stage_rows(
-        corpus,
-        tokenizer,
-        replace_tokens=plan.replace_tokens,
-        mask_tokens=plan.mask_tokens,
-        labels=plan.labels,
-        seed=plan.seed,
+    checkpoint = on_main_rank(lambda: _newest_checkpoint(folder, partial(warn, console)))
+    set_seed(seed)
+    stage = make_stage(
+        choice, student, teacher, stage_rows(choice, corpus, tokenizer, seed), folder, seed, console, callbacks
     )
-    measures = len(rows.held_out) > 0
-    arguments = build_arguments(plan.training, output=str(plan.folder), seed=plan.seed, evaluates=measures)
-    if plan.guard.on_out_of_memory == "split" and arguments.world_size > 1:
+    started = time.monotonic()
+    metrics = train_stage(stage, checkpoint, partial(warn, console))
+    trainer, module = stage.trainer, stage.trainer.module
+    if trainer.state.global_step == 0:
+        raise raised_on_all_ranks(
+            TrainingError(
+                f"Stage '{stage.title}' trained no step: {len(corpus.train)} blocks make no batch of "
+                f"{trainer.args.train_batch_size * trainer.args.world_size}; lower per_device_train_batch_size or "
+                "leave out dataloader_drop_last."
+            )
+        )
+    record = describe_stage(stage, corpus, metrics, seconds=time.monotonic() - started)
+    whole = whole_weights(module) if is_sharded(module) else None
+    on_main_rank(lambda: write_finished(folder, module, whole, trainer.state.log_history, record))
+    if whole is not None:
+        take_weights(student, whole)
+    if stage.interrupt.agree():
+        raise raised_on_all_ranks(stage.stopped(f"Stopped after stage '{stage.title}', which is finished."))
+    return record
+
+
+def make_stage(
+    choice: StageChoice,
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    rows: StageRows,
+    folder: Path,
+    seed: int,
+    console: Console,
+    callbacks: Sequence[TrainerCallback],
+) -> StageTraining:
+    """Make the trainer of a stage; arguments as of `run_stage`.
+
+    Raises:
+        RecipeError: for an engine other than the recipe's, or a guard that needs one process.
+    """
+    spec, measures = choice.spec, len(rows.held_out) > 0
+    arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=measures)
+    if spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
         raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
-    checkpoint = on_main_rank(lambda: _newest_checkpoint(plan.folder, partial(warn, console)))
-    set_seed(plan.seed)
-    prepare_student(student, freeze_embeddings=plan.freeze_embeddings)
+    prepare_student(student, choice)
     frozen = untrained_names(student)
     # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
     learner = copy.deepcopy(student) if arguments.fsdp else student
-    reader = TeacherReader(teacher, plan.terms, pooling=plan.pooling, sharded=plan.shards_teacher)
-    module = DistillationModule(learner, reader, plan.terms, pooling=plan.pooling)
+    reader = TeacherReader(teacher, choice.terms, pooling=choice.pooling, sharded=choice.teacher.spec.sharded)
+    module = DistillationModule(learner, reader, choice.terms, pooling=choice.pooling)
     untrained = [name for name in freeze_unreached(module, rows.probe()) if name not in frozen]
-    progress, interrupt = ProgressReporter(plan.title, console), InterruptSaver()
+    progress, interrupt = ProgressReporter(spec.title, console), InterruptSaver()
     trainer = DistillationTrainer(
         module,
-        policy=plan.guard,
+        policy=spec.guard,
         warn=partial(warn, console),
         args=arguments,
         train_dataset=rows.train,
         eval_dataset=rows.held_out if measures else None,
         data_collator=rows.collator,
         interrupt=interrupt,
-        callbacks=[LastStepLog(), progress, LiveLog(plan.folder), *callbacks],
+        callbacks=[LastStepLog(), progress, LiveLog(folder), *callbacks],
     )
     trainer.remove_callback(PrinterCallback)  # Progress is reported above.
     _check_engine(trainer)
     if arguments.world_size > 1:
-        console.print(
-            f"  {arguments.world_size} processes, {trainer.rows_a_step} rows a step", style="dim", highlight=False
-        )
-    started = time.monotonic()
+        line = f"  {arguments.world_size} processes, {trainer.loader.rows_a_step} rows a step"
+        console.print(line, style="dim", highlight=False)
+    return StageTraining(choice, folder, trainer, progress, interrupt, frozen, untrained)
+
+
+def train_stage(stage: StageTraining, checkpoint: Path | None, warn: Warn) -> dict[str, float]:
+    """Train a stage to its end, and measure it on held-out rows.
+
+    Args:
+        stage: The stage; its taps are off again afterwards.
+        checkpoint: Where to go on; None to begin.
+        warn: Takes a line on differences between this machine and the checkpoint's.
+
+    Returns:
+        The metrics on held-out rows, by the trainer's names; empty without such rows.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM, with the state saved.
+    """
+    trainer = stage.trainer
     try:
         if checkpoint is not None:
-            warn_of_differences(checkpoint, training_facts(arguments), partial(warn, console))
+            warn_of_differences(checkpoint, training_facts(trainer.args), warn)
         if checkpoint is not None and is_last(checkpoint):
-            trainer.take_up(checkpoint)  # The loop itself would take one step more.
+            trainer.restore(checkpoint)  # The loop itself would take one step more.
         else:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        if interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
-            raise raised_on_all_ranks(
-                interrupt.error(
-                    f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state is saved. "
-                    f"Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
-                )
-            )
-        held_out_metrics = trainer.evaluate() if measures else {}
+        if stage.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
+            line = f"Stopped at step {trainer.state.global_step} of stage '{stage.title}'; the state is saved."
+            raise raised_on_all_ranks(stage.stopped(line))
+        return trainer.evaluate() if trainer.eval_dataset is not None else {}
     except RuntimeError as error:
         # A signal to the whole process group ends the workers of the data loader before the step.
-        if not interrupt.interrupted or "DataLoader worker" not in str(error):
+        if not stage.interrupt.interrupted or "DataLoader worker" not in str(error):
             raise
-        raise interrupt.error(
-            f"Stopped at step {trainer.state.global_step} of stage '{plan.title}'; the state of its last checkpoint is "
-            f"kept. Continue with: limbeck distill --resume --output {plan.folder.parents[1]}"
+        raise stage.stopped(
+            f"Stopped at step {trainer.state.global_step} of stage '{stage.title}'; the state of its last checkpoint "
+            "is kept."
         ) from None
     finally:
-        progress.close()
-        interrupt.close()
-        module.close()
-    if trainer.state.global_step == 0:
-        raise raised_on_all_ranks(
-            TrainingError(
-                f"Stage '{plan.title}' trained no step: {len(corpus.train)} blocks make no batch of "
-                f"{arguments.train_batch_size * arguments.world_size}; lower per_device_train_batch_size or leave out "
-                "dataloader_drop_last."
-            )
-        )
+        stage.progress.close()
+        stage.interrupt.close()
+        trainer.module.close()
+
+
+def describe_stage(
+    stage: StageTraining, corpus: Corpus | LabelledCorpus, metrics: Mapping[str, float], *, seconds: float
+) -> dict[str, Any]:
+    """Describe a trained stage for the run's record.
+
+    Args:
+        stage: The stage.
+        corpus: What it was trained on.
+        metrics: What `train_stage` returned.
+        seconds: How long this process trained and measured.
+    """
+    trainer, arguments = stage.trainer, stage.trainer.args
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     last = history[-1] if history else {}
-    record = {
-        "name": plan.title,
-        "method": plan.method,
-        "steps": trainer.state.global_step,
-        "rows_a_step": trainer.rows_a_step,
+    steps = trainer.state.global_step
+    return {
+        "name": stage.title,
+        "method": stage.choice.spec.method["name"],
+        "steps": steps,
+        "rows_a_step": trainer.loader.rows_a_step,
         "tokens": int(trainer.tokens_seen),
-        "seconds": round(time.monotonic() - started, 1),
-        "tokens_per_second": round(trainer.tokens_this_run / max(time.monotonic() - started, 1e-9), 1),
-        "drawn": trainer.describe_drawn(corpus),
+        "seconds": round(seconds, 1),
+        "tokens_per_second": round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
+        "drawn": trainer.loader.describe_drawn(trainer.train_dataset, corpus, steps),
         "padding_share": round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
         "precision": precision(arguments),
         "device": str(arguments.device),
@@ -350,25 +399,13 @@ def run_stage(
         "final_loss": last.get("loss"),
         "final_terms": {k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
         "held_out": {
-            name: held_out_metrics[f"eval_{name}"]
-            for name in ("loss", *(term.name for term in plan.terms))
-            if f"eval_{name}" in held_out_metrics
+            name: metrics[f"eval_{name}"]
+            for name in ("loss", *(term.name for term in stage.choice.terms))
+            if f"eval_{name}" in metrics
         },
-        "untrained": untrained,
-        "frozen": frozen,
+        "untrained": stage.untrained,
+        "frozen": stage.frozen,
     }
-    whole = whole_weights(module) if is_sharded(module) else None
-    on_main_rank(lambda: write_finished(plan.folder, module, whole, trainer.state.log_history, record))
-    if whole is not None:
-        take_weights(student, whole)
-    if interrupt.agree():
-        raise raised_on_all_ranks(
-            interrupt.error(
-                f"Stopped after stage '{plan.title}', which is finished. Continue with: limbeck distill --resume "
-                f"--output {plan.folder.parents[1]}"
-            )
-        )
-    return record
 
 
 def _check_engine(trainer: DistillationTrainer) -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import send_to_device
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from accelerate.utils import save_fsdp_optimizer, send_to_device
 from safetensors.torch import load_file, load_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
-from transformers import TrainerState
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers import Trainer, TrainerState
+from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.core.machine import release_freed_memory
@@ -26,9 +27,18 @@ from limbeck.core.ranks import on_main_rank
 from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
-from limbeck.training.checkpoints import Warn, is_sharded, loading, put_whole_weights, save_weights, whole_weights
-from limbeck.training.guard import LossGuard, StepStart, skip_update, takes_flag
+from limbeck.training.checkpoints import (
+    Checkpoints,
+    Warn,
+    is_sharded,
+    loading,
+    put_whole_weights,
+    save_weights,
+    whole_weights,
+)
+from limbeck.training.guard import BatchSplitter, LossGuard, StepStart, skip_update, takes_flag
 from limbeck.training.interrupt import InterruptSaver
+from limbeck.training.loader import Loader
 from limbeck.training.module import (
     UNITS,
     DistillationModule,
@@ -38,98 +48,6 @@ from limbeck.training.module import (
     sum_units,
     without_marks,
 )
-from limbeck.training.streaming import StreamingTrainer
-
-# Out of memory: the same batch in smaller pieces, whose gradients add up to those of the whole.
-
-
-Batch = Mapping[str, Any]
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device, or the CPU's allocator, has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or (
-        isinstance(error, Exception) and should_reduce_batch_size(error)
-    )
-
-
-class BatchSplitter:
-    """Runs micro-batches whole until one does not fit, and from then on all of them in pieces that fit.
-
-    Losses are divided by the counts of the whole step, so pieces sum to the same loss and gradient. A step that runs
-    out of memory is begun again, since a backward pass that breaks off leaves part of its gradients behind.
-
-    Args:
-        warn: Told when pieces become smaller.
-    """
-
-    def __init__(self, warn: Warn) -> None:
-        self.rows: int | None = None
-        """Most rows of a piece; None for whole batches."""
-        self._warn = warn
-        self._step: list[Batch] = []
-
-    def begin_step(self) -> None:
-        """Forget the micro-batches of the step before."""
-        self._step = []
-
-    def run(self, inputs: Batch, run: Callable[[Batch], Tensor], start_again: Callable[[], None]) -> Tensor:
-        """Run a micro-batch, if need be together with those of its step that ran before.
-
-        Args:
-            inputs: The micro-batch.
-            run: Runs forward and backward on a batch; returns its share of the step's loss.
-            start_again: Takes back what the step has done so far.
-
-        Returns:
-            The share of this micro-batch in the step's loss.
-
-        Raises:
-            TrainingError: if a single row does not fit.
-        """
-        self._step.append(inputs)
-        waiting = [inputs]
-        while True:
-            try:
-                losses = [self._run_pieces(batch, run) for batch in waiting]
-                return losses[-1]
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-            # Outside of the handler: the error holds on to the memory of the broken pass.
-            self._shrink(max(_rows(batch) for batch in self._step))
-            start_again()
-            clear_device_cache(garbage_collection=True)
-            waiting = self._step
-
-    def _run_pieces(self, batch: Batch, run: Callable[[Batch], Tensor]) -> Tensor:
-        return torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum()
-
-    def _shrink(self, rows: int) -> None:
-        whole = rows if self.rows is None else min(self.rows, rows)
-        if whole == 1:
-            raise TrainingError(
-                "The device is out of memory with a single row; shorten the rows (text.length), or train in bf16."
-            )
-        self.rows = -(-whole // 2)
-        self._warn(f"Out of memory with {whole} rows; from here on batches run in pieces of at most {self.rows}.")
-
-
-def _rows(batch: Batch) -> int:
-    return int(batch["input_ids"].shape[0])
-
-
-def _pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:
-    """Cut a batch along its rows; what is no tensor goes into every piece."""
-    whole = _rows(batch)
-    if rows is None or whole <= rows:
-        yield batch
-        return
-    for start in range(0, whole, rows):
-        yield {
-            name: value[start : start + rows] if isinstance(value, Tensor) else value for name, value in batch.items()
-        }
-
 
 # How long a stage has been trained, over all processes that worked on it in turn.
 
@@ -165,12 +83,15 @@ PROGRESS = "progress.json"
 _logger = logging.getLogger("limbeck")
 
 
-class DistillationTrainer(StreamingTrainer):
+class DistillationTrainer(Trainer):
     """Trains a `DistillationModule`.
 
     For every optimizer step and every term the loss is `weight * sum of totals / sum of counts`, over all
     micro-batches and ranks: a batch of 8 and 8 batches of 1 give the same gradient. Counts follow from the batch
     alone, so the divisors are known before the first backward.
+
+    The loop is transformers'; its checkpoints are written by `Checkpoints`, its batches loaded by `Loader`, its steps
+    judged by `LossGuard`.
     """
 
     # transformers 5 models take **kwargs, from which the Trainer would conclude that it may scale the loss itself.
@@ -195,6 +116,15 @@ class DistillationTrainer(StreamingTrainer):
         self.model_accepts_loss_kwargs = False
         self.module = model
         self.module.move_teacher(self.args.device, pack=not self.args.torch_compile)
+        coupled = any(term.batch_coupled for term in model.terms)
+        self.checkpoints = Checkpoints(self.args)
+        self.loader = Loader(
+            self.args,
+            self.data_collator,
+            # Terms that relate the rows of several processes need as many rows in each.
+            drop_last=self.args.dataloader_drop_last or (coupled and self.args.world_size > 1),
+            add_callback=self.add_callback,
+        )
         self.policy = policy or GuardSpec()
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
@@ -209,15 +139,23 @@ class DistillationTrainer(StreamingTrainer):
         self._steps_summed = torch.zeros((), dtype=torch.float64, device=self.args.device)
 
     @property
-    def drops_last(self) -> bool:
-        """Whether an epoch ends with its last full batch: also where terms relate the rows of several processes."""
-        coupled = any(term.batch_coupled for term in self.module.terms)
-        return self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
-
-    @property
     def tokens_this_run(self) -> float:
         """Valid tokens trained on since this process started or resumed."""
         return float(self.tokens_seen) - self._tokens_before
+
+    def get_train_dataloader(self) -> Any:
+        """Load the rows to train on, those of this process."""
+        return self.loader.training(self.train_dataset)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Load the rows to measure on, those of this process."""
+        return self.loader.held_out(self.eval_dataset if eval_dataset is None else eval_dataset)
+
+    def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
+        with warnings.catch_warnings():
+            # Its successor is not among the arguments that transformers takes.
+            warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
+            return super()._prepare_for_training(*arguments, **options)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -354,7 +292,7 @@ class DistillationTrainer(StreamingTrainer):
             self._sums, self._steps_summed = {}, torch.zeros_like(self._steps_summed)
         logs |= {"tokens": float(self.tokens_seen), "seconds": self.clock.seconds}
         logs.pop("train_loss", None)  # The loop's, of the steps since it was last started.
-        release_freed_memory()  # Or gaps between blocks of ever other sizes would add up over a long run.
+        release_freed_memory()  # Batches of changing length fragment the heap over a long run.
         super().log(logs, start_time)
 
     def evaluation_loop(
@@ -379,6 +317,44 @@ class DistillationTrainer(StreamingTrainer):
             weights[name] * metrics[f"{metric_key_prefix}_{name}"] for name in sums
         )
         return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        """Where checkpoints go: aside, while one is written."""
+        return str(self.checkpoints.staging or super()._get_output_dir(trial))
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Write a checkpoint aside, and make it visible when it is whole."""
+        self.state.best_global_step = None  # Processes would meet at a barrier for it, which an error passes by.
+        self.checkpoints.write(self.state.global_step, partial(super()._save_checkpoint, model, trial))
+        self.state.best_model_checkpoint = None  # It would name the place aside; none is kept for its metric.
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """Leave out the second copy of sharded weights that the loop would write, with pickle."""
+        if not self.is_fsdp_enabled:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        plugin = self.accelerator.state.fsdp_plugin
+        save_fsdp_optimizer(plugin, self.accelerator, self.optimizer, self.model, output_dir)
+        if self.args.should_save:
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with loading(Path(checkpoint or "")):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        with loading(Path(checkpoint or "")):
+            super()._load_scaler(checkpoint)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        self.loader.save_position(Path(output_dir))
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with loading(Path(checkpoint or "")):
+            super()._load_rng_state(checkpoint)
+        if checkpoint is not None:
+            self.loader.load_position(Path(checkpoint))
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
@@ -409,11 +385,11 @@ class DistillationTrainer(StreamingTrainer):
         }
         (folder / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
 
-    def take_up(self, checkpoint: Path) -> None:
+    def restore(self, checkpoint: Path) -> None:
         """Take the weights and the history of a checkpoint without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        self.take_up_stream(checkpoint)
+        self.loader.restore_position(self.train_dataset, checkpoint)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """Load what `_save` wrote; every tensor must be there."""
