@@ -118,7 +118,7 @@ def test_yaml_is_a_recipe_a_plan_or_a_task(block, real_sizes, monkeypatch):
     elif "type" in data:
         path = real_sizes / "task.yaml"
         path.write_text(block.text, encoding="utf-8")
-        assert read_own_task(path).definition.task.name == data["name"]
+        assert read_own_task(path).task.name == data["name"]
     else:
         recipe = load_recipe(BASE | (FINE_TUNED if "task" in data.get("corpus", {}) else {}) | data)
         assert plan_run(load_recipe(with_known_places(recipe.model_dump(exclude_unset=True), real_sizes)))

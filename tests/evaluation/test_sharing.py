@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from limbeck.evaluation.built_in_tasks import NLI_LABELS
 from limbeck.evaluation.fine_tuning import FineTuner, Trained
 from limbeck.evaluation.grid import run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest
+from limbeck.evaluation.tasks import TASKS
 from tests.support.task_files import question, write_squad, write_table
 from tests.support.tasks import make_rows, tiny_folder
 
@@ -16,7 +16,7 @@ SETTINGS = ("length=32", "stride=8", "epochs=1", "batch_size=8")
 
 
 def entailments(count, seed):
-    return [(row.text, row.pair, NLI_LABELS[row.label]) for row in make_rows("classification", count, seed)]
+    return [(row.text, row.pair, TASKS["mnli"].labels[row.label]) for row in make_rows("classification", count, seed)]
 
 
 def questions(path, count, seed):

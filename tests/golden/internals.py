@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,15 @@ def registered_contents() -> dict[str, Any]:
     """Return what is registered as data, by kind and name."""
     return {
         "families": dict(families.items()),
-        "groups of tasks": TASK_GROUPS,
+        "groups of tasks": dict(TASK_GROUPS.items()),
         "presets": dict(presets.items()),
         "protocols": dict(PROTOCOLS.items()),
-        "tasks": dict(DEFINITIONS.items()),
+        "tasks": {name: _described(definition) for name, definition in DEFINITIONS.items()},
     }
+
+
+def _described(definition: Any) -> dict[str, Any]:
+    """Return a task without its leaderboards' files and its rules for answers, which tests of their own hold."""
+    found = {field.name: getattr(definition, field.name) for field in fields(definition)}
+    task = {field.name: getattr(definition.task, field.name) for field in fields(definition.task)}
+    return found | {"task": {key: value for key, value in task.items() if key not in ("answer_rules", "submissions")}}

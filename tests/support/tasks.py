@@ -8,7 +8,7 @@ from pathlib import Path
 
 from limbeck.evaluation.cell import TrainingPoint
 from limbeck.evaluation.encoding import TokenKeys
-from limbeck.evaluation.task import SplitFacts, Task, TaskData, TaskRow
+from limbeck.evaluation.tasks import SplitFacts, Task, TaskData, TaskRow
 from tests.support.models import make_teacher
 
 WORDS = (

@@ -22,14 +22,12 @@ STUDENTS = (
     "minilm-6x384", "minilm-4x384", "minilm-3x384", "minilm-12x384", "minilm-6x768", "minilmv2-12x384-e128",
     "tinybert-4x312", "nas-4x576", "nas-3x384",
 )  # fmt: skip
-PROTOCOLS = (
-    "minilmv2", "minilm", "elm", "mlkd_bert", "comparative_study", "comparative_study_multilingual", "quick",
-)  # fmt: skip
 TASK_GROUPS = ("glue", "glue_leaderboard", "qa", "cross_lingual", "chinese", "few_chinese", "similarity")
-TASKS = (
-    "cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax", "squad", "squad2", "xnli", "mlqa",
-    "xquad", "cmnli", "csl", "ocnli", "cmrc2018", "few_csl", "few_ocnli", "stsb_cosine", "sick_cosine",
-)  # fmt: skip
+_EVALUATION = Path(__file__).parents[1] / "evaluation" / "data"
+# Of these the files are what there is.
+TASKS, PROTOCOLS = (
+    sorted(path.stem for path in (_EVALUATION / kind).glob("*.yaml")) for kind in ("tasks", "protocols")
+)
 FORMATS = ("onnx", "onnx-int8", "sentence-transformers", "safetensors")
 OBJECTIVES = ("relation_kl", "attention_score_mse", "soft_label_kl")
 SAMPLERS = ("tpe", "random", "nsga2", "gp")

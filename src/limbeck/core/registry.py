@@ -205,12 +205,18 @@ class Registry(Generic[T]):
         kind: What is held, as it appears in messages, for example `"method"`.
         error: The exception raised for an unknown name.
         plugins: How items come from outside; None keeps the registry closed.
+        source: Gives the package's own names and items when the registry is first read, for those that stand in files.
     """
 
     def __init__(
-        self, kind: str, error: type[LimbeckError] = RecipeError, plugins: PluginPoint[T] | None = None
+        self,
+        kind: str,
+        error: type[LimbeckError] = RecipeError,
+        plugins: PluginPoint[T] | None = None,
+        source: Callable[[], Iterable[tuple[str, T]]] | None = None,
     ) -> None:
         self.kind = kind
+        self._source = source
         self._error = error
         self._plugins = plugins
         self._items: dict[str, T | EntryPoint] = {}
@@ -296,7 +302,11 @@ class Registry(Generic[T]):
         return checked
 
     def _read_plugins(self) -> None:
-        """Take up what is outside, before the first answer."""
+        """Take up what is in files or outside, before the first answer."""
+        if self._source is not None:
+            source, self._source = self._source, None
+            for name, item in source():
+                self.register(name, item)
         if self._plugins is not None:
             self._discover()
             load_plugins()

@@ -13,7 +13,7 @@ from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER
 from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.task import TaskRow
+from limbeck.evaluation.tasks import TaskRow
 
 
 def cut_rows(

@@ -12,8 +12,8 @@ from typing import Any
 
 from limbeck.core.files import fingerprint
 from limbeck.evaluation.protocols import FineTuning
-from limbeck.evaluation.task import Task, TaskData, TaskRow
 from limbeck.evaluation.task_files import TRAIN
+from limbeck.evaluation.tasks import Task, TaskData, TaskRow
 from limbeck.models.loading import load_config
 from limbeck.models.locating import is_local, resolve_model
 

@@ -23,8 +23,8 @@ from limbeck.corpus.labelled import TOKEN_TYPES, Example, SequenceEncoder
 from limbeck.errors import CorpusError
 from limbeck.evaluation.answers import cut_rows
 from limbeck.evaluation.cell import Cell, Point, SimilarityPoint, TrainingPoint
-from limbeck.evaluation.task import Task, TaskData, TaskKind, TaskRow
 from limbeck.evaluation.task_files import TRAIN
+from limbeck.evaluation.tasks import Task, TaskData, TaskKind, TaskRow
 
 Item = TypeVar("Item")
 _ROWS_AT_ONCE = 2000

@@ -35,8 +35,8 @@ from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator
 from limbeck.evaluation.inference import pair_similarities
 from limbeck.evaluation.metrics import score
 from limbeck.evaluation.submission import Predictions
-from limbeck.evaluation.task import Task
 from limbeck.evaluation.task_files import TRAIN
+from limbeck.evaluation.tasks import Task
 from limbeck.models.families import shape_of
 from limbeck.models.heads import Head, head_class
 from limbeck.models.loading import load_config, load_model, one_line, quiet, unreachable

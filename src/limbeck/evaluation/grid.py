@@ -35,7 +35,7 @@ from limbeck.evaluation.grid_plan import (
 from limbeck.evaluation.grid_summary import FAILED, FINISHED, Row, Summary, choose, select_score, summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.submission import read_predictions, save_predictions, write_submission
-from limbeck.evaluation.task import Task
+from limbeck.evaluation.tasks import Task
 
 RESULTS = "results.jsonl"
 

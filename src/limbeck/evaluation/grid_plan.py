@@ -25,9 +25,8 @@ from limbeck.evaluation.cell import (
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import check_padding
 from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, Protocol
-from limbeck.evaluation.task import Task, TaskData
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import TASKS, is_own_task, parse_tasks, read_own_task
+from limbeck.evaluation.tasks import Task, TaskData, find_task, parse_tasks
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config
 from limbeck.models.vocabulary import load_tokenizer
@@ -93,10 +92,7 @@ class EvaluationRequest:
 
     def tasks_asked(self) -> list[Task]:
         """Return the tasks as they are known before a row of them is read."""
-        return [
-            read_own_task(Path(name).expanduser()).definition.task if is_own_task(name) else TASKS[name]
-            for name in self.task_names()
-        ]
+        return [find_task(name).task for name in self.task_names()]
 
     def short_names(self) -> list[str]:
         """Return the names that settings and columns of the tasks go by: those in the file, for own tasks."""

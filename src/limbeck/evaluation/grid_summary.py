@@ -12,7 +12,7 @@ from limbeck.evaluation.cell import seeds
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.protocols import Column, FineTuning, Protocol, task_columns
 from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
-from limbeck.evaluation.task import Task
+from limbeck.evaluation.tasks import Task
 
 Row: TypeAlias = dict[str, Any]
 FINISHED, FAILED = "finished", "failed"

@@ -20,7 +20,7 @@ from limbeck.core.registry import Registry
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.chinese_words import longest_common_run, mixed_segments, remove_punctuation
 from limbeck.evaluation.submission import AnswerPrediction, Predictions
-from limbeck.evaluation.task import Task, TaskRow
+from limbeck.evaluation.tasks import Task, TaskRow
 
 # Answers before they are compared: SQuAD's normalisation, and MLQA's of each language.
 
@@ -103,9 +103,9 @@ class AnswerScores(NamedTuple):
 def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task) -> AnswerScores:
     """Score the texts of the predictions, whatever their null odds; a question without a prediction scores 0.
 
-    The rules are those of CMRC 2018 for `cmrc2018`; MLQA's for `mlqa`, and for an own task in another of its languages
-    than English; else SQuAD's. Of a question without an answer the gold answer is the empty text, which SQuAD 2.0
-    introduced; its script also passes over gold answers of which nothing remains when they are normalised.
+    The rules are those that the task names; else MLQA's for rows in one of its languages other than English, and
+    SQuAD's for the rest. Of a question without an answer the gold answer is the empty text, which SQuAD 2.0 introduced;
+    its script also passes over gold answers of which nothing remains when they are normalised.
 
     Args:
         predictions: Row id to answer.
@@ -128,9 +128,10 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[Ta
 
 
 def _rules(task: Task, language: str) -> Compare:
-    if task.name == "cmrc2018":
+    rules = task.answer_rules or ("mlqa" if language != "en" and language in MLQA_LANGUAGES else "squad")
+    if rules == "cmrc2018":
         return compare_cmrc
-    if task.name == "mlqa" or (task.group == "own" and language != "en" and language in MLQA_LANGUAGES):
+    if rules == "mlqa":
         return lambda prediction, gold: _compare_tokens(
             normalise_answer_of(prediction, language), normalise_answer_of(gold, language)
         )

@@ -10,16 +10,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
 from limbeck.core.registry import Registry
-from limbeck.core.yaml import Strict
+from limbeck.core.yaml import Strict, read_document
 from limbeck.errors import RecipeError
-from limbeck.evaluation.task import Task
+from limbeck.evaluation.tasks import DATA, Task
 
 _SUFFIXES = {"matched": "m", "mismatched": "mm"}
 
@@ -187,213 +187,42 @@ def checked(values: Changes) -> FineTuning:
         raise RecipeError(f"--set {place}{message}{given}.") from None
 
 
-# The protocols of the comparative study, for English and for multilingual models.
+# The protocols of the package.
 
 
-COMPARATIVE_STUDY = Protocol(
-    name="comparative_study",
-    source=(
-        "Comparative study, appendix D: rate 2e-5 and batch 32 for all models and tasks; 3 epochs for GLUE, 6 for "
-        "CoLA with English models and 10 with multilingual ones, 5 for XNLI; 3 seeds. Tables 5 and 6 (averages "
-        "with and without CoLA)."
-    ),
-    silent=(
-        "Length (128), warm-up and decay (0.1 and 0.01, as MiniLMv2); the metrics (F1 of QQP, which its figures "
-        "fit, and of MRPC; Spearman of STS-B); which MNLI set (matched); question answering, which it does not "
-        "evaluate (as GLUE, at length 384)."
-    ),
-    base={"learning_rates": 2e-5, "epochs": 3, "seeds": 3, "batch_size": 32, "length": 128},
-    changes={
-        "question_answering": {"length": 384, "stride": 128},
-        "cola": {"epochs": 6},
-        "mrpc": {"metric": "f1"},
-        "qqp": {"metric": "f1"},
-        "stsb": {"metric": "spearman"},
-        "xnli": {"epochs": 5},
-    },
-    average=("mnli-m", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte"),
-    papers=("comparative_study",),
-)
+class _Description(Strict):
+    """A protocol as `data/protocols` has it; `like` names one whose settings and averages it starts from."""
 
-COMPARATIVE_STUDY_MULTILINGUAL = replace(
-    COMPARATIVE_STUDY,
-    name="comparative_study_multilingual",
-    changes={**COMPARATIVE_STUDY.changes, "cola": {"epochs": 10}},
-)
+    name: str
+    order: int
+    like: str | None = None
+    source: str | None = None
+    silent: str | None = None
+    base: dict[str, Any] = Field({})
+    changes: dict[str, dict[str, Any]] = Field({})
+    average: tuple[str, ...] = ()
+    papers: tuple[str, ...] = ()
 
 
-# The protocol of ELM.
+def _built_in() -> Iterator[tuple[str, Protocol]]:
+    paths = (DATA / "protocols").glob("*.yaml")
+    found = [_Description.model_validate(read_document(path, f"'{path}'", "install limbeck again.")) for path in paths]
+    described = {each.name: each for each in sorted(found, key=lambda each: each.order)}
+    for name, each in described.items():
+        like = described[each.like] if each.like is not None else each
+        yield (
+            name,
+            Protocol(
+                name=name,
+                source=each.source or like.source or "",
+                silent=each.silent or like.silent or "",
+                base=like.base | each.base,
+                changes=like.changes | each.changes,
+                average=each.average or like.average,
+                papers=each.papers or like.papers,
+            ),
+        )
 
 
-_SINGLE_SENTENCE: Changes = {"length": 64}
-
-ELM = Protocol(
-    name="elm",
-    source=(
-        "ELM, section 5.2 (GLUE: batch 32, rates {1e-5, 2e-5, 3e-5}, epochs {3, 5, 10}, length 64 for single "
-        "sentences and 128 for pairs; SQuAD: length 384, 4 epochs, batch 16, rate 3e-5); table 2 (means of 3 "
-        "runs; its averages follow from F1 where a task has two figures); appendix A.1 (Chinese tasks: the "
-        "benchmark's own settings)."
-    ),
-    silent=(
-        "Warm-up, decay and stride (BERT's 0.1, 0.01 and 128). The Chinese settings are CLUE's, as its README "
-        "gives them for BERT-base: CMNLI 2e-5, batch 32, length 128, 3 epochs; CMRC 2018 3e-5, batch 32, length "
-        "512, 2 epochs, warm-up 0.1; for CSL it gives none (CMNLI's, at length 256, since its texts are "
-        "abstracts). XNLI, MLQA and XQuAD (as GLUE and SQuAD)."
-    ),
-    base={"learning_rates": (1e-5, 2e-5, 3e-5), "epochs": (3, 5, 10), "seeds": 3, "batch_size": 32, "length": 128},
-    changes={
-        "question_answering": {"learning_rates": 3e-5, "epochs": 4, "batch_size": 16, "length": 384, "stride": 128},
-        "chinese": {"learning_rates": 2e-5, "epochs": 3, "batch_size": 32, "length": 128},
-        "sst2": _SINGLE_SENTENCE,
-        "cola": _SINGLE_SENTENCE,
-        "mrpc": {"metric": "f1"},
-        "qqp": {"metric": "f1"},
-        "stsb": {"metric": "spearman"},
-        "csl": {"length": 256},
-        "cmrc2018": {"learning_rates": 3e-5, "epochs": 2, "length": 512},
-    },
-    average=("sst2", "mnli-m", "squad", "mrpc", "cola", "qnli", "qqp", "squad2"),
-    papers=("elm",),
-)
-
-
-# The protocols of MiniLM and MiniLMv2.
-
-
-_GLUE_RATES = (1e-5, 1.5e-5, 2e-5, 3e-5, 5e-5)
-_SQUAD_RATES = (3e-5, 6e-5, 8e-5, 9e-5)
-_CROSS_LINGUAL_RATES = (5e-5, 6e-5)
-_TABLE_1 = ("squad2", "mnli-m", "qnli", "qqp", "rte", "sst2", "mrpc", "cola")
-
-_BASE: Changes = {
-    "learning_rates": _GLUE_RATES,
-    "epochs": (3, 5, 10),
-    "seeds": 4,
-    "batch_size": 32,
-    "length": 128,
-    "warmup": 0.1,
-    "weight_decay": 0.01,
-}
-_CHANGES: dict[str, Changes] = {
-    "question_answering": {"learning_rates": _SQUAD_RATES, "epochs": 3, "length": 384, "stride": 128},
-    "cola": {"epochs": 25},
-    "xnli": {
-        "learning_rates": _CROSS_LINGUAL_RATES,
-        "epochs": 5,
-        "batch_size": 128,
-        "keep": "best_epoch",
-        "pick": "best",
-    },
-    "mlqa": {"learning_rates": _CROSS_LINGUAL_RATES, "epochs": 3, "length": 512, "keep": "best_epoch"},
-    "xquad": {"learning_rates": _CROSS_LINGUAL_RATES, "epochs": 3, "length": 512, "keep": "best_epoch"},
-}
-
-MINILMV2 = Protocol(
-    name="minilmv2",
-    source=(
-        "MiniLMv2, appendix C (rates, epochs, batches, lengths, warm-up and decay of GLUE and SQuAD 2.0); tables "
-        "1 and 3 (means of 4 runs, accuracy of QQP and MRPC, F1 of SQuAD 2.0, Pearson of STS-B); section 4.3 "
-        "(XNLI: the best single model on the joint development set; MLQA: stopped early on English development "
-        "data)."
-    ),
-    silent=(
-        "The stride of windows (BERT's 128); warm-up and decay of XNLI and MLQA (as GLUE); what is stopped early "
-        "by (the best epoch is kept); SQuAD 1.1 (as 2.0); XQuAD (as MLQA); WNLI and Chinese tasks (as GLUE and "
-        "SQuAD)."
-    ),
-    base=_BASE,
-    changes=_CHANGES,
-    average=_TABLE_1,
-    papers=("minilmv2",),
-)
-
-MINILM = Protocol(
-    name="minilm",
-    source=(
-        "MiniLM, tables 2 to 7 (means of 4 runs, F1 of SQuAD 2.0, Matthews correlation of CoLA, accuracy of the "
-        "rest) and section 4.3 (XNLI and MLQA, as MiniLMv2)."
-    ),
-    silent=(
-        "All of rates, epochs, batches, lengths, warm-up and decay, which the paper leaves to its supplement: "
-        "those of MiniLMv2 (appendix C), which repeats this paper's results in its own tables."
-    ),
-    base=_BASE,
-    changes=_CHANGES,
-    average=_TABLE_1,
-    papers=("minilm",),
-)
-
-
-# The protocol of MLKD-BERT.
-
-
-def _task(rate: float, epochs: int, length: int = 128) -> Changes:
-    return {"learning_rates": rate, "epochs": epochs, "batch_size": 32, "length": length}
-
-
-MLKD_BERT = Protocol(
-    name="mlkd_bert",
-    source=(
-        "MLKD-BERT, table 9 (appendix A), the columns of stage 2: epochs, batch, length and rate of every task; "
-        "table 1 (F1 of MRPC and QQP, Spearman of STS-B, all tasks averaged, both MNLI sets counted) and table 2 "
-        "(F1 of SQuAD)."
-    ),
-    silent=(
-        "The fine-tuning of a student that is not distilled for the task, and of the teacher: the students of the "
-        "paper are trained by stage 2 itself, whose settings are taken. The number of runs (one), warm-up, decay "
-        "and stride (BERT's 0.1, 0.01 and 128). Tasks that table 9 lacks: WNLI as RTE, Chinese and cross-lingual "
-        "ones as MNLI and SQuAD."
-    ),
-    base=_task(3e-5, 6),
-    changes={
-        "question_answering": {
-            "learning_rates": 3e-5, "epochs": 3, "batch_size": 16, "length": 384, "stride": 128
-        },
-        "cola": _task(1e-5, 30, length=64),
-        "mnli": _task(3e-5, 6),
-        "mrpc": {**_task(2e-5, 15), "metric": "f1"},
-        "sst2": _task(2e-5, 10, length=64),
-        "stsb": {**_task(3e-5, 15), "metric": "spearman"},
-        "qqp": {**_task(2e-5, 6), "metric": "f1"},
-        "qnli": _task(2e-5, 10),
-        "rte": _task(2e-5, 15),
-        "wnli": _task(2e-5, 15),
-    },
-    average=("mnli-m", "mnli-mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte"),
-    papers=("mlkd_bert",),
-)  # fmt: skip
-
-
-# A look, not a measurement.
-
-
-QUICK = Protocol(
-    name="quick",
-    source="No paper: one rate and one seed on part of the rows, to see that a model learns.",
-    silent="Everything.",
-    base={
-        "learning_rates": 5e-5,
-        "epochs": 3,
-        "length": 128,
-        "group_by_length": True,
-        "max_train_rows": 2000,
-        "max_scored_rows": 1000,
-    },
-    changes={
-        "question_answering": {"epochs": 2, "batch_size": 16, "length": 256, "stride": 64, "max_scored_rows": 200},
-        "similarity": {"max_scored_rows": None},
-    },
-)
-
-
-# Every protocol by its name.
-
-
-PROTOCOLS: Registry[Protocol] = Registry("preset")
-"""Name to protocol."""
-
-for _protocol in (
-    MINILMV2, MINILM, ELM, MLKD_BERT, COMPARATIVE_STUDY, COMPARATIVE_STUDY_MULTILINGUAL, QUICK
-):  # fmt: skip
-    PROTOCOLS.register(_protocol.name, _protocol)
+PROTOCOLS: Registry[Protocol] = Registry("preset", source=_built_in)
+"""Name to protocol; `data/protocols` has a file for each."""

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError
-from limbeck.evaluation.built_in_tasks import GLUE_SUBMISSIONS
-from limbeck.evaluation.task import Task
+from limbeck.evaluation.tasks import Submission, Task
 
 # What a model predicts for the rows of a task.
 
@@ -37,27 +36,14 @@ Predictions: TypeAlias = Sequence[int] | Sequence[float] | Mapping[str, AnswerPr
 """A class number or a value per row, in their order; or, of questions, an answer per row id."""
 
 
-CLUE_SUBMISSIONS: dict[tuple[str, str], str] = {
-    ("cmnli", "test"): "cmnli_predict.json",
-    ("ocnli", "test"): "ocnli_50k_predict.json",
-    ("csl", "test"): "csl_predict.json",
-    ("cmrc2018", "test"): "cmrc2018_predict.json",
-}
-"""Task and split to the file that CLUE's leaderboard asks for."""
-
-# The leaderboard refuses values outside of STS-B's scale.
-_STSB_RANGE = (0.0, 5.0)
-
-
 def write_submission(task: Task, split: str, predictions: Predictions, folder: Path, *, threshold: float = 0.0) -> Path:
-    """Write the predictions of a split.
+    """Write the predictions of a split, in the file that the task names for it.
 
-    GLUE's splits go to the files that its leaderboard names (`MNLI-m.tsv`, `AX.tsv`, …), a header `index`, `prediction`
-    and a row per prediction: class names for MNLI, QNLI, RTE and AX, class numbers for the others, values within 0 and
-    5 for STS-B. CLUE's go to `cmnli_predict.json` and the like: a JSON object a line, with the number of the row and
-    the class name, in the order of the test file; for CMRC 2018 one object of id to text. Answers of other tasks go to
-    such an object too, `{task}-{split}.json`, as SQuAD's own script reads it, and every other split to
-    `{task}-{split}.tsv` with class names or values.
+    A `.tsv` has the header `index`, `prediction` and a row per prediction, as GLUE's leaderboard takes it: class names
+    or numbers, or values, within the leaderboard's bounds. A `.json` of classes has an object a line with the number of
+    the row and the class name, in the order of the test file, as CLUE's takes it; of answers it is one object of id to
+    text, as SQuAD's script reads it. A split for which the task names no file goes to `{task}-{split}.tsv` with class
+    names or values, or to `{task}-{split}.json` with answers.
 
     Args:
         task: Whose split it is.
@@ -73,23 +59,20 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     name files `<task>_predict.json` and say that of a line only the label is read; OCNLI's file name is that of the
     CLUE baselines in PaddleNLP; SQuAD's evaluation script.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    suffix = "json" if isinstance(predictions, Mapping) else "tsv"
+    wanted = task.submissions.get(split) or Submission(f"{task.name}-{split}.{suffix}")
+    path = folder / wanted.file
     if isinstance(predictions, Mapping):
-        path = folder / CLUE_SUBMISSIONS.get((task.name, split), f"{task.name}-{split}.json")
-        answers = {key: answer_text(found, task, threshold) for key, found in predictions.items()}
-        path.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
-        return path
-    if (task.name, split) in CLUE_SUBMISSIONS:
-        path = folder / CLUE_SUBMISSIONS[task.name, split]
-        rows = [{"id": number, "label": _written(task, found, named=True)} for number, found in enumerate(predictions)]
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-        return path
-    file, named = GLUE_SUBMISSIONS.get((task.name, split), (f"{task.name}-{split}.tsv", True))
-    lines = ["index\tprediction"]
-    for number, prediction in enumerate(predictions):
-        lines.append(f"{number}\t{_written(task, prediction, named=named)}")
-    path = folder / file
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = json.dumps({key: answer_text(p, task, threshold) for key, p in predictions.items()}, ensure_ascii=False)
+    else:
+        values = [_written(task, prediction, wanted) for prediction in predictions]
+        if path.suffix == ".json":
+            rows = ({"id": number, "label": value} for number, value in enumerate(values))
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        else:
+            text = "index\tprediction\n" + "".join(f"{number}\t{value}\n" for number, value in enumerate(values))
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -104,12 +87,11 @@ def answer_text(found: AnswerPrediction, task: Task, threshold: float) -> str:
     return "" if not task.answerable_only and found.null_odds > threshold else found.text
 
 
-def _written(task: Task, prediction: int | float, *, named: bool) -> str:
+def _written(task: Task, prediction: int | float, wanted: Submission) -> str:
     if task.kind == "classification":
-        return task.labels[int(prediction)] if named else str(int(prediction))
-    if task.name == "stsb":
-        prediction = min(max(float(prediction), _STSB_RANGE[0]), _STSB_RANGE[1])
-    return f"{float(prediction):.3f}"
+        return task.labels[int(prediction)] if wanted.classes == "names" else str(int(prediction))
+    least, most = wanted.range or (-math.inf, math.inf)
+    return f"{min(max(float(prediction), least), most):.3f}"
 
 
 def save_predictions(folder: Path, identity: str, predictions: Mapping[str, Predictions]) -> str | None:

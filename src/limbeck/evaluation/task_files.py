@@ -22,7 +22,8 @@ from limbeck.corpus.readers import (
     suffix_of,
 )
 from limbeck.errors import CorpusError, suggestion
-from limbeck.evaluation.task import (
+from limbeck.evaluation.tasks import (
+    DEFINITIONS,
     Columns,
     FileSource,
     HubSource,
@@ -32,8 +33,9 @@ from limbeck.evaluation.task import (
     TaskData,
     TaskDefinition,
     TaskRow,
+    find_task,
+    is_own_task,
 )
-from limbeck.evaluation.tasks import DEFINITIONS, OwnTask, is_own_task, read_own_task
 
 # What a corpus may pass over, a split may not: its score would be of other rows.
 _FATAL = (
@@ -454,7 +456,7 @@ def load_task(
     Args:
         name: A key of `TASKS`, or the path of a YAML file that describes an own task.
         data: Folder with the task's files, in it or in its subfolders; None for the Hub. The files of an own task are
-            looked for beside its YAML first.
+            looked for beside its YAML first, unless it is on the Hub and there is no data folder.
         cache_dir: Where `datasets` keeps what it downloads.
         splits: Load these, all of which must be there: `"train"`, splits of the task, or `"other task:split"`.
 
@@ -464,8 +466,8 @@ def load_task(
     """
     if data is not None and not data.is_dir():
         raise CorpusError(f"The data folder '{data}' does not exist.")
-    own = read_own_task(Path(name).expanduser()) if is_own_task(name) else None
-    found = _Places(own.definition if own is not None else DEFINITIONS[name], own, data, cache_dir)
+    beside = Path(name).expanduser().parent if is_own_task(name) else None
+    found = _Places(find_task(name), beside, data, cache_dir)
     missing: list[str] = []
     if splits is None:
         splits, missing = _what_is_there(found)
@@ -483,7 +485,7 @@ class _Places:
     """Where the splits of a task, and those of other tasks that it refers to, are."""
 
     definition: TaskDefinition
-    own: OwnTask | None
+    beside: Path | None
     data: Path | None
     cache_dir: Path | None
 
@@ -508,8 +510,10 @@ class _Places:
 
     def _reader(self, definition: TaskDefinition) -> SplitReader:
         folders = () if self.data is None else (self.data,)
-        if self.own is not None and definition is self.own.definition:
-            folders = () if self.own.on_hub else (self.own.folder, *folders)
+        if self.beside is not None and definition is self.definition:
+            on_hub = all(source.hub is not None for source in definition.sources.values() if not source.parts)
+            has_files = any(source.files for source in definition.sources.values())
+            folders = () if on_hub and not (has_files and folders) else (self.beside, *folders)
         return SplitReader(folders, self.cache_dir)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from limbeck.corpus import SourceReport
 from limbeck.corpus.answers import AnswerWindows
 from limbeck.evaluation.answers import cut_rows
-from limbeck.evaluation.task import TaskRow
+from limbeck.evaluation.tasks import TaskRow
 from tests.support.models import tiny_tokenizer
 
 

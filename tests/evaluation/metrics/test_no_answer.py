@@ -10,8 +10,7 @@ import pytest
 
 from limbeck.evaluation.metrics import best_threshold, score
 from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.task import TaskRow
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.evaluation.metrics import naive
 
 

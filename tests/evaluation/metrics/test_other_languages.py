@@ -11,8 +11,7 @@ from limbeck.errors import CorpusError
 from limbeck.evaluation.chinese_words import longest_common_run, mixed_segments, split_words
 from limbeck.evaluation.metrics import normalise_answer_of, score_answers
 from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.task import TaskRow
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.evaluation.metrics import naive
 
 

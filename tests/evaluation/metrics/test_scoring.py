@@ -12,8 +12,7 @@ from sklearn import metrics
 from limbeck.errors import CorpusError
 from limbeck.evaluation.metrics import METRICS, score
 from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.task import SplitFacts, TaskRow
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks import TASKS, SplitFacts, TaskRow
 
 
 def rows(labels: list[float]) -> list[TaskRow]:

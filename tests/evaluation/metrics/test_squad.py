@@ -9,8 +9,7 @@ import pytest
 from limbeck.errors import CorpusError
 from limbeck.evaluation.metrics import normalise_answer, score, score_answers
 from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.task import TaskRow
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.evaluation.metrics import naive
 
 PIECES = (

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.evaluation.task import TaskRow
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.support.task_files import write_table
 
 

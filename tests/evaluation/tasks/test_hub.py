@@ -9,8 +9,8 @@ import datasets
 import pytest
 
 from limbeck.errors import CorpusError
-from limbeck.evaluation.task import TaskRow
 from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import TaskRow
 
 NLI = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
 CLUE_NLI = datasets.ClassLabel(names=["neutral", "entailment", "contradiction"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from limbeck.evaluation.task import TaskRow
 from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import TaskRow
 from tests.support.task_files import write_lines, write_table
 
 MNLI = ("sentence1", "sentence2", "gold_label")

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from limbeck.errors import CorpusError, LimbeckError, RecipeError
-from limbeck.evaluation.task import TaskRow
 from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import TaskRow
 from tests.support.task_files import write_lines, write_small_squad, write_table
 
 REVIEWS: dict[str, Any] = {
@@ -106,6 +106,39 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert asked == [("me/reviews", "de", "train[:1%]", "v1"), ("me/reviews", "de", "dev", "v1")]
 
 
+def test_one_description_of_several_splits_on_the_hub_and_in_files(tmp_path: Path, monkeypatch: Any) -> None:
+    task = {
+        **REVIEWS, "each": {"language": ["de", "en"]}, "folders": ["", "all"],
+        "files": {"train": ["t.tsv", "train.tsv"], "all": [{"path": "rows.tsv", "header": ["of", "stars", "body"]}],
+                  "test.{language}": {"path": "rows.tsv", "header": ["of", "stars", "body"],
+                                      "only": {"of": "{language}"}}},
+        "hub": {"name": "me/reviews", "splits": {
+            "train": "train", "all": "all", "test.{language}": {"split": "test", "config": "{language}"}}},
+        "rows": {"test.{language}": 1}, "language": {"test.{language}": "{language}"}, "group": "chinese",
+        "select": "test.en", "scored": ["test.{language}"],
+    }  # fmt: skip
+    write_table(tmp_path / "data/all/train.tsv", ("body", "stars"), [("fine", "good")])
+    write_table(tmp_path / "data/all/rows.tsv", None, [("en", "bad", "a"), ("de", "good", "b")])
+    path = describe(tmp_path, task)
+    data = load_task(path, data=tmp_path / "data")
+    assert data.splits == {
+        "train": [TaskRow("0", "fine", label=1)],
+        "test.en": [TaskRow("0", "a", label=0)],
+        "test.de": [TaskRow("0", "b", label=1, language="de")],
+    }
+    assert (data.task.scored, data.task.select, data.task.group) == (("test.de", "test.en"), "test.en", "chinese")
+    assert "reviews test.de: 1 rows, published 1" in data.notes
+    asked = []
+
+    def load(name: str, config: str | None, *, split: str, **more: Any) -> datasets.Dataset:
+        asked.append((config, split))
+        return datasets.Dataset.from_list([{"body": "a", "stars": "good"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    load_task(path, data=None)
+    assert asked == [(None, "train"), ("en", "test"), ("de", "test")]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -122,9 +155,14 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"metric": ["accuracy", "pearson"]}, "classification has no metric 'pearson'"),
         ({"type": "pair"}, "columns.pair is missing"),
         ({"type": "regression"}, "labels are for classification and pair, not for regression"),
-        ({"files": None}, "give either files or hub"),
-        ({"hub": {"name": "a/b", "splits": {"train": "train"}}}, "give either files or hub"),
-        ({"files": {}}, "files names no split"),
+        ({"files": {}}, "give files, hub or both"),
+        ({"files": None, "hub": {"name": "a/b"}}, "hub names no split"),
+        ({"rows": {"tset": 3}}, "rows names 'tset'."),
+        ({"scored": ["test"]}, "scored names 'test'."),
+        ({"parts": {"all": ["train", "dev"]}}, "parts names 'dev'."),
+        ({"select": "mlni:validation"}, "select names the split 'mlni:validation' of no task. Did you mean 'mnli'?"),
+        ({"submissions": {"validation": {"file": "../x.tsv"}}}, "submissions.validation.file: String should match"),
+        ({"each": {"language": ["x"] * 3000}}, "each stands for too many splits"),
         ({"files": {"validation": "a.tsv"}}, "there is no split 'train' to train on"),
         ({"unlabelled": ["tset"]}, "unlabelled names 'tset'"),
         ({"unlabelled": ["validation"]}, "unlabelled names 'validation'"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.evaluation.task import TaskRow
 from limbeck.evaluation.task_files import load_task
+from limbeck.evaluation.tasks import TaskRow
 from tests.support.task_files import CONTEXT, question, write_small_squad, write_squad
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS, OwnDescription
+from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS, TaskDescription
 
 PAGE = (Path(__file__).parents[3] / "docs" / "evaluation_tasks.md").read_text(encoding="utf-8")
 
@@ -39,9 +39,9 @@ def test_groups_are_on_the_page() -> None:
 
 def test_the_descriptions_on_the_page_are_understood() -> None:
     found = [
-        OwnDescription.model_validate(yaml.safe_load(text))
+        TaskDescription.model_validate(yaml.safe_load(text))
         for text in re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     ]
     assert [described.name for described in found] == ["reviews", "titles"]
     keys = set(re.findall(r"^\| `(\w+)` \|", PAGE.split("## A task of your own")[1], re.MULTILINE))
-    assert keys == set(OwnDescription.model_fields)
+    assert keys == set(TaskDescription.model_fields)

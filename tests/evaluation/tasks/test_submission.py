@@ -56,7 +56,7 @@ def test_clue_wants_one_json_object_of_answers(tmp_path: Path) -> None:
 
 
 def test_values_of_other_tasks_are_not_held_to_a_scale(tmp_path: Path) -> None:
-    own = replace(TASKS["stsb"], name="prices")
+    own = replace(TASKS["stsb"], name="prices", submissions={})
     assert write_submission(own, "test", [7.25], tmp_path).read_text() == "index\tprediction\n0\t7.250\n"
 
 
