@@ -19,8 +19,9 @@ from rich.console import Console
 from limbeck.api import compare, distill
 from limbeck.cli.status import status
 from limbeck.comparison.cells import check_plan
-from limbeck.comparison.distilling import prepare_comparison
 from limbeck.comparison.plan import load_plan
+from limbeck.comparison.run import COMPARISON
+from limbeck.core.folders import claim
 from limbeck.evaluation.grid import ResultsFile, prepare_folder
 from limbeck.search.study import open_storage, prepare_search_folder
 from limbeck.training.record import find_runs, status_of
@@ -172,7 +173,7 @@ def folder_of_a_comparison(random: Random, scene: Scene, folder: Path) -> Trial:
         return EQUAL if found in ({}, {"a": 1}) or content in (b"{}", b'{"fixed": {}}') else SILENT
 
     return Trial(
-        f"comparison.json {content[:30]!r}", partial(prepare_comparison, folder, fixed), (where, str(folder)), empty
+        f"comparison.json {content[:30]!r}", partial(claim, folder, COMPARISON, fixed), (where, str(folder)), empty
     )
 
 

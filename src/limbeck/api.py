@@ -259,7 +259,8 @@ def compare(
     console = console if console is not None else Console(quiet=True)
     folder, checked = Path(output).expanduser(), load_plan(plan, overrides, data=data)
     outcome = run_comparison(checked, folder, partial(distill, resume=True, console=console), console)
-    return ComparisonResult(outcome.record, outcome.failed, tuple(write_comparison(outcome.record, folder)))
+    record = outcome.record.to_plain()
+    return ComparisonResult(record, outcome.failed, tuple(write_comparison(record, folder)))
 
 
 logging.getLogger("limbeck").addHandler(logging.NullHandler())

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from limbeck.comparison.held_out import HELD_OUT, MEASURES, HeldOutText, check_held_out
+from limbeck.comparison.held_out import MEASURES, HeldOutText, check_held_out
 from limbeck.comparison.plan import HeldOutSpec
 from limbeck.corpus import CorpusSettings, build_corpus
 from limbeck.errors import CorpusError
@@ -49,38 +49,38 @@ def test_agreement_is_spearman_of_the_similarities(measure, teacher, student, te
             for side in ("first", "second")
         )
         similarities.append(torch.nn.functional.cosine_similarity(first, second).numpy())
-    assert found["figures"]["agreement"] == pytest.approx(spearmanr(*similarities).statistic, abs=1e-3)
-    assert found["unavailable"] == {}
-    assert set(found["figures"]) == {measure.key for measure in MEASURES}
-    assert 0 < found["figures"]["retrieval"] <= 1 and found["figures"]["explained"] < 1
+    assert found.figures["agreement"] == pytest.approx(spearmanr(*similarities).statistic, abs=1e-3)
+    assert found.unavailable == {}
+    assert set(found.figures) == {measure.key for measure in MEASURES}
+    assert 0 < found.figures["retrieval"] <= 1 and found.figures["explained"] < 1
 
 
 def test_without_held_out_text_each_figure_is_missing_with_its_reason(measure, student):
     found = measure(0.0).measure(student)
-    assert set(found["figures"].values()) == {None}
-    assert set(found["unavailable"]) == {"agreement", "retrieval", "layers"}
-    assert "corpus.held_out a share above 0" in found["unavailable"]["layers"]
+    assert set(found.figures.values()) == {None}
+    assert set(found.unavailable) == {"agreement", "retrieval", "layers"}
+    assert "corpus.held_out a share above 0" in found.unavailable["layers"]
 
 
 def test_figures_are_taken_once_and_again_only_by_other_settings(measure, student, tmp_path):
     save_folder(student, tmp_path / "student", "bert")
     first = measure(0.3).measure_once(tmp_path)
-    assert json.loads((tmp_path / HELD_OUT).read_text()) == first
+    assert json.loads((tmp_path / "held_out.json").read_text()) == first.to_plain()
 
     def never():
         raise AssertionError("loaded again")
 
-    assert measure(0.3).measure_once(tmp_path, never) == first
+    assert measure(0.3).measure_once(tmp_path, never).to_plain() == first.to_plain()
     other = measure(0.3, SPEC.model_copy(update={"blocks": 10})).measure_once(tmp_path)
-    assert other["figures"]["agreement"] == first["figures"]["agreement"]
-    assert other["figures"]["relations"] != first["figures"]["relations"]
+    assert other.figures["agreement"] == first.figures["agreement"]
+    assert other.figures["relations"] != first.figures["relations"]
 
 
 def test_a_student_that_makes_all_texts_alike_has_no_agreement(measure, student):
     broken = tiny_model(layers=2, hidden=24, heads=4, ffn=48)
     for parameter in broken.parameters():
         parameter.data.zero_()
-    found = measure(0.3).measure(broken)["figures"]
+    found = measure(0.3).measure(broken).figures
     assert found["agreement"] is None
     json.dumps(found, allow_nan=False)
 

@@ -4,7 +4,22 @@ import statistics
 
 import pytest
 
-from limbeck.comparison.summary import pool_models, summarise_comparison
+from limbeck.comparison import summary as comparison_summary
+from limbeck.core.studies import ComparedTeacher, ComparisonCell, Costs, Evaluation, Scores
+
+
+def summarise_comparison(cells, teacher, evaluation, costs):
+    found = comparison_summary.summarise_comparison(
+        list(map(ComparisonCell.read, cells)),
+        ComparedTeacher.read(teacher),
+        None if evaluation is None else Evaluation.read(evaluation),
+        None if costs is None else Costs.read(costs),
+    )
+    return found.to_plain()
+
+
+def pool_models(entries):
+    return comparison_summary.pool_scores(list(map(Scores.read, entries))).to_plain()
 
 
 def figures(*values):
@@ -135,7 +150,7 @@ def test_a_failed_run_is_counted_and_said():
 
 
 def test_published_rows_and_costs_stand_beside_their_student():
-    published = [{"shape": "3x384", "model": "x"}, {"shape": "6x384", "model": "y"}]
+    published = [{"paper": "p", "table": "1", "shape": f"{layers}x384", "model": "x"} for layers in (3, 6)]
     costs = {
         "models": [{"model": "3x384", "parameters": 17}, {"model": "teacher", "parameters": 109}],
         "timings": [

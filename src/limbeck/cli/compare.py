@@ -67,13 +67,12 @@ def compare(
 
 def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
     """List what would run, and what cannot."""
-    from limbeck.comparison.distilling import describe_combination, describe_impossible
     from limbeck.recipe.plan import summarise
 
-    plan, impossible = checked.plan, describe_impossible(checked.impossible)
+    plan, impossible = checked.plan, [found.to_plain() for found in checked.impossible]
     if as_json:
         runs = [
-            {**describe_combination(combination), "seeds": plan.seeds, "shares": list(combination.variant.shares)}
+            {**combination.parts, "seeds": plan.seeds, "shares": list(combination.variant.shares)}
             for combination in checked.combinations
         ]
         print_json({"runs": runs, "impossible": impossible, "tokens": plan.budget.tokens})

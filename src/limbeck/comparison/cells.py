@@ -1,4 +1,4 @@
-"""Cells: one run of a comparison each, and what makes two of them the same."""
+"""Cells, the runs of a comparison: their recipes, identities and steps, and the checks of a plan before any runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.comparison.plan import ComparedStudent, ComparisonPlan, Variant
+from limbeck.core import studies
 from limbeck.core.files import fingerprint
 from limbeck.core.machine import choose_device
 from limbeck.errors import LimbeckError, ModelError, RecipeError
@@ -35,8 +36,13 @@ class Combination:
 
     @property
     def title(self) -> str:
-        """It in a few words."""
+        """Method, mapping and student."""
         return f"{self.variant.title} on {self.student.title}"
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Student, method and mapping by these names, as records have them."""
+        return {"student": self.student.title, "method": self.variant.method, "mapping": self.variant.mapping}
 
     def recipe(self, plan: ComparisonPlan, seed: int, steps: Sequence[int] | None = None) -> dict[str, Any]:
         """Return the recipe of a run; runs differ in nothing but student, method and seed.
@@ -85,7 +91,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """It in a few words."""
+        """Combination and seed."""
         return f"{self.combination.title}, seed {self.seed}"
 
     def folder(self, comparison: Path) -> Path:
@@ -101,9 +107,6 @@ def combine(plan: ComparisonPlan) -> list[Combination]:
     """Return every student with every method and mapping, student by student."""
     variants = [variant for entry in plan.methods for variant in entry.variants()]
     return [Combination(student, variant) for student in plan.students for variant in variants]
-
-
-# From a budget of tokens to steps: as many as read that many real tokens of this corpus.
 
 
 def rows_per_step(training: Mapping[str, Any]) -> int:
@@ -152,18 +155,7 @@ def steps_of_stages(
     return tuple(steps)
 
 
-# Which combinations of a plan can be, from configurations only: before any weight or text is read.
-
-
 _PLACE = re.compile(r"^(stages\.\d+(\.\w+)*: )+")
-
-
-@dataclass(frozen=True)
-class Impossible:
-    """A combination that cannot be, and why, in one line."""
-
-    combination: Combination
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -172,17 +164,17 @@ class CheckedPlan:
 
     Attributes:
         plan: The plan.
-        runs: What can be, each with what its recipe comes to.
-        impossible: What cannot be and is left out.
+        runs: The possible combinations, each with the plan of its runs.
+        impossible: Those that are left out, with the reason in one line.
     """
 
     plan: ComparisonPlan
     runs: tuple[tuple[Combination, RunPlan], ...]
-    impossible: tuple[Impossible, ...]
+    impossible: tuple[studies.Combination, ...]
 
     @property
     def combinations(self) -> list[Combination]:
-        """What can be."""
+        """The possible ones."""
         return [combination for combination, _ in self.runs]
 
     @property
@@ -209,16 +201,17 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
         except LimbeckError as error:
             raise type(error)(f"students.{index}: {error}") from None
     runs: list[tuple[Combination, RunPlan]] = []
-    impossible: list[Impossible] = []
+    impossible: list[tuple[Combination, str]] = []
     for combination in combine(plan):
         try:
             runs.append((combination, plan_run(load_recipe(combination.recipe(plan, plan.seeds[0])))))
         except (RecipeError, ModelError) as error:
-            impossible.append(Impossible(combination, _PLACE.sub("", str(error))))
+            impossible.append((combination, _PLACE.sub("", str(error))))
     if impossible and (not plan.skip_impossible or not any(run.stages for _, run in runs)):
         raise RecipeError(_refusal(impossible, len(impossible) + len(runs), skipping=plan.skip_impossible))
     _refuse_twins([combination for combination, _ in runs], plan)
-    return CheckedPlan(plan, tuple(runs), tuple(impossible))
+    left_out = tuple(studies.Combination(**one.parts, reason=reason) for one, reason in impossible)
+    return CheckedPlan(plan, tuple(runs), left_out)
 
 
 def _check_arguments(plan: ComparisonPlan) -> None:
@@ -243,11 +236,11 @@ def _check_lengths(plan: ComparisonPlan, run: RunPlan) -> None:
             )
 
 
-def _refusal(impossible: Sequence[Impossible], count: int, *, skipping: bool) -> str:
+def _refusal(impossible: Sequence[tuple[Combination, str]], count: int, *, skipping: bool) -> str:
     """Every combination that cannot be, those with the same reason together."""
     reasons: dict[str, list[str]] = {}
-    for found in impossible:
-        reasons.setdefault(found.reason.rstrip("."), []).append(found.combination.title)
+    for combination, reason in impossible:
+        reasons.setdefault(reason.rstrip("."), []).append(combination.title)
     listed = "; ".join(
         f"({number}) {', '.join(titles)}: {reason}" for number, (reason, titles) in enumerate(reasons.items(), 1)
     )

@@ -1,12 +1,10 @@
-"""What students have of their teacher on held-out text, without labels and alike for all methods."""
+"""Measures of students beside their teacher on held-out text, without labels and alike for all methods."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.comparison.plan import HeldOutSpec
-from limbeck.core.files import atomic_text
+from limbeck.core import records
+from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation import build_pairs, measure_retrieval, pair_similarities, spearman_agreement
@@ -28,17 +27,13 @@ from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import relation_kl
 
-# How much of its teacher a student's last layer has: token relations, and what a linear map finds in its vectors.
-
-
 _PARTS = ("query", "key", "value")
 _PENALTIES = tuple(10.0**power for power in range(-4, 3))
 """Of the ridge regression, in units of the mean variance of the student's features."""
 
 
 def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
-    """Return the number of relation heads for all students of a comparison: MiniLMv2's, or the nearest below that
-    divides every width."""
+    """Return the relation heads of all students: MiniLMv2's number, or the nearest below that divides every width."""
     widths = {stream_width(shape, part) for shape in (teacher, *students) for part in _PARTS}
     return relation_heads_for(teacher, widths)
 
@@ -133,32 +128,14 @@ def _by_kind(streams: Streams) -> dict[str, Tensor]:
     return {key.kind: tensor for key, tensor in streams.items()}
 
 
-HELD_OUT = "held_out.json"
 _BATCH = 32
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A figure of the held-out text.
-
-    Attributes:
-        key: Its name in records.
-        title: Its heading.
-        digits: Decimals that tables show.
-        best: Whether more or less is better.
-    """
-
-    key: str
-    title: str
-    digits: int
-    best: str
-
-
 MEASURES = (
-    Measure("agreement", "agreement", 3, "highest"),
-    Measure("retrieval", "retrieval", 3, "highest"),
-    Measure("explained", "hidden states", 3, "highest"),
-    Measure("relations", "relations", 4, "lowest"),
+    HeldOutMeasure(key="agreement", title="agreement", digits=3, best="highest"),
+    HeldOutMeasure(key="retrieval", title="retrieval", digits=3, best="highest"),
+    HeldOutMeasure(key="explained", title="hidden states", digits=3, best="highest"),
+    HeldOutMeasure(key="relations", title="relations", digits=4, best="lowest"),
 )
 """In the order of the columns; the first ranks the students where there is no task.
 
@@ -228,37 +205,32 @@ class HeldOutText:
             "text": self._corpus.path.name,
         }
 
-    def measure_once(self, folder: Path, load: Callable[[], PreTrainedModel] | None = None) -> dict[str, Any]:
+    def measure_once(self, folder: Path, load: Callable[[], PreTrainedModel] | None = None) -> HeldOutFigures:
         """Measure a run's student, unless its folder has the figures by the same settings.
 
         Args:
             folder: The run's folder, with the student's below it, and room for the figures.
             load: Loads the model, a copy of its own if it is the teacher; by default the run's student.
-
-        Returns:
-            `figures` (by measure, None where it could not be had), `unavailable` (why) and `settings`.
         """
-        path = folder / HELD_OUT
-        if path.is_file():
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if found.get("settings") == self.settings:
-                return found
-        model = load() if load is not None else load_model(folder / "student")
-        found = {**self.measure(model), "settings": self.settings}
-        atomic_text(path, json.dumps(found, indent=2) + "\n")
+        found = records.load(HeldOutFigures, folder)
+        if found.is_empty or found.settings != self.settings:
+            found = self.measure(load() if load is not None else load_model(folder / "student"))
+            found.settings = self.settings
+            records.save(found, folder)
         return found
 
-    def measure(self, model: PreTrainedModel) -> dict[str, Any]:
-        """Measure a model; what the held-out text is too small for is None, with the reason."""
+    def measure(self, model: PreTrainedModel) -> HeldOutFigures:
+        """Measure a model; a figure that the held-out text is too small for is None, with the reason."""
         model = model.to(self._teacher.device).eval()
         figures: dict[str, float | None] = {measure.key: None for measure in MEASURES}
         unavailable: dict[str, str] = {}
         for name, take in (("agreement", self._agreement), ("retrieval", self._retrieval), ("layers", self._layers)):
             try:
-                figures |= {key: value if _is_number(value) else None for key, value in take(model).items()}
+                figures |= take(model)
             except LimbeckError as error:
                 unavailable[name] = str(error)
-        return {"figures": figures, "unavailable": unavailable}
+        # Vectors that are all alike have neither ranks nor variance.
+        return HeldOutFigures(figures=records.plain(figures), unavailable=unavailable)
 
     def _agreement(self, model: PreTrainedModel) -> dict[str, float | None]:
         ours = pair_similarities(model, self._tokenizer, self._pairs, **self._encoding)
@@ -297,14 +269,12 @@ class HeldOutText:
         count = min(self._spec.blocks, len(rows))
         if count == 0:
             raise CorpusError("No text is held out; give corpus.held_out a share above 0.")
-        size = min(_BATCH, max(1, count // 3))
-        collate = PadCollator(self._tokenizer.pad_token_id, side=self._tokenizer.padding_side)
-        return [
-            collate([rows[index] for index in range(start, min(start + size, count))])
-            for start in range(0, count, size)
-        ]
+        return padded_batches(list(islice(rows, count)), self._tokenizer, min(_BATCH, max(1, count // 3)))
 
 
-def _is_number(value: float | None) -> bool:
-    """Whether a figure is one: vectors that are all alike have neither ranks nor variance."""
-    return value is not None and math.isfinite(value)
+def padded_batches(
+    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, size: int
+) -> list[dict[str, Tensor]]:
+    """Return rows in batches: `input_ids` and `attention_mask`, `[B, L]`."""
+    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import torch
 from rich.console import Console
 
 from limbeck.benchmark.model import measure_costs
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
-from limbeck.comparison.distilling import (
-    COMPARISON,
-    ComparisonRecord,
-    Distil,
-    check_fixed,
-    describe_cell,
-    describe_impossible,
-    distil_cells,
-)
 from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec, SpeedSpec
 from limbeck.comparison.summary import summarise_comparison
-from limbeck.core.files import atomic_text, default_cache_dir
-from limbeck.core.folders import claim
-from limbeck.core.machine import choose_device
+from limbeck.core import records
+from limbeck.core.files import default_cache_dir
+from limbeck.core.folders import FolderKind, claim, first_difference
+from limbeck.core.machine import choose_device, git_commit, hardware, versions
 from limbeck.core.progress import Count, ProgressBar, Report
+from limbeck.core.studies import (
+    ComparedTeacher,
+    ComparedText,
+    Comparison,
+    ComparisonCell,
+    Costs,
+    Evaluation,
+    MeasuredCosts,
+    PlannedComparison,
+)
 from limbeck.corpus import Corpus
-from limbeck.errors import CorpusError, Interrupted
+from limbeck.errors import CorpusError, Interrupted, LimbeckError, OutputError
 from limbeck.evaluation.cell import model_fingerprint
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
@@ -38,19 +44,137 @@ from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, quiet
 from limbeck.models.vocabulary import load_tokenizer
-from limbeck.training.run import build_corpora
-
-# Evaluating the students of a comparison on its tasks, by `limbeck evaluate`'s own cells, and what they cost.
-
+from limbeck.training.run import STUDENT, build_corpora
 
 EVALUATION = "evaluation"
-COSTS = "costs.json"
+TEACHER = "teacher"
+_MEANINGS = {
+    "teacher": "teacher",
+    "corpus": "corpus",
+    "budget": "budget",
+    "training": "training arguments common to all runs",
+    "evaluation": "evaluation (preset and settings)",
+    "teacher_weights": "teacher's weights",
+    "text": "text of the corpus",
+}
+
+
+def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse to put runs beside others that they cannot be compared with.
+
+    Args:
+        folder: The folder of the comparison.
+        saved: Its record, plain values.
+        asked: What has to be the same for all runs in it, by name; plain values.
+
+    Raises:
+        OutputError: naming the first difference, and the way out.
+    """
+    fixed = saved.get("fixed", {})
+    if not isinstance(fixed, dict):
+        raise OutputError(f"'{folder / Comparison.FILE}' is no record of a comparison; choose another folder.")
+    common = [name for name in fixed if name in asked]
+    difference = first_difference({name: fixed[name] for name in common}, {name: asked[name] for name in common})
+    if difference is not None:
+        name, _, below = difference.place.partition(".")
+        old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
+        raise OutputError(
+            f"The {_MEANINGS[name]} of the comparison in '{folder}' is {old}, and now {new}: its runs could not be "
+            "compared with new ones; put it back, or give another --output."
+        )
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+COMPARISON = FolderKind("comparison", Comparison.FILE, check_fixed, way_out="put it back, or choose another folder")
+
+
+Distil: TypeAlias = Callable[[dict[str, Any]], object]
+"""Carries a recipe out in its `output`, going on where an earlier run of it stopped."""
+
+
+def is_distilled(run: Path) -> bool:
+    """Whether a run is finished, and its student is there."""
+    return records.load(records.Run, run).is_finished and (run / STUDENT / "config.json").is_file()
+
+
+def distil_cells(
+    cells: Sequence[Cell], folder: Path, distil: Distil, console: Console
+) -> Iterator[tuple[Cell, str | None]]:
+    """Distil the cells that are not finished, one by one; a cell that fails stops no other.
+
+    Args:
+        cells: All cells, in this order.
+        folder: Of the comparison.
+        distil: Carries out one recipe.
+        console: Where each run is announced, with the time left for it and the rest.
+
+    Yields:
+        Each cell once it is settled, and why it failed, in one line; None where it did not.
+
+    Raises:
+        Interrupted: on Ctrl-C; the run that it met goes on from its checkpoint.
+    """
+    missing = [cell for cell in cells if not is_distilled(cell.folder(folder))]
+    took: list[float] = []
+    for cell in cells:
+        if cell not in missing:
+            yield cell, None
+            continue
+        _announce(cell, len(took) + 1, len(missing), took, console)
+        started = time.monotonic()
+        problem: str | None = None
+        try:
+            distil({**cell.recipe, "output": str(cell.folder(folder))})
+        except (Interrupted, KeyboardInterrupt) as stopped:
+            done = len(cells) - len(missing) + len(took)
+            kind = type(stopped) if isinstance(stopped, Interrupted) else Interrupted  # SIGTERM has a code of its own.
+            raise kind(
+                f"Stopped at {cell.title}; {done} of {len(cells)} runs are done and kept in '{folder}'; the same "
+                "command goes on from there."
+            ) from None
+        except LimbeckError as error:
+            problem = one_line(error)
+        except Exception as error:  # A fault in one run must not take the others with it.
+            problem = f"{type(error).__name__}: {one_line(error)}"
+        took.append(time.monotonic() - started)
+        if problem is not None:
+            console.print(f"  failed: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
+        _free_memory()
+        yield cell, problem
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's message on one line."""
+    return " ".join(str(error).split())
+
+
+def _announce(cell: Cell, number: int, count: int, took: Sequence[float], console: Console) -> None:
+    left = sum(took) / len(took) * (count - number + 1) if took else None
+    rest = "" if left is None else f" (about {_duration(left)} for this and the rest)"
+    console.print(f"Run {number} of {count}: {cell.title}{rest}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def _free_memory() -> None:
+    """A trainer holds itself in circles; without this two runs' models would be in memory at once."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def request_evaluation(
     spec: MeasuresSpec, folder: Path, *, teacher: str | None, students: Sequence[Path]
 ) -> EvaluationRequest:
-    """Return what is asked of `limbeck evaluate`.
+    """Return the request for `limbeck evaluate`.
 
     Args:
         spec: The plan's.
@@ -118,7 +242,7 @@ def evaluate_students(
         folder: Of the comparison.
         teacher: The teacher.
         students: The students' folders.
-        report: Is told how far it is.
+        report: Where progress goes.
 
     Returns:
         None without tasks or students.
@@ -131,7 +255,7 @@ def evaluate_students(
 
 def measure_costs_once(
     spec: SpeedSpec, folder: Path, *, teacher: str, students: Mapping[str, Path], report: Report
-) -> dict[str, Any] | None:
+) -> Costs | None:
     """Measure the teacher and a student of each shape, unless that has been done.
 
     Args:
@@ -139,20 +263,18 @@ def measure_costs_once(
         folder: Of the comparison.
         teacher: The teacher; speedups refer to it.
         students: A student's folder for each title.
-        report: Is told how far it is.
+        report: Where progress goes.
 
     Returns:
-        As `measure_costs`, with the students' titles in place of their folders; None where it was not asked for.
+        With the students' titles in place of their folders; None where it was not asked for.
     """
     if not spec.enabled or not students:
         return None
     shapes = {title: str(shape_of(load_config(path))) for title, path in students.items()}
     asked = {**spec.model_dump(exclude={"enabled"}), "teacher": teacher, "students": shapes}
-    path = folder / COSTS
-    if path.is_file():
-        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if saved["asked"] == asked:
-            return saved["costs"]
+    saved = records.load(MeasuredCosts, folder)
+    if saved.asked == asked:
+        return saved.costs
     found = measure_costs(
         [teacher, *map(str, students.values())],
         device=choose_device(spec.device),
@@ -161,26 +283,26 @@ def measure_costs_once(
         seconds=spec.seconds,
         report=report,
     )
+    costs = Costs.read(found)
     titles = {str(path): title for title, path in students.items()}
-    for row in (*found["models"], *found["timings"]):
-        row["model"] = titles.get(row["model"], row["model"])
-    atomic_text(path, json.dumps({"asked": asked, "costs": found}, indent=2) + "\n")
-    return found
-
-
-TEACHER = "teacher"
+    for size in costs.models:
+        size.model = titles.get(size.model, size.model)
+    for timing in costs.timings:
+        timing.model = titles.get(timing.model, timing.model)
+    records.save(MeasuredCosts(asked=asked, costs=costs), folder)
+    return costs
 
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """What a comparison leaves.
+    """The result of a comparison.
 
     Attributes:
-        record: As in `comparison.json`; its `summary` is the content of the tables.
+        record: `comparison.json`; its `summary` is the content of the tables.
         failed: How many runs and fine-tunings gave nothing; the summary's notes say why.
     """
 
-    record: dict[str, Any]
+    record: Comparison
     failed: int
 
 
@@ -209,25 +331,25 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     check_held_out(corpus, plan.evaluation.held_out)
     fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "text": corpus.path.name}
     check_fixed(folder, saved, fixed)
-    cells = plan_cells(checked, corpus)
-    record = ComparisonRecord(
-        folder,
-        saved,
-        {
-            "name": plan.name,
-            "plan": plan.model_dump(mode="json"),
-            "fixed": {**saved.get("fixed", {}), **fixed},
-            "corpus": {"tokens": corpus.tokens, "rows": len(corpus.train), "held_out_rows": len(corpus.held_out)},
-            "teacher": {
-                "name": plan.teacher.model,
-                "title": plan.teacher.name or plan.teacher.model,
-                "shape": str(checked.with_text.teacher),
-                "held_out": None,
-            },
-            "impossible": describe_impossible(checked.impossible),
-        },
+    earlier = Comparison.read(saved)
+    record = Comparison(
+        created=earlier.created or _now(),
+        name=plan.name,
+        plan=PlannedComparison.read(plan.model_dump(mode="json")),
+        fixed={**earlier.fixed, **fixed},
+        corpus=ComparedText(tokens=corpus.tokens, rows=len(corpus.train), held_out_rows=len(corpus.held_out)),
+        teacher=ComparedTeacher(
+            name=plan.teacher.model,
+            title=plan.teacher.name or plan.teacher.model,
+            shape=str(checked.with_text.teacher),
+            held_out=None,
+        ),
+        impossible=list(checked.impossible),
+        versions=versions(),
+        git_commit=git_commit(),
+        hardware=records.Hardware.read(hardware()),
     )
-    comparison = _Comparison(checked, folder, corpus, cells, record, console)
+    comparison = _Comparison(checked, folder, corpus, plan_cells(checked, corpus), record, console)
     try:
         return comparison.carry_out(distil)
     except (Interrupted, KeyboardInterrupt) as error:
@@ -253,6 +375,40 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus) -> list[Cell]:
     return cells
 
 
+def describe_cell(cell: Cell, shape: str, folder: Path, problem: str | None) -> ComparisonCell:
+    """Describe a run by what it has left in its folder.
+
+    Args:
+        cell: The run.
+        shape: Of its student.
+        folder: Of the comparison.
+        problem: Why it failed in this call; None where it did not.
+    """
+    run = cell.folder(folder)
+    record = records.load(records.Run, run)
+    status = "finished" if is_distilled(run) else "failed" if problem else record.status or "missing"
+    return ComparisonCell(
+        **cell.combination.parts,
+        title=cell.title,
+        seed=cell.seed,
+        id=cell.id,
+        shape=shape,
+        status=status,
+        problem=problem or (record.problem if status == "failed" else None),
+        folder=str(run.relative_to(folder)),
+        model=str(run / STUDENT),
+        steps=[int(stage.steps or 0) for stage in record.stages] or list(cell.steps),
+        tokens=sum(stage.tokens or 0 for stage in record.stages),
+        seconds=record.timings.get("total", 0.0),
+        held_out=None,
+        unavailable={},
+        scores={},
+        versions=record.versions or None,
+        git_commit=record.git_commit,
+        device=record.hardware.device,
+    )
+
+
 class _Comparison:
     """Carries a checked plan out in its folder."""
 
@@ -262,7 +418,7 @@ class _Comparison:
         folder: Path,
         corpus: Corpus,
         cells: Sequence[Cell],
-        record: ComparisonRecord,
+        record: Comparison,
         console: Console,
     ) -> None:
         self._checked = checked
@@ -273,43 +429,48 @@ class _Comparison:
         self._record = record
         self._console = console
         self._shapes = {id(combination): run.student for combination, run in checked.runs}
-        self._entries = [self._describe(cell, None) for cell in cells]
+        record.cells = [self._describe(cell, None) for cell in cells]
 
     def carry_out(self, distil: Distil) -> ComparisonOutcome:
         """Distil, measure, summarise."""
-        self._record.set("running", cells=self._entries)
-        settled = distil_cells(self._cells, self._folder, distil, self._console)
-        for index, (cell, problem) in enumerate(settled):
-            self._entries[index] = self._describe(cell, problem)
-            self._record.set("running")
+        self._save("running")
+        for index, (cell, problem) in enumerate(distil_cells(self._cells, self._folder, distil, self._console)):
+            self._record.cells[index] = self._describe(cell, problem)
+            self._save("running")
         if self._plan.evaluation.held_out.enabled:
             self._measure_held_out()
         evaluation, failed = self._evaluate()
         costs = self._measure_costs()
-        failed += sum(entry["status"] != "finished" for entry in self._entries)
-        summary = summarise_comparison(self._by_combination(), self._record.fields["teacher"], evaluation, costs)
-        self._record.set("failed" if failed else "finished", summary=summary, costs=costs)
-        return ComparisonOutcome(self._record.fields, failed)
+        failed += len(self._cells) - len(self._finished)
+        self._record.summary = summarise_comparison(self._by_combination(), self._record.teacher, evaluation, costs)
+        self._record.costs = costs
+        self._save("failed" if failed else "finished")
+        return ComparisonOutcome(self._record, failed)
 
     def note_interruption(self) -> None:
         """Write down how far it came."""
-        for index, (cell, entry) in enumerate(zip(self._cells, self._entries, strict=True)):
-            if entry["status"] != "finished":
-                self._entries[index] = self._describe(cell, entry["problem"])
-        self._record.set("interrupted")
+        self._record.cells = [
+            entry if entry.status == "finished" else self._describe(cell, entry.problem)
+            for cell, entry in zip(self._cells, self._record.cells, strict=True)
+        ]
+        self._save("interrupted")
+
+    def _save(self, status: str) -> None:
+        self._record.status, self._record.updated = status, _now()
+        records.save(self._record, self._folder)
 
     @property
-    def _finished(self) -> list[dict[str, Any]]:
-        return [entry for entry in self._entries if entry["status"] == "finished"]
+    def _finished(self) -> list[ComparisonCell]:
+        return [cell for cell in self._record.cells if cell.status == "finished"]
 
-    def _describe(self, cell: Cell, problem: str | None) -> dict[str, Any]:
+    def _describe(self, cell: Cell, problem: str | None) -> ComparisonCell:
         return describe_cell(cell, str(self._shapes[id(cell.combination)]), self._folder, problem)
 
-    def _by_combination(self) -> list[dict[str, Any]]:
+    def _by_combination(self) -> list[ComparisonCell]:
         """The runs in the order of the table: student by student as planned, seeds innermost."""
         order = {id(combination): index for index, combination in enumerate(self._checked.combinations)}
-        pairs = sorted(zip(self._cells, self._entries, strict=True), key=lambda pair: order[id(pair[0].combination)])
-        return [entry for _, entry in pairs]
+        pairs = zip(self._cells, self._record.cells, strict=True)
+        return [entry for _, entry in sorted(pairs, key=lambda pair: order[id(pair[0].combination)])]
 
     def _measure_held_out(self) -> None:
         plan, finished = self._plan, self._finished
@@ -325,36 +486,34 @@ class _Comparison:
             )
             bar(0.0, "held-out text: teacher", Count(0, "models"))
             (self._folder / TEACHER).mkdir(exist_ok=True)
-            own = text.measure_once(self._folder / TEACHER, load_teacher)
-            self._record.fields[TEACHER]["held_out"] = own["figures"]
-            for number, entry in enumerate(finished):
-                done = number + 1
-                bar(done / (len(finished) + 1), f"held-out text: {entry['title']}", Count(done, "models"))
-                found = text.measure_once(self._folder / entry["folder"])
-                entry |= {"held_out": found["figures"], "unavailable": found["unavailable"]}
-        self._record.set("running")
+            self._record.teacher.held_out = text.measure_once(self._folder / TEACHER, load_teacher).figures
+            for done, cell in enumerate(finished, start=1):
+                bar(done / (len(finished) + 1), f"held-out text: {cell.title}", Count(done, "models"))
+                found = text.measure_once(self._folder / cell.folder)
+                cell.held_out, cell.unavailable = found.figures, found.unavailable
+        self._save("running")
 
-    def _evaluate(self) -> tuple[dict[str, Any] | None, int]:
-        finished = self._finished
-        students = [Path(entry["model"]) for entry in finished]
+    def _evaluate(self) -> tuple[Evaluation | None, int]:
+        students = [Path(cell.model) for cell in self._finished]
         with ProgressBar(self._console) as bar:
             outcome = evaluate_students(
                 self._plan.evaluation, self._folder, teacher=self._plan.teacher.model, students=students, report=bar
             )
         if outcome is None:
             return None, 0
-        columns = {model["name"]: model["columns"] for model in outcome.summary["models"]}
-        for entry in finished:
-            scores = columns.get(entry["model"], {})
-            entry["scores"] = {key: cell["mean"] for key, cell in scores.items()}
-        self._record.set("running")
-        return outcome.summary, outcome.failed
+        evaluation = Evaluation.read(outcome.summary)
+        models = {model.name: model for model in evaluation.models}
+        for cell in self._finished:
+            columns = models[cell.model].columns if cell.model in models else {}
+            cell.scores = {key: figure.mean for key, figure in columns.items()}
+        self._save("running")
+        return evaluation, outcome.failed
 
-    def _measure_costs(self) -> dict[str, Any] | None:
+    def _measure_costs(self) -> Costs | None:
         """Methods change weights only: one student of each shape stands for all."""
         students: dict[str, Path] = {}
-        for entry in self._finished:
-            students.setdefault(entry["student"], Path(entry["model"]))
+        for cell in self._finished:
+            students.setdefault(cell.student, Path(cell.model))
         spec = self._plan.evaluation.speed
         with ProgressBar(self._console) as bar:
             return measure_costs_once(
@@ -378,3 +537,7 @@ def _fixed(plan: ComparisonPlan) -> dict[str, Any]:
 
 def _tokenizer(plan: ComparisonPlan) -> Any:
     return load_tokenizer(plan.teacher.model, revision=plan.teacher.revision)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import statistics
+from collections.abc import Iterable
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -17,6 +19,13 @@ class Figure(Record):
     mean: Number
     deviation: Number | None = None
     runs: list[Number] = Field(default_factory=list)
+
+    @classmethod
+    def of_runs(cls, values: Iterable[Number], **more: Any) -> Self:
+        """Make the figure of runs, at least one; `more` are fields of the class."""
+        runs = list(values)
+        deviation = statistics.stdev(runs) if len(runs) > 1 else None
+        return cls(mean=statistics.fmean(runs), deviation=deviation, runs=runs, **more)
 
 
 class ColumnFigure(Figure):
@@ -37,6 +46,11 @@ class Averages(Record):
 
     average: Average | None = None
     without_cola: Average | None = None
+
+    @property
+    def by_name(self) -> dict[str, Average | None]:
+        """Both, by their keys."""
+        return {"average": self.average, "without_cola": self.without_cola}
 
 
 class Column(Record):
@@ -144,6 +158,15 @@ class Costs(Record):
     def latency(self, model: str) -> float | None:
         """Return the median milliseconds of a model at the first batch size and length."""
         return next((row.median_ms for row in self.timings if row.model == model), None)
+
+
+class MeasuredCosts(File):
+    """Costs that were measured once, and what was asked for then."""
+
+    FILE = "costs.json"
+
+    asked: dict[str, Any] = Field(default_factory=dict)
+    costs: Costs = Field(default_factory=Costs)
 
 
 class Evaluation(File):
@@ -277,6 +300,16 @@ class HeldOutMeasure(Record):
     title: str
     digits: int = 3
     best: str = "highest"
+
+
+class HeldOutFigures(File):
+    """Figures of a model on held-out text, None where `unavailable` says why; equal `settings` make them comparable."""
+
+    FILE = "held_out.json"
+
+    figures: dict[str, Number | None] = Field(default_factory=dict)
+    unavailable: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
 
 
 class MainFigure(Record):

@@ -339,13 +339,26 @@ def _computed(name: str, columns: Mapping[str, float], models: Sequence[Mapping[
 
 
 def _missing(rows: Mapping[str, Row], tasks: Sequence[PlannedTask]) -> list[str]:
-    """Say which cells failed, and why, once for each reason."""
-    failed: dict[str, list[str]] = {}
-    for cell in (cell for task in tasks for cell in task.cells):
-        row = rows.get(cell.id)
-        if row is not None and row["status"] != FINISHED:
-            failed.setdefault(row["error"], []).append(cell.cell.describe())
+    cells = (cell for task in tasks for cell in task.cells)
+    failed = ((cell.cell.describe(), rows[cell.id]["error"]) for cell in cells if _failed(rows.get(cell.id)))
+    return failure_notes("cell", failed)
+
+
+def _failed(row: Row | None) -> bool:
+    return row is not None and row["status"] != FINISHED
+
+
+def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Say what failed and why, a line for each reason.
+
+    Args:
+        noun: For one of them: "cell".
+        failed: Their titles and reasons.
+    """
+    reasons: dict[str | None, list[str]] = {}
+    for title, reason in failed:
+        reasons.setdefault(reason, []).append(title)
     return [
-        f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} failed (first {cells[0]}): {problem}"
-        for problem, cells in failed.items()
+        f"{len(titles)} {noun if len(titles) == 1 else f'{noun}s'} failed (first {titles[0]}): {reason}"
+        for reason, titles in reasons.items()
     ]

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from limbeck.comparison.distilling import RECORD as COMPARISON
 from limbeck.core.files import RECORD, read_json, read_record
 from limbeck.core.files import RECORD as RUN
+from limbeck.core.studies import Comparison
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.grid import MANIFEST as EVALUATION
 from limbeck.evaluation.grid import ResultsFile
@@ -41,6 +41,7 @@ from limbeck.training.stage import DONE
 # Reading a run's folder: its record, its stages finished or not, and how it stands.
 
 
+COMPARISON = Comparison.FILE
 _COSINES = "layer_cosines.json"
 _NUMBERED = re.compile(r"(\d{1,4})-(.+)")
 
