@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
+from limbeck.core.blocks import NOTHING, Layout, Notes, Paragraph, Table, console
 from limbeck.core.files import check_writable
 from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.errors import OutputError, RecipeError
@@ -46,13 +44,7 @@ class Machine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, fit for JSON."""
-        return {
-            "device": self.device,
-            "hardware": dict(self.hardware),
-            "versions": dict(self.versions),
-            "commit": self.commit,
-            "created": self.created,
-        }
+        return asdict(self)
 
     def columns(self) -> Row:
         """Return it as the columns that every row of a CSV file ends with."""
@@ -170,133 +162,117 @@ def _from_csv(value: Any) -> Value:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Rows = Sequence[Mapping[str, Value]]
-_NOTHING = "–"
+Rows: TypeAlias = Sequence[Mapping[str, Value]]
+Column: TypeAlias = str | Callable[[Mapping[str, Value]], str]
 
 
 def loss_table(rows: Rows) -> RenderableType:
     """Return the table of `limbeck benchmark loss`."""
-    sizes = ("heads", "classes")
-    size = next((name for name in sizes if rows and rows[0][name] is not None), "heads")
-    headings = "backend", "batch x\nlength", size, "median\nms", "p10–p90", "speedup", "peak\nMB"
-    table = _table((*headings, "value\nerror", "gradient\nerror"))
-    for row in rows:
-        table.add_row(
-            str(row["backend"]),
-            f"{row['batch']} x {row['length']}",
-            _number(row[size]),
-            _number(row["median_ms"]),
-            _spread(row),
-            _times(row["speedup"]),
-            _number(row["peak_extra_mb"]),
-            _number(row["value_error"], 2),
-            _number(row["gradient_error"], 2),
-        )
+    size = next((name for name in ("heads", "classes") if rows and rows[0][name] is not None), "heads")
     title = ""
     if rows:
         first = rows[0]
         kind = ", ".join(str(first[key]) for key in ("relation", "mask", "dtype", "device_type") if first[key])
         title = f"{first['objective']}, widths {first['teacher_width']} and {first['student_width']}, {kind}"
-    return Group(Text(title, style="bold"), table, *_notes(rows, "backend"))
+    columns: dict[str, Column] = {
+        "backend": "backend",
+        "batch x\nlength": _batch,
+        size: size,
+        "median\nms": "median_ms",
+        "p10–p90": _spread,
+        "speedup": _speedup,
+        "peak\nMB": "peak_extra_mb",
+        "value\nerror": lambda row: _number(row["value_error"], 2),
+        "gradient\nerror": lambda row: _number(row["gradient_error"], 2),
+    }
+    return console(Paragraph(title), _table(columns, rows), _notes(rows, "backend"))
 
 
 def step_table(rows: Rows) -> RenderableType:
     """Return the table of `limbeck benchmark step`."""
-    table = _table(("part", "format", "median\nms", "p10–p90", "share", "Gflop", "floor"))
-    for row in rows:
-        percent = row["floor_percent"]
-        table.add_row(
-            str(row["part"]),
-            str(row["dtype"]),
-            _number(row["median_ms"]),
-            _spread(row),
-            f"{float(row['share'] or 0):.0%}",
-            _number(row["gflop"]),
-            _NOTHING if percent is None else f"{_number(percent)} %",
-        )
     whole = rows[0]
-    lines = [
-        f"{whole['method']}: {whole['teacher']} -> {whole['student']}",
-        f"{whole['batch']} x {whole['length']} tokens x {whole['micro_batches']}, {whole['mask']}, on "
-        f"{whole['device_type']}; teacher in {whole['teacher_dtype']}",
-    ]
     ceilings = {str(row["dtype"]): row["ceiling_gflops"] for row in rows if row["ceiling_gflops"] is not None}
     rates = ", ".join(f"{_number(rate)} Gflop/s in {dtype}" for dtype, rate in ceilings.items())
     found = f"{_number(whole['tokens_per_second'], 4)} valid tokens/s"
     if whole["peak_mb"] is not None:
-        found += (
-            f"; peak memory {_number(whole['peak_mb'], 4)} MB ({_number(whole['peak_extra_mb'], 4)} MB of it extra)"
-        )
-    return Group(
-        *(Text(line, style="bold") for line in lines),
-        table,
-        Text(found),
-        Text(
-            f"Floor: what matrix products alone take at the rate of a large one, {rates}, and the optimizer's bytes at "
-            f"that of a large copy, {_number(rows[-1]['ceiling_gbytes'])} GB/s; in % of the time.",
-            style="dim",
+        extra = _number(whole["peak_extra_mb"], 4)
+        found += f"; peak memory {_number(whole['peak_mb'], 4)} MB ({extra} MB of it extra)"
+    floor = (
+        f"Floor: the matrix products alone at the rate of a large one, {rates}, and the optimizer's bytes at that of a "
+        f"large copy, {_number(rows[-1]['ceiling_gbytes'])} GB/s; in % of the time."
+    )
+    columns: dict[str, Column] = {
+        "part": "part",
+        "format": "dtype",
+        "median\nms": "median_ms",
+        "p10–p90": _spread,
+        "share": lambda row: f"{float(row['share'] or 0):.0%}",
+        "Gflop": "gflop",
+        "floor": lambda row: NOTHING if row["floor_percent"] is None else f"{_number(row['floor_percent'])} %",
+    }
+    return console(
+        Paragraph(f"{whole['method']}: {whole['teacher']} -> {whole['student']}"),
+        Paragraph(
+            f"{_batch(whole)} tokens x {whole['micro_batches']}, {whole['mask']}, on {whole['device_type']}; "
+            f"teacher in {whole['teacher_dtype']}"
         ),
-        *_notes(rows, "part"),
+        _table(columns, rows),
+        Notes((found, floor)),
+        _notes(rows, "part"),
     )
 
 
 def model_table(rows: Rows) -> RenderableType:
     """Return the table of `limbeck benchmark model`."""
-    table = _table(
-        ("model", "batch x\nlength", "median\nms", "p10–p90", "sentences\nper s", "tokens\nper s", "speedup")
-    )
     first = rows[0]
-    for row in rows:
-        table.add_row(
-            str(row["model"]),
-            f"{row['batch']} x {row['length']}",
-            _number(row["median_ms"]),
-            _spread(row),
-            _number(row["sentences_per_second"]),
-            _number(row["tokens_per_second"]),
-            _times(row["speedup"]),
-        )
-    title = f"Forward passes in {first['dtype']} on {first['device_type']}"
-    against = [Text(f"Speedup: how many times as fast as {first['model']}.", style="dim")]
-    return Group(Text(title, style="bold"), table, *against, Text("Size", style="bold"), _size_table(rows))
+    columns: dict[str, Column] = {
+        "model": "model",
+        "batch x\nlength": _batch,
+        "median\nms": "median_ms",
+        "p10–p90": _spread,
+        "sentences\nper s": "sentences_per_second",
+        "tokens\nper s": "tokens_per_second",
+        "speedup": _speedup,
+    }
+    return console(
+        Paragraph(f"Forward passes in {first['dtype']} on {first['device_type']}"),
+        _table(columns, rows),
+        Notes((f"Speedup: how many times as fast as {first['model']}.",)),
+        Paragraph("Size"),
+        _size_table(rows),
+    )
 
 
 def _size_table(rows: Rows) -> Table:
     """A row a model; operations depend on the length, so there is a column for each."""
-    models: dict[str, dict[str, Mapping[str, Value]]] = {}
-    for row in rows:
-        models.setdefault(str(row["model"]), {})[str(row["length"])] = row
-    lengths = list(dict.fromkeys(str(row["length"]) for row in rows))
-    operations = [f"Mflop/token\nof {length}" for length in lengths]
-    table = _table(("model", "embedding\nM", "Transformer\nM", "all\nM", "MB", *operations))
-    for name, by_length in models.items():
-        row = next(iter(by_length.values()))
-        parts = (f"{float(row[f'{part}parameters'] or 0) / 1e6:.2f}" for part in ("embedding_", "transformer_", ""))
-        flops = (_number(by_length[length]["megaflops_per_token"]) for length in lengths)
-        table.add_row(f"{name}\n{row['shape']}", *parts, f"{float(row['megabytes'] or 0):.1f}", *flops)
-    return table
-
-
-def _table(headings: Sequence[str]) -> Table:
-    # All columns fit into a terminal of 80.
-    room = 0 if len(headings) > 7 else 1
-    table = Table(expand=False, box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=True, padding=(0, room))
-    for index, heading in enumerate(headings):
-        first = index == 0
-        table.add_column(
-            heading,
-            justify="left" if first else "right",
-            overflow="fold",
-            no_wrap=not first,
-            min_width=12 if first else None,
+    models = {row["model"]: row for row in reversed(rows)}
+    operations = {(row["model"], row["length"]): row["megaflops_per_token"] for row in rows}
+    columns: dict[str, Column] = {
+        "model": lambda row: f"{row['model']}\n{row['shape']}",
+        "embedding\nM": lambda row: _millions(row["embedding_parameters"]),
+        "Transformer\nM": lambda row: _millions(row["transformer_parameters"]),
+        "all\nM": lambda row: _millions(row["parameters"]),
+        "MB": lambda row: f"{float(row['megabytes'] or 0):.1f}",
+    }
+    for length in dict.fromkeys(row["length"] for row in rows):
+        columns[f"Mflop/token\nof {length}"] = lambda row, length=length: _number(  # type: ignore[misc]
+            operations[row["model"], length]
         )
-    return table
+    return _table(columns, list(reversed(models.values())))
+
+
+def _table(columns: Mapping[str, Column], rows: Rows) -> Table:
+    """Make a table whose columns, by heading, are a key of the rows or a function of a row."""
+    cells = [[_number(row[at]) if isinstance(at, str) else at(row) for at in columns.values()] for row in rows]
+    # All columns fit into a terminal of 80.
+    layout = Layout(padding=0 if len(columns) > 7 else 1, no_wrap=True, label_width=12)
+    return Table("", tuple(columns), tuple(map(tuple, cells)), words=(0,), layout=layout)
 
 
 def _number(value: Value, digits: int = 3) -> str:
     """Write a number with so many digits, whole from there on; text as it is."""
     if value is None:
-        return _NOTHING
+        return NOTHING
     if isinstance(value, str):
         return value
     if isinstance(value, int) or abs(value) >= 10**digits:
@@ -304,15 +280,22 @@ def _number(value: Value, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def _batch(row: Mapping[str, Value]) -> str:
+    return f"{row['batch']} x {row['length']}"
+
+
 def _spread(row: Mapping[str, Value]) -> str:
-    return _NOTHING if row["p10_ms"] is None else f"{_number(row['p10_ms'])}–{_number(row['p90_ms'])}"
+    return NOTHING if row["p10_ms"] is None else f"{_number(row['p10_ms'])}–{_number(row['p90_ms'])}"
 
 
-def _times(value: Value) -> str:
-    return _NOTHING if value is None else f"{_number(value)}x"
+def _speedup(row: Mapping[str, Value]) -> str:
+    return NOTHING if row["speedup"] is None else f"{_number(row['speedup'])}x"
 
 
-def _notes(rows: Rows, name: str) -> list[Text]:
-    """Say what could not be had, once each."""
-    found = dict.fromkeys(f"{row[name]}: {row['note']}" for row in rows if row["note"])
-    return [Text(line, style="yellow") for line in found]
+def _millions(value: Value) -> str:
+    return f"{float(value or 0) / 1e6:.2f}"
+
+
+def _notes(rows: Rows, name: str) -> Notes:
+    """Return the notes of the rows, each once."""
+    return Notes(tuple(dict.fromkeys(f"{row[name]}: {row['note']}" for row in rows if row["note"])), warning=True)

@@ -31,10 +31,9 @@ from limbeck.objectives.terms import (
     Projection,
     as_mask,
     blank,
-    check_alike,
     check_heads,
-    check_rank,
     check_temperature,
+    check_tensors,
     count_of,
     project,
 )
@@ -477,8 +476,7 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor]) -> Tensor:
     """Check the vectors of both models and return the first."""
     everything = {**student, **teacher}
-    check_rank(everything, 3, "[B, L, width]")
-    check_alike(everything, 2)
+    check_tensors(everything, 3, "[B, L, width]", 2)
     for layers in (student, teacher):
         (first_name, first), *rest = layers.items()
         for name, x in rest:

@@ -20,8 +20,8 @@ from limbeck.objectives.terms import (
     blank,
     check_alike,
     check_labels,
-    check_rank,
     check_temperature,
+    check_tensors,
     count_of,
 )
 
@@ -85,8 +85,7 @@ def soft_label_kl(
     if rows < 1:
         raise KernelError(f"student_logits has shape {list(student_logits.shape)}; it has to be [rows..., classes].")
     logits = {"student_logits": student_logits, "teacher_logits": teacher_logits}
-    check_rank(logits, rows + 1, "as student_logits is")
-    check_alike(logits, rows + 1)
+    check_tensors(logits, rows + 1, "as student_logits is", rows + 1)
     check_temperature(temperature)
     mask, dtype = as_mask(valid, student_logits, rows), compute_dtype(student_logits, teacher_logits)
     with autocast_off(student_logits.device):
@@ -116,7 +115,7 @@ def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
     """
     if logits.dim() < 2:
         raise KernelError(f"logits has shape {list(logits.shape)}; it has to be [rows..., classes].")
-    check_rank({"logits": logits}, logits.dim(), "[rows..., classes]")
+    check_tensors({"logits": logits}, logits.dim(), "[rows..., classes]", 0)
     check_labels(labels, logits.shape[:-1])
     labelled = labels != IGNORED_LABEL
     if labels.device.type == "cpu" and labels.numel():
@@ -198,8 +197,8 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit or a label is no floating-point number.
     """
-    check_rank({"values": values}, 2, "[B, 1]")
-    check_rank({"labels": labels}, 1, "[B]")
+    check_tensors({"values": values}, 2, "[B, 1]", 0)
+    check_tensors({"labels": labels}, 1, "[B]", 0)
     if values.shape != (len(labels), 1):
         raise KernelError(
             f"values has shape {list(values.shape)} and labels {list(labels.shape)}; they have to be [B, 1] and [B]."
@@ -230,8 +229,7 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
         KernelError: if the shapes do not fit.
     """
     pair = {"student_values": student_values, "teacher_values": teacher_values}
-    check_rank(pair, 2, "[B, values]")
-    check_alike(pair, 2)
+    check_tensors(pair, 2, "[B, values]", 2)
     dtype = compute_dtype(student_values, teacher_values)
     with autocast_off(student_values.device):
         total = (student_values.to(dtype) - teacher_values.detach().to(dtype)).square().sum()
@@ -282,8 +280,7 @@ def soft_label_kl_from_hidden(
     if rows < 1:
         raise KernelError(f"student_hidden has shape {list(student_hidden.shape)}; it has to be [rows..., width].")
     hidden = {"student_hidden": student_hidden, "teacher_hidden": teacher_hidden}
-    check_rank(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden")
-    check_alike(hidden, rows)
+    check_tensors(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden", rows)
     _check_head("student", student_hidden, student_weight, student_bias)
     _check_head("teacher", teacher_hidden, teacher_weight, teacher_bias)
     classes = len(student_weight)
@@ -305,7 +302,7 @@ def soft_label_kl_from_hidden(
 
 def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Check a model's output weight and bias against each other and its hidden vectors."""
-    check_rank({f"{model}_weight": weight}, 2, "[V, width]")
+    check_tensors({f"{model}_weight": weight}, 2, "[V, width]", 0)
     if weight.shape[1] != hidden.shape[-1] or not len(weight):
         raise KernelError(
             f"{model}_weight has shape {list(weight.shape)}; it has to be [V, {hidden.shape[-1]}], V classes as wide "
@@ -314,7 +311,7 @@ def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None)
     parts = {f"{model}_hidden": hidden, f"{model}_weight": weight}
     if bias is not None:
         parts[f"{model}_bias"] = bias
-        check_rank({f"{model}_bias": bias}, 1, "[V]")
+        check_tensors({f"{model}_bias": bias}, 1, "[V]", 0)
         if len(bias) != len(weight):
             raise KernelError(f"{model}_bias has shape {list(bias.shape)}; it has to be [{len(weight)}].")
     # No axes, which leaves the device.

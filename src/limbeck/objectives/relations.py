@@ -14,7 +14,17 @@ from limbeck.kernels.dispatch import RELATION_KL, relation_kl_total
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.score_gram import score_distance
 from limbeck.objectives.registry import Benchmark, Workload, register_as_objective
-from limbeck.objectives.terms import LossTerm, as_mask, blank, check_alike, check_heads, check_rank, count_of
+from limbeck.objectives.terms import LossTerm, as_mask, blank, check_heads, check_tensors, count_of
+
+
+def _check_pairs(vectors: dict[str, Tensor], heads: int, rule: str) -> None:
+    """Check the two streams of the student and then of the teacher, and the heads that their widths hold."""
+    check_tensors(vectors, 3, "[B, L, width]", 2)
+    (first, a), (second, b), (other, c), (last, d) = vectors.items()
+    for name, x, paired, y in ((first, a, second, b), (other, c, last, d)):
+        if x.shape != y.shape:
+            raise KernelError(f"{name} is {x.shape[-1]} wide and {paired} {y.shape[-1]}; {rule}.")
+    check_heads(heads, {"student": a.shape[-1], "teacher": c.shape[-1]})
 
 
 def _draw_streams(
@@ -90,15 +100,12 @@ def relation_kl(
         KernelError: if shapes, widths, heads, mask or backend do not fit.
     """
     vectors = {"student_a": student_a, "student_b": student_b, "teacher_a": teacher_a, "teacher_b": teacher_b}
-    check_rank(vectors, 3, "[B, L, width]")
-    check_alike(vectors, 2)
-    for model, a, b in (("student", student_a, student_b), ("teacher", teacher_a, teacher_b)):
-        if a.shape != b.shape:
-            raise KernelError(
-                f"{model}_a is {a.shape[-1]} wide and {model}_b {b.shape[-1]}; a relation needs equal widths "
-                "(with grouped-query attention, pair query only with query and key only with key or value)."
-            )
-    check_heads(heads, {"student": student_a.shape[-1], "teacher": teacher_a.shape[-1]})
+    _check_pairs(
+        vectors,
+        heads,
+        "a relation needs equal widths (with grouped-query attention, pair query only with query and key only with key "
+        "or value)",
+    )
     mask = as_mask(valid, student_a)
     total = relation_kl_total(
         student_a, student_b, teacher_a, teacher_b, heads=heads, valid=mask, causal=causal, backend=backend
@@ -176,15 +183,7 @@ def attention_score_mse(
         KernelError: if shapes, widths, heads or mask do not fit.
     """
     vectors = {"student_q": student_q, "student_k": student_k, "teacher_q": teacher_q, "teacher_k": teacher_k}
-    check_rank(vectors, 3, "[B, L, width]")
-    check_alike(vectors, 2)
-    for model, q, k in (("student", student_q, student_k), ("teacher", teacher_q, teacher_k)):
-        if q.shape != k.shape:
-            raise KernelError(
-                f"{model}_q is {q.shape[-1]} wide and {model}_k {k.shape[-1]}; scores need equal widths "
-                "(grouped-query attention is not covered)."
-            )
-    check_heads(heads, {"student": student_q.shape[-1], "teacher": teacher_q.shape[-1]})
+    _check_pairs(vectors, heads, "scores need equal widths (grouped-query attention is not covered)")
     mask, dtype = as_mask(valid, student_q), compute_dtype(*vectors.values())
     total = score_distance(student_q, student_k, teacher_q, teacher_k, heads, mask)
     batch, length, _ = student_q.shape
@@ -218,8 +217,7 @@ def direct_mse(
     Raises:
         KernelError: if shapes, widths, heads, mask or projections do not fit.
     """
-    check_rank({"student": student, "teacher": teacher}, 3, "[B, L, width]")
-    check_alike({"student": student, "teacher": teacher}, 2)
+    check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
     check_heads(heads, {"student": student.shape[-1], "teacher": teacher.shape[-1]})
     own, other = student.shape[-1] // heads, teacher.shape[-1] // heads
     if projections is None and own != other:

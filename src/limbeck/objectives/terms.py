@@ -1,4 +1,4 @@
-"""`LossTerm`: what every objective returns, a sum and the count it is a sum over."""
+"""`LossTerm`, the sum and count that every objective returns, and the checks of their arguments, each one line."""
 
 from __future__ import annotations
 
@@ -37,23 +37,27 @@ class LossTerm:
         return LossTerm(self.total + other.total, self.count + other.count)
 
 
-# What the objectives check about their arguments, so that each mistake is one clear line.
-
-
 Projection: TypeAlias = Tensor | nn.Module | Callable[[Tensor], Tensor]
 
 
-def check_rank(tensors: dict[str, Tensor], rank: int, axes: str) -> None:
-    """Check that each named tensor is floating point and has `rank` axes, described by `axes`.
+def check_tensors(tensors: dict[str, Tensor], rank: int, axes: str, alike: int) -> None:
+    """Check that named tensors are floating point, of one rank, on one device, and agree in their first axes.
+
+    Args:
+        tensors: By name, at least one.
+        rank: Number of axes of each.
+        axes: The axes, for messages.
+        alike: Leading axes in which all agree.
 
     Raises:
-        KernelError: naming the tensor that does not.
+        KernelError: naming the first tensor that does not fit.
     """
     for name, x in tensors.items():
         if not x.is_floating_point():
             raise KernelError(f"{name} is {_kind(x)}; it has to be floating point: convert it first.")
         if x.dim() != rank:
             raise KernelError(f"{name} has shape {list(x.shape)}; it has to be {axes}.")
+    check_alike(tensors, alike)
 
 
 def check_alike(tensors: dict[str, Tensor], axes: int) -> None:

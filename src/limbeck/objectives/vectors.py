@@ -14,10 +14,9 @@ from limbeck.objectives.terms import (
     Projection,
     as_mask,
     blank,
-    check_alike,
     check_labels,
-    check_rank,
     check_temperature,
+    check_tensors,
     count_of,
     project,
 )
@@ -48,8 +47,7 @@ def hidden_mse(
     Raises:
         KernelError: if shapes, widths, mask or projection do not fit.
     """
-    check_rank({"student": student, "teacher": teacher}, 3, "[B, L, width]")
-    check_alike({"student": student, "teacher": teacher}, 2)
+    check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
     mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
     with autocast_off(student.device):
         mapped = project(blank(student, mask, dtype), projection, teacher.shape[-1])
@@ -78,8 +76,7 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
     Raises:
         KernelError: if shapes, widths or mask do not fit.
     """
-    check_rank({"student": student, "teacher": teacher}, 3, "[B, L, width]")
-    check_alike({"student": student, "teacher": teacher}, 2)
+    check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
     project(student, None, teacher.shape[-1])
     mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
     with autocast_off(student.device):
@@ -126,8 +123,7 @@ def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | 
     Raises:
         KernelError: if shapes, widths or projection do not fit.
     """
-    check_rank({"student": student, "teacher": teacher}, 2, "[B, width]")
-    check_alike({"student": student, "teacher": teacher}, 1)
+    check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
     dtype = compute_dtype(student, teacher)
     with autocast_off(student.device):
         mapped = project(student.to(dtype), projection, teacher.shape[-1])
@@ -154,8 +150,7 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit.
     """
-    check_rank({"student_cls": student_cls, "teacher_cls": teacher_cls}, 2, "[B, width]")
-    check_alike({"student_cls": student_cls, "teacher_cls": teacher_cls}, 1)
+    check_tensors({"student_cls": student_cls, "teacher_cls": teacher_cls}, 2, "[B, width]", 1)
     project(student_cls, None, teacher_cls.shape[-1])
     dtype = compute_dtype(student_cls, teacher_cls)
     with autocast_off(student_cls.device):
@@ -185,8 +180,7 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit.
     """
-    check_rank({"student": student, "teacher": teacher}, 2, "[B, width]")
-    check_alike({"student": student, "teacher": teacher}, 1)
+    check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
     own, other = student[None], teacher[None]
     total = relation_kl_reference(own, own, other, other, heads=1)
     return LossTerm(total, count_of(None, student, axes=1).to(compute_dtype(student, teacher)))
@@ -218,8 +212,7 @@ def sample_contrastive(
         KernelError: if shapes, labels or temperature do not fit.
     """
     rows = {"student_projected": student_projected, "teacher": teacher}
-    check_rank(rows, 2, "[B, width]")
-    check_alike(rows, 2)
+    check_tensors(rows, 2, "[B, width]", 2)
     check_labels(labels, student_projected.shape[:1])
     check_temperature(temperature)
     dtype = compute_dtype(student_projected, teacher)
