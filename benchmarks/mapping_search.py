@@ -96,7 +96,7 @@ def train_finals(
     from limbeck.evaluation import pair_similarities, spearman_agreement
     from limbeck.recipe.load import load_recipe
     from limbeck.recipe.plan import plan_run
-    from limbeck.search.mapping_trials import plan_candidate
+    from limbeck.search.mapping import plan_candidate
     from limbeck.search.scores import HeldOutScores
     from limbeck.training.proxy import Proxy
 

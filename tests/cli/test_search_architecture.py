@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from limbeck.cli.search_architecture import parse_multiples
+from limbeck.cli.options import parse_multiples
 from limbeck.errors import RecipeError
 from limbeck.recipe.load import load_recipe, read_recipe
 from limbeck.recipe.plan import plan_run

@@ -122,7 +122,6 @@ def test_without_a_recipe_the_run_has_to_be_described(limbeck, tmp_path):
 
 
 def test_layers_are_read():
-    assert parse_layers("--teacher-layers", None) is None
     assert parse_layers("--teacher-layers", "1-4, 7,4,12") == [1, 2, 3, 4, 7, 12]
     for text in ("", "a", "1-", "-3", "4-2", "1,,2", "1-99999999999", "1.5", "²"):
         with pytest.raises(RecipeError, match="cannot be read"):

@@ -10,8 +10,7 @@ from optuna.trial import TrialState
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, generation_rows, run_search
 from limbeck.search import genetic_sampler as module
-from limbeck.search.genetic_sampler import recorded_generation
-from limbeck.search.trials import genome_of, mapping_of, suggest
+from limbeck.search.genetic_sampler import genome_of, mapping_of, recorded_generation, suggest
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, generations_of, sampler
 
 

@@ -1,13 +1,14 @@
-"""Candidates racing with known scores: who is dropped when, who is ranked where; and the rungs."""
+"""Successive halving with known scores: who is dropped when, who is ranked where; and the rungs."""
 
 import math
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from limbeck.errors import RecipeError
-from limbeck.search import layer_race
-from limbeck.search.layer_race import LayerRung, Racer, race, ranking, rungs_of_budget, rungs_of_training
+from limbeck.search import teacher_layer
+from limbeck.search.teacher_layer import LayerCandidate, LayerRung, halve, rungs_of_budget, rungs_of_training
 
 RUNGS = [LayerRung(8, 10), LayerRung(4, 30), LayerRung(2, 70)]
 
@@ -37,66 +38,80 @@ class FakeProxy:
         ]
 
 
+class FakeTrial:
+    """Keeps what is reported of it."""
+
+    def __init__(self, index, reported):
+        self._index, self._reported = index, reported
+
+    def report(self, score, step):
+        self._reported.append((self._index, step, score))
+
+
 def run(monkeypatch, score, *, rungs=RUNGS, candidates=8, diverges=()):
-    """Race candidates whose scores are `score(index, step)`; returns them and what was reported."""
-    monkeypatch.setattr(layer_race, "plain_copy", lambda student, plan: student)
+    """Train candidates whose scores are `score(index, step)`; returns them and what was reported."""
+    monkeypatch.setattr(teacher_layer, "plain_copy", lambda student, plan: student)
     reported = []
 
-    def measure(student):
+    def measure(student, plan, name):
         value = score(*student)
         return {"agreement": value + 1, "explained": value - 1}
 
-    def report(index, step, scores):
-        reported.append((index, step, (scores["agreement"] + scores["explained"]) / 2))
+    found = [LayerCandidate(index + 1, FakeTrial(index, reported)) for index in range(candidates)]
+    halve(FakeProxy(diverges), ["plan"] * candidates, found, rungs, measure, Console(quiet=True))
+    return found, reported
 
-    return race(FakeProxy(diverges), ["plan"] * candidates, rungs, measure, report), reported
+
+def ranking(candidates):
+    """The candidates' indices, best first."""
+    return sorted(range(len(candidates)), key=lambda index: candidates[index].rank)
 
 
 def test_the_lower_half_is_dropped_at_every_rung(monkeypatch):
-    racers, reported = run(monkeypatch, lambda index, step: index + step / 100)
-    assert [racer.state for racer in racers] == ["cut"] * 6 + ["trained"] * 2
-    assert [racer.steps for racer in racers] == [10] * 4 + [30] * 2 + [70] * 2
-    assert [sorted(racer.scores) for racer in racers] == [[10]] * 4 + [[10, 30]] * 2 + [[10, 30, 70]] * 2
-    assert ranking(racers) == [7, 6, 5, 4, 3, 2, 1, 0]
+    found, reported = run(monkeypatch, lambda index, step: index + step / 100)
+    assert [one.state for one in found] == ["cut"] * 6 + ["trained"] * 2
+    assert [one.steps for one in found] == [10] * 4 + [30] * 2 + [70] * 2
+    assert [sorted(one.scores) for one in found] == [[10]] * 4 + [[10, 30]] * 2 + [[10, 30, 70]] * 2
+    assert ranking(found) == [7, 6, 5, 4, 3, 2, 1, 0]
     expected = [(i, 10) for i in range(8)] + [(i, 30) for i in range(4, 8)] + [(6, 70), (7, 70)]
     assert [(index, step) for index, step, _ in reported] == expected
     assert [score for _, _, score in reported] == pytest.approx([index + step / 100 for index, step in expected])
-    assert racers[3].held_out == {"loss": pytest.approx(0.3)}
+    assert found[3].own_loss == pytest.approx(0.3)
 
 
 def test_what_counts_is_the_score_at_the_rung_and_not_before(monkeypatch):
     # Candidate 0 is the best at first, and the last of those that are left at the second rung.
-    racers, _ = run(monkeypatch, lambda index, step: (8 - index) if step == 10 else index)
-    assert [racer.steps for racer in racers] == [30, 30, 70, 70, 10, 10, 10, 10]
-    assert ranking(racers) == [3, 2, 1, 0, 4, 5, 6, 7]
+    found, _ = run(monkeypatch, lambda index, step: (8 - index) if step == 10 else index)
+    assert [one.steps for one in found] == [30, 30, 70, 70, 10, 10, 10, 10]
+    assert ranking(found) == [3, 2, 1, 0, 4, 5, 6, 7]
 
 
 def test_candidates_that_diverge_are_the_last_and_take_nobodys_place(monkeypatch):
-    racers, _ = run(monkeypatch, lambda index, step: float(index), diverges={7: 5, 5: 20})
-    assert racers[7].state == "diverged" and racers[7].scores == {}
-    assert racers[5].state == "diverged" and sorted(racers[5].scores) == [10]
+    found, _ = run(monkeypatch, lambda index, step: float(index), diverges={7: 5, 5: 20})
+    assert found[7].state == "diverged" and found[7].scores == {}
+    assert found[5].state == "diverged" and sorted(found[5].scores) == [10]
     # 3 to 6 go on from the first rung, and of those 3, 4 and 6 are there at the second.
-    assert [racers[index].steps for index in (0, 1, 2)] == [10, 10, 10]
-    assert ranking(racers) == [6, 4, 3, 2, 1, 0, 5, 7]
+    assert [found[index].steps for index in (0, 1, 2)] == [10, 10, 10]
+    assert ranking(found) == [6, 4, 3, 2, 1, 0, 5, 7]
 
 
 def test_scores_that_are_no_number_are_the_lowest(monkeypatch):
-    racers, _ = run(monkeypatch, lambda index, step: math.nan if index in (2, 6) else float(index))
-    assert racers[2].steps == racers[6].steps == 10
-    assert ranking(racers)[:2] == [7, 5]
-    racers, _ = run(monkeypatch, lambda index, step: math.nan, rungs=[], candidates=3)
-    assert [racer.state for racer in racers] == ["diverged"] * 3
+    found, _ = run(monkeypatch, lambda index, step: math.nan if index in (2, 6) else float(index))
+    assert found[2].steps == found[6].steps == 10
+    assert ranking(found)[:2] == [7, 5]
+    found, _ = run(monkeypatch, lambda index, step: math.nan, rungs=[], candidates=3)
+    assert [one.state for one in found] == ["diverged"] * 3
 
 
 @pytest.mark.parametrize("rungs", [[], [LayerRung(8, 70)]], ids=["none", "one"])
 def test_without_halving_all_are_trained_to_the_end(monkeypatch, rungs):
-    racers, _ = run(monkeypatch, lambda index, step: -index, rungs=rungs)
-    assert {racer.steps for racer in racers} == {70}
-    assert ranking(racers) == list(range(8))
+    found, _ = run(monkeypatch, lambda index, step: -index, rungs=rungs)
+    assert {one.steps for one in found} == {70}
+    assert ranking(found) == list(range(8))
 
 
 def test_candidates_of_equal_score_rank_in_their_order():
-    assert ranking([Racer({10: {"score": 1.0}}) for _ in range(4)]) == [0, 1, 2, 3]
+    assert ranking([LayerCandidate(1, None, {10: {"score": 1.0}}) for _ in range(4)]) == [0, 1, 2, 3]
 
 
 def test_a_budget_is_divided_as_successive_halving_has_it():

@@ -18,7 +18,7 @@ from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import scores as proxy_scores
 from limbeck.search.mapping import task_measures
-from limbeck.search.scores import HeldOutScores, TaskScores, describe_tasks, fitness_of, held_out_pairs
+from limbeck.search.scores import HeldOutScores, TaskScores, describe_tasks, held_out_pairs, mean_score
 from limbeck.training.run import build_corpora
 from limbeck.training.students import dropouts, make_student, save_student
 from tests.support import mapping_search
@@ -137,7 +137,7 @@ def test_vectors_that_are_all_alike_have_no_fitness(scores, plan, teacher):
     with torch.no_grad():
         student.encoder.layer[-1].output.LayerNorm.weight.zero_()
     found = scores.measure(student, plan, "0-3")
-    assert math.isnan(found["agreement"]) and math.isnan(fitness_of(found))
+    assert math.isnan(found["agreement"]) and math.isnan(mean_score(found))
 
 
 def test_a_student_is_measured_and_left_as_it_is(scores, plan, teacher):
@@ -150,9 +150,9 @@ def test_a_student_is_measured_and_left_as_it_is(scores, plan, teacher):
 
 
 def test_fitness_is_the_mean_of_all_scores():
-    assert fitness_of({"sst2": 88.0, "mnli": 77.0, "squad": 80.0}) == pytest.approx(245 / 3)
-    assert math.isnan(fitness_of({"sst2": 88.0, "mnli": math.nan}))
-    assert math.isnan(fitness_of({"sst2": math.inf}))
+    assert mean_score({"sst2": 88.0, "mnli": 77.0, "squad": 80.0}) == pytest.approx(245 / 3)
+    assert math.isnan(mean_score({"sst2": 88.0, "mnli": math.nan}))
+    assert math.isnan(mean_score({"sst2": math.inf}))
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,20 @@ from optuna.trial import TrialState
 
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.search.architecture import search_architecture
-from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, pareto_front, shape_space
+from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, pareto_front, shape_points, shape_space
 from tests.support import shape_search
-from tests.support.shape_search import SIZES, STEPS, load_study, loss_of, make_request, reward_of, share_of
+from tests.support.shape_search import (
+    EVERYTHING,
+    POINTS,
+    SIZES,
+    STEPS,
+    load_study,
+    loss_of,
+    make_request,
+    reward_of,
+    share_of,
+)
 
-EVERYTHING = len(list(SIZES))
 files, recipe, asked = shape_search.files, shape_search.recipe, shape_search.asked
 
 
@@ -58,9 +67,9 @@ def test_a_search_of_everything_finds_the_best_and_ends(recipe, asked, tmp_path,
     sizes = ShapeSizes((1, 2, 3), (8, 12), (2,), (1, 2))
     request = make_request(recipe, tmp_path / "out", sizes=sizes, trials=99, batch=5, sampler=sampler)
     record = search_architecture(request)
-    assert sorted(asked.shapes) == sorted(sizes)
+    assert sorted(asked.shapes) == sorted(shape_points(sizes))
     assert record["cost"]["trained"] == 12
-    assert point(record["best"]) == max(sizes, key=reward_of)
+    assert point(record["best"]) == max(shape_points(sizes), key=reward_of)
 
 
 def test_shapes_beyond_a_limit_cost_no_training(recipe, asked, tmp_path):
@@ -69,7 +78,7 @@ def test_shapes_beyond_a_limit_cost_no_training(recipe, asked, tmp_path):
     most = sorted(sizes.values())[EVERYTHING // 2]
     limits = ShapeLimits(parameters=most, latency_share=0.3)
     record = search_architecture(make_request(recipe, tmp_path / "out", limits=limits, trials=99))
-    small = {p for p in SIZES if sizes[p] <= most}
+    small = {p for p in POINTS if sizes[p] <= most}
     assert set(asked.measured) == small and len(asked.measured) == len(small)
     assert set(asked.shapes) == {p for p in small if share_of(p) <= 0.3} == set(by_state(record, "trained"))
     refused = {point(shape): shape["reason"] for shape in record["shapes"] if shape["state"] == "refused"}
@@ -107,14 +116,14 @@ def test_a_finished_search_goes_on_with_more_trials(recipe, asked, tmp_path):
 
 
 def test_a_shape_that_diverges_counts_and_has_no_reward(recipe, asked, tmp_path):
-    asked.diverges = {p for p in SIZES if p.layers == 1}
+    asked.diverges = {p for p in POINTS if p.layers == 1}
     record = search_architecture(make_request(recipe, tmp_path / "out", trials=99))
     assert set(by_state(record, "diverged")) == asked.diverges
     assert len(asked.shapes) == EVERYTHING and record["cost"]["failed"] == 0
 
 
 def test_a_search_in_which_all_diverge_says_so(recipe, asked, tmp_path):
-    asked.diverges = set(SIZES)
+    asked.diverges = set(POINTS)
     with pytest.raises(TrainingError, match="No shape came to a loss: its loss is no finite number; lower"):
         search_architecture(make_request(recipe, tmp_path / "out"))
 
@@ -132,4 +141,4 @@ def test_hopeless_shapes_are_cut_and_the_best_are_not(recipe, asked, tmp_path):
             assert (shape["state"] == "cut") == hopeless, shape
             assert (shape["reason"] is not None) == hopeless
         rewards += [reward_of(p) for p in batch if p in by_state(record, "trained")]
-    assert point(record["best"]) == max(SIZES, key=reward_of)
+    assert point(record["best"]) == max(POINTS, key=reward_of)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -14,17 +15,25 @@ from optuna.trial import TrialState
 from rich.console import Console
 
 from limbeck.errors import Interrupted, OutputError, TrainingError
-from limbeck.search import architecture
+from limbeck.search import architecture, engine
 from limbeck.search.architecture import search_architecture
-from limbeck.search.shape_latency import ShapeLatency
+from limbeck.search.latency import ShapeLatency
 from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes
-from limbeck.search.shape_trials import note_latency
 from limbeck.search.workers import machine, worker_key
 from tests.support import shape_search
 from tests.support.corpora import write_text
-from tests.support.shape_search import SIZES, STEPS, load_study, loss_of, make_request, reward_of, share_of
+from tests.support.shape_search import (
+    EVERYTHING,
+    POINTS,
+    SIZES,
+    STEPS,
+    load_study,
+    loss_of,
+    make_request,
+    reward_of,
+    share_of,
+)
 
-EVERYTHING = len(list(SIZES))
 files, recipe, asked = shape_search.files, shape_search.recipe, shape_search.asked
 
 
@@ -69,12 +78,12 @@ def test_shapes_that_were_shown_are_kept_when_a_later_one_of_their_batch_fails(r
 def test_the_shape_of_a_killed_worker_is_tried_again(recipe, asked, tmp_path):
     search_architecture(make_request(recipe, tmp_path / "out", trials=2))
     study = load_study(tmp_path / "out")
-    killed = next(p for p in SIZES if p not in asked.shapes)
+    killed = next(p for p in POINTS if p not in asked.shapes)
     study.enqueue_trial(killed._asdict())
     trial = study.ask()
     trial.set_user_attr("worker", "killed")
-    for name, values in SIZES.distributions.items():
-        trial.suggest_categorical(name, values.choices)
+    for name, values in asdict(SIZES).items():
+        trial.suggest_categorical(name, values)
     sign = {"machine": machine(), "process": psutil.Process().pid, "started": 0.0, "interval": 99.0, "beat": 0}
     study.set_user_attr(worker_key("killed"), sign | {"ended": False})
     search_architecture(make_request(recipe, tmp_path / "out", trials=4))
@@ -85,12 +94,12 @@ def test_the_shape_of_a_killed_worker_is_tried_again(recipe, asked, tmp_path):
 def test_a_shape_that_another_worker_has_is_left_to_it(recipe, asked, tmp_path):
     search_architecture(make_request(recipe, tmp_path / "out", trials=1, batch=1))
     study = load_study(tmp_path / "out")
-    taken = next(p for p in SIZES if p not in asked.shapes)
+    taken = next(p for p in POINTS if p not in asked.shapes)
     study.enqueue_trial(taken._asdict())
     trial = study.ask()
     trial.set_user_attr("worker", "alive")
-    for name, values in SIZES.distributions.items():
-        trial.suggest_categorical(name, values.choices)
+    for name, values in asdict(SIZES).items():
+        trial.suggest_categorical(name, values)
     this = psutil.Process()
     sign = {"machine": machine(), "process": this.pid, "started": this.create_time(), "interval": 99.0, "beat": 0}
     study.set_user_attr(worker_key("alive"), sign | {"ended": False})
@@ -98,7 +107,7 @@ def test_a_shape_that_another_worker_has_is_left_to_it(recipe, asked, tmp_path):
     def tell(points):
         if len(asked.batches) == 3:
             trial.set_user_attr("loss", loss_of(taken))
-            note_latency(trial, ShapeLatency(share_of(taken), 1.0, 10.0, 1))
+            trial.set_user_attr("latency", asdict(ShapeLatency(share_of(taken), 1.0, 10.0, 1)))
             study.tell(trial, reward_of(taken))
 
     asked.before = tell
@@ -151,7 +160,7 @@ def test_a_study_of_another_teacher_or_text_is_refused(recipe, asked, tmp_path):
 
 def test_workers_that_all_end_early_say_why_and_keep_what_there_is(recipe, asked, tmp_path, monkeypatch):
     search_architecture(make_request(recipe, tmp_path / "out", trials=2))
-    monkeypatch.setattr(architecture, "run_workers", lambda work, task, count, watch: ["Killed."] * count)
+    monkeypatch.setattr(engine, "run_workers", lambda work, task, count, watch: ["Killed."] * count)
     with pytest.raises(TrainingError, match=r"before it was finished: Killed\. What is trained is kept in .*journal"):
         search_architecture(make_request(recipe, tmp_path / "out", workers=2))
     assert len(search_architecture(make_request(recipe, tmp_path / "out"))["shapes"]) == 6
@@ -164,7 +173,7 @@ def test_a_worker_that_fails_beside_others_is_told_of(recipe, asked, tmp_path, m
         watch()
         return ["Out of memory."]
 
-    monkeypatch.setattr(architecture, "run_workers", run_workers)
+    monkeypatch.setattr(engine, "run_workers", run_workers)
     console = Console(record=True, width=100, file=io.StringIO())
     record = search_architecture(make_request(recipe, tmp_path / "out", workers=2), console)
     assert record["cost"]["trained"] == 6 and "Out of memory." in console.export_text()

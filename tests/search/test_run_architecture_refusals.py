@@ -7,7 +7,7 @@ from optuna.study import get_all_study_names
 
 from limbeck.errors import CorpusError, LimbeckError, OutputError, RecipeError
 from limbeck.recipe.load import load_recipe
-from limbeck.search.architecture import MeasuringRequest, search_architecture
+from limbeck.search.architecture import ArchitectureSearch, MeasuringRequest, search_architecture
 from limbeck.search.shape_space import ShapeLimits, ShapeSizes
 from limbeck.search.study import open_storage
 from tests.support import shape_search
@@ -98,7 +98,7 @@ def test_texts_are_as_long_as_the_teacher_takes_where_no_length_is_given(recipe,
     for teacher, length in ((short, 64), (recipe["teacher"]["model"], 128)):
         changed = recipe | {"teacher": {"model": str(teacher)}}
         request = make_request(changed, tmp_path / "out", sizes=sizes(), measuring=MeasuringRequest("cpu"))
-        assert request.check().latency.length == length
+        assert ArchitectureSearch(request).latency.length == length
 
 
 def test_labelled_rows_are_refused(recipe, tmp_path):

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.recipe.plan import plan_run
-from limbeck.search.architecture import MeasuringRequest, search_architecture
+from limbeck.search.architecture import ArchitectureSearch, MeasuringRequest, search_architecture
+from limbeck.search.latency import LatencyBench, LatencySetting
 from limbeck.search.scores import LastLayerLoss, held_out_batches
-from limbeck.search.shape_latency import LatencyBench, LatencySetting
 from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, shape_space, with_shape
 from limbeck.training.proxy import Proxy
 from limbeck.training.students import make_student
@@ -63,7 +63,7 @@ def test_relations_are_the_loss_of_methods_on_attention(recipe, tmp_path):
 
 def test_a_latency_is_measured_beside_the_teachers(recipe, tmp_path):
     request = make_request(recipe, tmp_path, sizes=SIZES)
-    proxy = Proxy(request.check().plan, console=QUIET)
+    proxy = Proxy(ArchitectureSearch(request).plan, console=QUIET)
     setting = LatencySetting(torch.device("cpu"), length=64, batch=4, seconds=0.4)
     bench = LatencyBench(proxy.load_teacher(), setting)
     small, large = (student_config(parse_blueprint(f"{n}x16h4"), proxy.load_teacher().config) for n in (1, 12))

@@ -167,15 +167,15 @@ def test_a_diverged_student_has_no_fitness_and_costs_no_other(recipe, asked, tmp
 
 
 def test_a_student_that_cannot_be_scored_is_given_up_with_the_reason(recipe, asked, tmp_path, monkeypatch):
-    from limbeck.search import mapping as run_mapping
+    from limbeck.search import mapping
 
-    class Failing(run_mapping.HeldOutScores):
+    class Failing(mapping.HeldOutScores):
         def measure(self, student, plan, name):
             if student[-1] == 8:
                 raise TrainingError("a cell failed")
             return {"agreement": float("nan")} if student[-1] == 7 else super().measure(student, plan, name)
 
-    monkeypatch.setattr(run_mapping, "HeldOutScores", Failing)
+    monkeypatch.setattr(mapping, "HeldOutScores", Failing)
     record = search_mapping(make_request(recipe, tmp_path / "out", generations=1, genetic={"population": 12}))
     ends = {one["mapping"][-1]: one["problem"] for one in record["given_up"]}
     assert ends[8] == "a cell failed" and "no number" in ends[7] and set(ends) == {7, 8}

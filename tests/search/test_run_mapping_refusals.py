@@ -95,8 +95,8 @@ def test_teacher_layers_that_leave_no_mapping(text, tmp_path):
 def test_a_method_without_a_mapping(recipe, tmp_path):
     line = refused(RecipeError, make_request(method(recipe, name="minilmv2", relation_heads=2), tmp_path / "out"))
     assert line == (
-        "'minilmv2' takes no layer mapping; methods that do are minilm, hidden_states, tinybert, elm, mlkd_bert, "
-        "bert_pkd."
+        "'minilmv2' takes no layer mapping; methods that do are bert_pkd, elm, hidden_states, minilm, "
+        "mlkd_bert, tinybert."
     )
 
 

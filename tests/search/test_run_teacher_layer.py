@@ -16,16 +16,16 @@ from scipy.stats import spearmanr
 from limbeck.errors import Interrupted, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
+from limbeck.search import engine, teacher_layer
 from limbeck.search import scores as held_out_scores
-from limbeck.search import teacher_layer as run_teacher_layer
-from limbeck.search.layer_race import Racer, with_teacher_layer
-from limbeck.search.scores import LayerScores, held_out_batches, held_out_pairs
+from limbeck.search.engine import with_option
+from limbeck.search.scores import LAYER_SCORES, HeldOutScores, held_out_batches, held_out_pairs
 from limbeck.search.study import open_storage
-from limbeck.search.teacher_layer import search_teacher_layer
+from limbeck.search.teacher_layer import TeacherLayerSearch, search_teacher_layer
 from limbeck.search.workers import machine, worker_key
 from limbeck.training.proxy import Proxy
 from tests.support import teacher_layer_search
-from tests.support.teacher_layer_search import make_request
+from tests.support.teacher_layer_search import DEPTH, make_request
 
 QUIET = Console(quiet=True)
 recipe, raced = teacher_layer_search.recipe, teacher_layer_search.raced
@@ -33,6 +33,10 @@ recipe, raced = teacher_layer_search.recipe, teacher_layer_search.raced
 
 def load_study(output):
     return optuna.load_study(study_name="teacher-layer", storage=open_storage(output / "search.journal"))
+
+
+def layer_scores(proxy, plan):
+    return HeldOutScores(proxy.load_teacher(), proxy.tokenizer, proxy.corpora[0], plan, LAYER_SCORES)
 
 
 def test_a_search_that_trains(recipe, tmp_path):
@@ -46,10 +50,10 @@ def test_a_search_that_trains(recipe, tmp_path):
     assert {row["layer"] for row in rows[:2]} == set(sorted(first, key=first.get)[2:])
     assert rows[0]["scores"][-1]["score"] >= rows[1]["scores"][-1]["score"]
     # Trained alone, without rungs or neighbours, the best comes to the same scores and loss.
-    plan = plan_run(with_teacher_layer(load_recipe(recipe), rows[0]["layer"]))
+    plan = plan_run(with_option(load_recipe(recipe), "teacher_layer", rows[0]["layer"]))
     proxy = Proxy(plan, console=QUIET)
     [alone] = proxy.train([plan])
-    found = LayerScores(proxy.load_teacher(), proxy.tokenizer, proxy.corpora[0], plan).measure(alone.student)
+    found = layer_scores(proxy, plan).measure(alone.student, plan, "alone")
     last = rows[0]["scores"][-1]
     assert last["step"] == 6 and rows[0]["own_loss"] == pytest.approx(alone.held_out["loss"], rel=1e-5)
     assert {name: last[name] for name in ("agreement", "explained")} == pytest.approx(found, rel=1e-3)
@@ -63,7 +67,7 @@ def test_scores_are_those_of_the_models_outputs(recipe, monkeypatch):
     proxy = Proxy(plan, console=QUIET)
     teacher = proxy.load_teacher()
     [trained] = proxy.train([plan])
-    found = LayerScores(teacher, proxy.tokenizer, proxy.corpora[0], plan).measure(trained.student)
+    found = layer_scores(proxy, plan).measure(trained.student, plan, "trained")
 
     def vector(model, text):
         inputs = proxy.tokenizer(text, return_tensors="pt", truncation=True, max_length=24)
@@ -91,7 +95,7 @@ def test_scores_are_those_of_the_models_outputs(recipe, monkeypatch):
     best = 1 - np.square(theirs - ours @ weight).sum() / np.square(theirs).sum()
     # On the rows that it was fitted on; a map that was fitted on others explains a little less.
     assert 100 * best - 10 < found["explained"] < 100 * best + 3
-    equal = LayerScores(teacher, proxy.tokenizer, proxy.corpora[0], plan).measure(proxy.load_teacher())
+    equal = layer_scores(proxy, plan).measure(proxy.load_teacher(), plan, "teacher")
     assert equal == pytest.approx({"agreement": 100, "explained": 100}, abs=0.5)
 
 
@@ -118,12 +122,12 @@ def test_a_finished_search_gives_its_result_again(recipe, raced, tmp_path):
 
 
 def test_a_search_that_was_stopped_starts_again(recipe, raced, tmp_path, monkeypatch):
-    race = run_teacher_layer.race
+    halve = teacher_layer.halve
     with monkeypatch.context() as patch:
-        patch.setattr(run_teacher_layer, "race", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(teacher_layer, "halve", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(Interrupted, match="starts the training of the candidates again"):
             search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    assert run_teacher_layer.race is race
+    assert teacher_layer.halve is halve
     assert {trial.state for trial in load_study(tmp_path / "out").trials} == {TrialState.FAIL}
     record = search_teacher_layer(make_request(recipe, tmp_path / "out"))
     assert raced == [[1, 2, 3, 4]] and record["best"]["layer"] == 4
@@ -144,7 +148,7 @@ def leave_running(output, worker, **sign):
 def prepare_study(recipe, output, monkeypatch):
     """A study that was made for this search, in which nothing is finished."""
     with monkeypatch.context() as patch:
-        patch.setattr(run_teacher_layer, "race", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(teacher_layer, "halve", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(Interrupted):
             search_teacher_layer(make_request(recipe, output))
 
@@ -161,7 +165,7 @@ def test_another_process_at_work_is_waited_for(recipe, raced, tmp_path, monkeypa
     prepare_study(recipe, tmp_path / "out", monkeypatch)
     study, _ = leave_running(tmp_path / "out", "alive")
     waits = []
-    sleep = run_teacher_layer.time.sleep
+    sleep = engine.time.sleep
 
     def wait(seconds):
         if seconds == 0.25:
@@ -172,28 +176,38 @@ def test_another_process_at_work_is_waited_for(recipe, raced, tmp_path, monkeypa
             result = {"layers": [{"layer": 2, "steps": 6, "scores": []}], "seconds": 1.0, "created": "then"}
             study.set_user_attr("result", result)
 
-    monkeypatch.setattr(run_teacher_layer.time, "sleep", wait)
+    monkeypatch.setattr(engine.time, "sleep", wait)
     record = search_teacher_layer(make_request(recipe, tmp_path / "out"), poll_seconds=0.25)
     assert waits == [0.25] * 3 and raced == []
     assert record["best"]["layer"] == 2 and record["created"] == "then"
 
 
+def trained_as(monkeypatch, *ends):
+    """Have candidates come to these ends: values of their fields by name."""
+
+    def halve(proxy, plans, candidates, *rest):
+        for one, fields in zip(candidates, ends, strict=True):
+            for name, value in fields.items():
+                setattr(one, name, value)
+
+    monkeypatch.setattr(teacher_layer, "halve", halve)
+
+
 def test_a_search_in_which_all_diverge_says_so(recipe, raced, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(run_teacher_layer, "race", lambda proxy, plans, *rest: [Racer(diverged=True) for _ in plans])
-        with pytest.raises(TrainingError, match="Every candidate diverged, so no layer can be recommended"):
-            search_teacher_layer(make_request(recipe, tmp_path / "out"))
+    trained_as(monkeypatch, *[{"diverged": True}] * DEPTH)
+    with pytest.raises(TrainingError, match="Every candidate diverged, so no layer can be recommended"):
+        search_teacher_layer(make_request(recipe, tmp_path / "out"))
     assert {trial.state for trial in load_study(tmp_path / "out").trials} == {TrialState.FAIL}
 
 
 def test_candidates_that_were_cut_or_diverged_are_in_the_record(recipe, raced, tmp_path, monkeypatch):
-    racers = [
-        Racer({2: {"agreement": 1.0, "explained": 2.0}}, steps=2, held_out={"loss": 0.5}, cut=True),
-        Racer(steps=1, diverged=True),
-        Racer({2: {"agreement": 3.0, "explained": 4.0}, 6: {"agreement": 5.0, "explained": 8.0}}, steps=6),
-        Racer({2: {"agreement": math.nan, "explained": 9.0}}, steps=2, cut=True),
-    ]
-    monkeypatch.setattr(run_teacher_layer, "race", lambda *arguments: racers)
+    trained_as(
+        monkeypatch,
+        {"scores": {2: {"agreement": 1.0, "explained": 2.0}}, "steps": 2, "own_loss": 0.5, "cut": True},
+        {"steps": 1, "diverged": True},
+        {"scores": {2: {"agreement": 3.0, "explained": 4.0}, 6: {"agreement": 5.0, "explained": 8.0}}, "steps": 6},
+        {"scores": {2: {"agreement": math.nan, "explained": 9.0}}, "steps": 2, "cut": True},
+    )
     record = search_teacher_layer(make_request(recipe, tmp_path / "out"))
     assert [(row["layer"], row["state"], row["own_loss"]) for row in record["layers"]] == [
         (3, "trained", None),
@@ -213,10 +227,10 @@ def test_candidates_that_were_cut_or_diverged_are_in_the_record(recipe, raced, t
 
 def test_steps_in_all_are_divided_by_successive_halving(recipe):
     output = None
-    search = make_request(recipe, output, steps_total=80).check()
+    search = TeacherLayerSearch(make_request(recipe, output, steps_total=80))
     assert [(rung.candidates, rung.end) for rung in search.rungs] == [(4, 10), (2, 30)]
     assert {plan.recipe.stages[0].training["max_steps"] for plan in search.plans} == {30}
-    flat = make_request(recipe, output, steps_total=80, halving=None).check()
+    flat = TeacherLayerSearch(make_request(recipe, output, steps_total=80, halving=None))
     assert {plan.recipe.stages[0].training["max_steps"] for plan in flat.plans} == {20}
     epochs = load_recipe(recipe, ["stages.0.training={num_train_epochs: 1}"])
-    assert make_request(epochs, output, halving=None).check().rungs == ()
+    assert TeacherLayerSearch(make_request(epochs, output, halving=None)).rungs == ()

@@ -6,7 +6,7 @@ from optuna.study import get_all_study_names
 from limbeck.errors import CorpusError, LimbeckError, OutputError, RecipeError
 from limbeck.methods.registry import METHODS
 from limbeck.recipe.load import load_recipe
-from limbeck.search.layer_race import methods_with_teacher_layer
+from limbeck.search.engine import methods_with
 from limbeck.search.study import open_storage
 from limbeck.search.teacher_layer import search_teacher_layer
 from tests.support import teacher_layer_search
@@ -44,7 +44,7 @@ def test_mistakes_in_what_is_asked(recipe, raced, tmp_path, options, message):
     [
         (
             ["stages.0.method=tinybert"],
-            "'tinybert' reads no teacher layer by number; methods that do are minilmv2",
+            "'tinybert' reads no teacher layer by number; methods that do are direct_minilm, minilmv2",
         ),
         (["student.shape=6x8h4"], "The student has 6 layers and its teacher 4; give student.shape at most 4"),
         (["stages=[]"], "The recipe has no stages, so no teacher layer is read"),
@@ -64,7 +64,7 @@ def test_recipes_that_cannot_be_searched(recipe, tmp_path, changes, message):
 
 
 def test_methods_that_can_be_searched_read_one_teacher_layer():
-    known = methods_with_teacher_layer()
+    known = methods_with("teacher_layer")
     assert {"minilmv2", "direct_minilm"} <= set(known)
     assert all("teacher_layer" in METHODS[name].options.model_fields for name in known)
 

@@ -15,6 +15,8 @@ from limbeck.search.shape_space import (
     check_some_small_enough,
     fastest_guess,
     parse_count,
+    refuse_latency,
+    refuse_parameters,
     shape_space,
     with_shape,
     written_count,
@@ -112,12 +114,12 @@ def test_counts_are_written_as_they_are_read(count, text):
 
 def test_limits_refuse_what_is_beyond_them_and_nothing_else(recipe):
     shape = shape_space(recipe, SIZES).shapes[ShapePoint(2, 12, 2, 1)]
-    assert ShapeLimits().refuse_parameters(shape) is None and ShapeLimits().refuse_latency(9.0) is None
-    assert ShapeLimits(parameters=shape.parameters).refuse_parameters(shape) is None
-    reason = ShapeLimits(parameters=shape.parameters - 1).refuse_parameters(shape)
+    assert refuse_parameters(ShapeLimits(), shape) is None and refuse_latency(ShapeLimits(), 9.0) is None
+    assert refuse_parameters(ShapeLimits(parameters=shape.parameters), shape) is None
+    reason = refuse_parameters(ShapeLimits(parameters=shape.parameters - 1), shape)
     assert reason == f"{shape.parameters:,} parameters, {shape.parameters - 1:,} are the limit"
-    assert ShapeLimits(latency_share=0.5).refuse_latency(0.5) is None
-    assert ShapeLimits(latency_share=0.5).refuse_latency(0.51) == "0.510 of the teacher's latency, 0.5 is the limit"
+    assert refuse_latency(ShapeLimits(latency_share=0.5), 0.5) is None
+    assert refuse_latency(ShapeLimits(latency_share=0.5), 0.51) == "0.510 of the teacher's latency, 0.5 is the limit"
 
 
 def test_a_limit_of_parameters_that_no_shape_meets_names_the_smallest(recipe):

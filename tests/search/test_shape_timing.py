@@ -5,7 +5,7 @@ from itertools import chain, repeat
 import pytest
 import torch
 
-from limbeck.search.shape_latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
+from limbeck.search.latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
 from tests.support.word_models import tiny_bert
 
 EACH = WARM_UP + FEWEST_PASSES

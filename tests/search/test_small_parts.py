@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from limbeck.errors import RecipeError
-from limbeck.search.layer_race import Rung, halving_rungs, survivors
 from limbeck.search.shape_space import pareto_front, shape_reward
+from limbeck.search.teacher_layer import Rung, halving_rungs, survivors
 
 
 def test_reward_is_equation_12():

@@ -13,7 +13,7 @@ import pytest
 from optuna.trial import TrialState
 
 from limbeck.search import run_search, workers
-from limbeck.search.trials import genome_of, suggest
+from limbeck.search.genetic_sampler import genome_of, suggest
 from limbeck.search.workers import LostTrials, SignOfLife, machine, worker_key
 from tests.support import known_search
 from tests.support.known_search import (

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 from limbeck.models.vocabulary import load_tokenizer
 from limbeck.recipe.load import load_recipe
-from limbeck.search import mapping as run_mapping
+from limbeck.search import engine, mapping
 from limbeck.search.mapping import MappingRequest
 from limbeck.search.requests import ProxyRequest
 from limbeck.training.run import build_corpora
@@ -77,8 +77,8 @@ def install(monkeypatch) -> Asked:
         def measure(self, student, plan, name):
             return scores_of(student)
 
-    monkeypatch.setattr(run_mapping, "Proxy", FakeProxy)
-    monkeypatch.setattr(run_mapping, "HeldOutScores", FakeScores)
+    monkeypatch.setattr(engine, "Proxy", FakeProxy)
+    monkeypatch.setattr(mapping, "HeldOutScores", FakeScores)
     return asked
 
 

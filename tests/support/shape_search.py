@@ -21,18 +21,18 @@ import pytest
 
 from limbeck.models.vocabulary import load_tokenizer
 from limbeck.recipe.load import load_recipe
-from limbeck.search import architecture as run_architecture
-from limbeck.search import shape_trials
-from limbeck.search.architecture import ArchitectureRequest, MeasuringRequest
-from limbeck.search.requests import ProxyRequest
-from limbeck.search.shape_latency import ShapeLatency
-from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes
+from limbeck.search import architecture, engine
+from limbeck.search.latency import ShapeLatency
+from limbeck.search.requests import ArchitectureRequest, MeasuringRequest, ProxyRequest, ShapeLimits, ShapeSizes
+from limbeck.search.shape_space import ShapePoint, shape_points
 from limbeck.search.study import open_storage
 from limbeck.training.run import build_corpora
 from tests.support.corpora import write_text
 from tests.support.models import make_teacher
 
 SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
+POINTS = list(shape_points(SIZES))
+EVERYTHING = len(POINTS)
 STEPS = 30
 
 
@@ -127,11 +127,11 @@ def install(monkeypatch) -> Asked:
             share = share_of(asked.measured[-1])
             return ShapeLatency(share=share, student_ms=10 * share, teacher_ms=10.0, threads=1)
 
-    monkeypatch.setattr(run_architecture, "Proxy", FakeProxy)
-    monkeypatch.setattr(run_architecture, "LastLayerLoss", FakeLoss)
-    monkeypatch.setattr(run_architecture, "LatencyBench", FakeBench)
-    monkeypatch.setattr(run_architecture, "make_student", lambda *arguments: ("untrained", {}))
-    monkeypatch.setattr(shape_trials, "plain_copy", lambda student, plan: student)
+    monkeypatch.setattr(engine, "Proxy", FakeProxy)
+    monkeypatch.setattr(architecture, "LastLayerLoss", FakeLoss)
+    monkeypatch.setattr(architecture, "LatencyBench", FakeBench)
+    monkeypatch.setattr(architecture, "make_student", lambda *arguments: ("untrained", {}))
+    monkeypatch.setattr(architecture, "plain_copy", lambda student, plan: student)
     return asked
 
 
@@ -206,7 +206,7 @@ def work(teacher: str, text: str, output: str, log: str) -> None:
                 time.sleep(0.05)
 
         asked.before = hang
-        run_architecture.search_architecture(make_request(recipe_data(Path(teacher), Path(text)), output))
+        architecture.search_architecture(make_request(recipe_data(Path(teacher), Path(text)), output))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """A search of teacher layers: its recipe, its request, and races whose scores are known."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from limbeck.recipe.load import load_recipe
-from limbeck.search import teacher_layer as run_teacher_layer
-from limbeck.search.layer_race import Racer
+from limbeck.search import teacher_layer
 from limbeck.search.requests import ProxyRequest
 from limbeck.search.teacher_layer import TeacherLayerRequest
 from tests.support.corpora import write_text
@@ -31,17 +32,16 @@ def make_request(recipe, output, *, name="teacher-layer", steps=None, storage=No
 
 @pytest.fixture
 def raced(monkeypatch):
-    """Races with known scores in place of trainings: the later the layer, the better. Lists the layers of each."""
+    """Trainings of known scores in place of real ones: the later the layer, the better. Lists the layers of each."""
     monkeypatch.setattr("os.fsync", lambda file: None)
-    races = []
+    trained = []
 
-    def race(proxy, plans, rungs, measure, report):
-        layers = [plan.recipe.stages[0].method["teacher_layer"] for plan in plans]
-        races.append(layers)
-        for index, layer in enumerate(layers):
-            report(index, 6, {"agreement": 10.0 * layer, "explained": 20.0 * layer})
-        return [Racer({6: {"agreement": 10.0 * layer, "explained": 20.0 * layer}}, steps=6) for layer in layers]
+    def halve(proxy, plans, candidates, rungs, measure, console):
+        trained.append([plan.recipe.stages[0].method["teacher_layer"] for plan in plans])
+        for one in candidates:
+            one.steps, one.scores = 6, {6: {"agreement": 10.0 * one.layer, "explained": 20.0 * one.layer}}
+            one.trial.report(one.score, 6)
 
-    monkeypatch.setattr(run_teacher_layer, "race", race)
-    monkeypatch.setattr(run_teacher_layer, "LayerScores", lambda *arguments: type("Scores", (), {"measure": None}))
-    return races
+    monkeypatch.setattr(teacher_layer, "halve", halve)
+    monkeypatch.setattr(teacher_layer, "HeldOutScores", lambda *arguments: SimpleNamespace(measure=None))
+    return trained

@@ -55,7 +55,6 @@ def complete_list(names: Sequence[str]) -> Complete:
 RUN_PANEL = "What is distilled"
 TRAINING_PANEL = "Training"
 MEASURING_PANEL = "Measuring"
-STUDY_PANEL = "The study"
 RESULT_PANEL = "Result and messages"
 
 MOST = 1_000_000
@@ -122,9 +121,6 @@ def parse_numbers(option: str, text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-# What the searches share on the command line: the run that is searched for, the proxy, the study, the output.
-
-
 RecipeFile = Annotated[
     Path | None, typer.Argument(help="The recipe (YAML) of the run that is searched for.", show_default=False)
 ]
@@ -149,29 +145,6 @@ LearningRate = Annotated[
 ]
 Length = Annotated[int | None, typer.Option(help="Longest block in tokens.", rich_help_panel=TRAINING_PANEL)]
 Seed = Annotated[int | None, typer.Option(help="Seed of the run and of the search.", rich_help_panel=TRAINING_PANEL)]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        help="Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.",
-        rich_help_panel=TRAINING_PANEL,
-    ),
-]
-Share = Annotated[
-    float, typer.Option(help="Share of the corpus that candidates are trained on.", rich_help_panel=TRAINING_PANEL)
-]
-Output = Annotated[Path, typer.Option(metavar="DIR", help="The search's folder; the same command goes on in it.")]
-Storage = Annotated[
-    str | None,
-    typer.Option(
-        help="Journal file or database URL that workers share; default: search.journal in the output.",
-        rich_help_panel=STUDY_PANEL,
-    ),
-]
-Workers = Annotated[
-    int,
-    typer.Option(help="Processes that search side by side on this machine; one a GPU.", rich_help_panel=STUDY_PANEL),
-]
-StudyName = Annotated[str, typer.Option(help="Name of the study in the storage.", rich_help_panel=STUDY_PANEL)]
 
 
 def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Path, **options: Any) -> dict[str, Any]:
@@ -195,16 +168,14 @@ def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Pat
     return {**data, "output": data.get("output") or own_place}
 
 
-def parse_layers(option: str, text: str | None) -> list[int] | None:
-    """Read layers such as `1-8,10`; None where nothing is given.
+def parse_layers(option: str, text: str) -> list[int]:
+    """Read layers such as `1-8,10`.
 
     Raises:
         RecipeError: for anything else.
     """
     from limbeck.errors import RecipeError
 
-    if text is None:
-        return None
     found: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
@@ -214,3 +185,20 @@ def parse_layers(option: str, text: str | None) -> list[int] | None:
             raise RecipeError(f"{option} '{text}' cannot be read; give layers and ranges by commas, such as 1-8,10.")
         found |= dict.fromkeys(range(int(ends[0]), int(ends[1]) + 1))
     return list(found)
+
+
+def parse_multiples(option: str, text: str) -> list[float]:
+    """Read numbers above 0, whole or not, separated by commas.
+
+    Raises:
+        RecipeError: for anything else.
+    """
+    from limbeck.errors import RecipeError
+
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < number < 1000 for number in found):
+        raise RecipeError(f"{option} '{text}' has to be numbers above 0, separated by commas: 2,4.")
+    return [int(number) if number.is_integer() else number for number in found]

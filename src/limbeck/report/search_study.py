@@ -20,16 +20,14 @@ from optuna.trial import FrozenTrial, TrialState
 from limbeck.report.content import DAMAGED
 from limbeck.report.findings import last_sign
 from limbeck.report.records import mapping, number, text, texts
-from limbeck.search.architecture import shape_fields
-from limbeck.search.genetic_sampler import generation_key
-from limbeck.search.layer_race import OPTION
-from limbeck.search.mapping_trials import SCORE
+from limbeck.search.architecture import SAME_AS, read_shapes, shape_fields
+from limbeck.search.genetic_sampler import generation_key, parameter
+from limbeck.search.mapping import SCORE
 from limbeck.search.requests import JOURNAL
-from limbeck.search.scores import SCORES
+from limbeck.search.scores import LAYER_SCORES as SCORES
 from limbeck.search.shape_space import pareto_front
-from limbeck.search.shape_trials import SAME_AS, read_shapes
-from limbeck.search.study import IDENTITY
-from limbeck.search.trials import DIVERGED, parameter
+from limbeck.search.study import DIVERGED, IDENTITY
+from limbeck.search.teacher_layer import OPTION
 from limbeck.search.workers import BEAT_SECONDS, MISSED_BEATS, machine, worker_key
 
 _MOST_BYTES = 400 * 2**20
@@ -171,7 +169,7 @@ def _generations(attributes: Mapping[str, Any], by_gene: Mapping[str, Mapping[st
 
 
 def _shapes(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    shapes = [shape_fields(point, trial) for point, trial in read_shapes(trials).settled.items()]
+    shapes = [shape_fields(point, trial) for point, trial in read_shapes(trials).done.items()]
     trained = [shape for shape in shapes if shape["state"] == "trained"]
     front = pareto_front([(shape["loss"], shape["latency_share"]) for shape in trained])
     return {

@@ -1,13 +1,19 @@
-"""Searching for layer mappings: the space, the genetic algorithm, and studies that many workers share."""
+"""Searches for layer mappings, shapes and teacher layers: spaces, the genetic algorithm, studies that workers share."""
 
-from limbeck.search.genetic import GeneticSettings, default_population
-from limbeck.search.genetic_sampler import GeneticSampler
-from limbeck.search.layer_race import Rung, halving_rungs, survivors
-from limbeck.search.mapping import GenerationRow, generation_rows
-from limbeck.search.mapping_space import MappingSpace, MappingTuple, elm_space
-from limbeck.search.mapping_trials import Candidate, run_search
-from limbeck.search.shape_space import pareto_front, shape_reward
-from limbeck.search.study import open_study
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from limbeck.search.genetic import default_population
+    from limbeck.search.genetic_sampler import GeneticSampler
+    from limbeck.search.mapping import Candidate, GenerationRow, generation_rows, run_search
+    from limbeck.search.mapping_space import MappingSpace, MappingTuple, elm_space
+    from limbeck.search.requests import GeneticSettings
+    from limbeck.search.shape_space import pareto_front, shape_reward
+    from limbeck.search.study import open_study
+    from limbeck.search.teacher_layer import Rung, halving_rungs, survivors
 
 __all__ = [
     "Candidate",
@@ -27,3 +33,15 @@ __all__ = [
     "shape_reward",
     "survivors",
 ]
+
+_HOMES = ("requests", "mapping_space", "genetic", "genetic_sampler", "study", "shape_space", "mapping", "teacher_layer")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used: requests describe the options of a help, without torch."""
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"{__name__}.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

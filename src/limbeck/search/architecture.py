@@ -1,165 +1,206 @@
-"""`search_architecture`: a student's shape under limits, on a proxy, resumable, by any number of workers."""
+"""`search_architecture`: a student's shape under limits, on a subset, resumable, by any number of workers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from importlib import metadata
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
+import numpy as np
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.pruners import MedianPruner
+from optuna.samplers import BaseSampler
 from optuna.study import Study, get_all_study_names
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
+from transformers import PreTrainedModel
 
-from limbeck.core.machine import choose_device, git_commit, hardware, versions
-from limbeck.core.progress import Count, ProgressBar
-from limbeck.core.workers import run_workers
-from limbeck.corpus import Corpus
-from limbeck.errors import Interrupted, RecipeError, TrainingError
-from limbeck.models.loading import quiet
-from limbeck.recipe.plan import RunPlan
-from limbeck.search.requests import (
-    MOST_WORKERS,
-    ProxyRequest,
-    check_positive,
+from limbeck.core.machine import choose_device
+from limbeck.core.progress import Count
+from limbeck.errors import RecipeError, TrainingError
+from limbeck.search.engine import (
+    Ask,
+    Outcome,
+    Search,
+    Work,
     check_text_only,
-    proxy_identity,
+    held_out_corpus,
+    run_search_of,
+    say,
     steps_of_only_stage,
 )
-from limbeck.search.scores import LOSS_BLOCKS, LastLayerLoss, LossKind, held_out_batches, loss_kind
-from limbeck.search.shape_latency import LatencyBench, LatencySetting, check_length, usual_length
+from limbeck.search.latency import (
+    LatencyBench,
+    LatencySetting,
+    MeasureLatency,
+    ShapeLatency,
+    check_length,
+    usual_length,
+)
+from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
+from limbeck.search.requests import MeasuringRequest as MeasuringRequest
+from limbeck.search.requests import ShapeLimits
+from limbeck.search.scores import LOSS_BLOCKS, LastLayerLoss, held_out_batches, loss_kind, plain_copy
 from limbeck.search.shape_space import (
-    ShapeLimits,
+    KnownShape,
     ShapePoint,
-    ShapeSizes,
     ShapeSpace,
     check_some_small_enough,
     fastest_guess,
     make_sampler,
     pareto_front,
+    refuse_latency,
+    refuse_parameters,
+    shape_reward,
     shape_space,
     with_shape,
 )
-from limbeck.search.shape_trials import (
-    CUT,
-    LATENCY,
-    LOSS,
-    PARAMETERS,
-    REFUSED,
-    SAME_AS,
-    SECONDS,
-    STEPS,
-    ShapeSearch,
-    ShapeTraining,
-    cut_steps,
-    is_finished,
-    latency_of,
-    read_shapes,
-    run_shape_search,
-    shape_pruner,
-)
-from limbeck.search.study import IDENTITY, open_storage, open_study, prepare_search_folder, quiet_optuna, shown
-from limbeck.search.trials import DIVERGED
-from limbeck.search.workers import searched_together
-from limbeck.training.proxy import Proxy
+from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
+from limbeck.training.proxy import Proxy, Trained
 from limbeck.training.students import make_student
 
-# `ArchitectureRequest`: what is asked of a search of shapes, checked before any text is read or weight loaded.
+SHAPE, PARAMETERS, LATENCY, LOSS, STEPS = "shape", "parameters", "latency", "loss", "steps"
+SECONDS = "training_seconds"
+"""User attribute of a trial: its part of the time that the shapes which were trained together took."""
+REFUSED = "refused"
+"""User attribute of a pruned trial: why the shape cost no training."""
+CUT = "cut"
+"""User attribute of a pruned trial: why its training was not finished."""
+SAME_AS = "same_as"
+"""User attribute of a trial whose shape an earlier one has: that one's number."""
+UNTRAINED_LOSS = "untrained loss"
+"""Study attribute: the loss that is 1 in this study."""
+BUSY = "the machine was busy"
+"""Note of a shape whose latency is of processor times."""
+
+MOST_REPEATS = 3
+"""So many proposals in a row that are known already, before one that is new is drawn at random."""
+CUT_SHARES = (1 / 3, 2 / 3)
+"""After these shares of the steps the shapes in training are measured."""
+COMPLETE_BEFORE_CUTS = 5
+"""Shapes that have to be trained to the end before any is cut."""
+
+
+def point_of(trial: FrozenTrial) -> ShapePoint | None:
+    """Return the shape of a trial; none if it has no whole one yet."""
+    if not all(name in trial.params for name in ShapePoint._fields):
+        return None
+    return ShapePoint(**{name: trial.params[name] for name in ShapePoint._fields})
+
+
+def latency_of(trial: FrozenTrial | Trial) -> ShapeLatency | None:
+    """Return the latency that was measured for a trial."""
+    found = trial.user_attrs.get(LATENCY)
+    return None if found is None else ShapeLatency(**found)
+
+
+def read_shapes(trials: Iterable[FrozenTrial]) -> TrialLog[ShapePoint]:
+    """Gather a study's trials by shape; one is done when it was trained, cut, refused or diverged."""
+
+    def settles(trial: FrozenTrial) -> bool:
+        diverged = trial.state == TrialState.FAIL and bool(trial.user_attrs.get(DIVERGED))
+        ended = trial.state in (TrialState.COMPLETE, TrialState.PRUNED) or diverged
+        return SAME_AS not in trial.user_attrs and ended
+
+    return read_trials(trials, point_of, settles)
+
+
+def trained_shapes(log: TrialLog[ShapePoint]) -> list[FrozenTrial]:
+    """Return the trials that cost training."""
+    return [trial for trial in log.done.values() if REFUSED not in trial.user_attrs]
 
 
 @dataclass(frozen=True)
-class MeasuringRequest:
-    """How latencies are to be measured; see `LatencySetting`. No length is `usual_length` of the teacher."""
-
-    device: str = "auto"
-    length: int | None = None
-    batch: int = 1
-    seconds: float = 4.0
-
-
-@dataclass(frozen=True)
-class ArchitectureRequest:
-    """A search for a student's shape.
+class ShapeCandidate:
+    """A shape to train.
 
     Args:
-        proxy: The run, the proxy and the study.
-        sizes: The sizes to choose from.
-        limits: What the student may be at most.
-        measuring: How latencies are measured.
-        trials: Shapes to train in all, by all workers.
-        batch: Shapes that a worker trains at once.
-        sampler: Optuna's, by name.
-        prune: Stop shapes without hope early.
-        workers: Processes on this machine.
+        shape: The shape.
+        latency: As it was measured.
+        trial: Its trial, for intermediate rewards.
     """
 
-    proxy: ProxyRequest
-    sizes: ShapeSizes
-    limits: ShapeLimits = field(default_factory=ShapeLimits)
-    measuring: MeasuringRequest = field(default_factory=MeasuringRequest)
-    trials: int = 24
-    batch: int = 4
-    sampler: str = "tpe"
-    prune: bool = True
-    workers: int = 1
+    shape: KnownShape
+    latency: ShapeLatency
+    trial: Trial
 
-    def check(self) -> ArchitectureSearch:
-        """Plan the search.
-
-        Raises:
-            LimbeckError: one line for the first thing that is wrong.
-        """
-        self.proxy.check()
-        for name in ("trials", "batch"):
-            check_positive(f"--{name}", getattr(self, name))
-        check_positive("--workers", self.workers, MOST_WORKERS)
-        check_positive("--measure-batch", self.measuring.batch)
-        check_positive("--measure-length", self.measuring.length)
-        share = self.limits.latency_share
-        if share is not None and not share > 0:  # NaN too.
-            raise RecipeError(f"--max-latency-share {share:g} is no share of the teacher's latency; give more than 0.")
-        make_sampler(self.sampler, seed=0)
-        space = shape_space(self.proxy.proxy_recipe, self.sizes)
-        check_some_small_enough(self.limits, space.shapes.values())
-        plan = next(iter(space.shapes.values())).plan
-        check_text_only(plan)
-        latency = LatencySetting(
-            device=choose_device(self.measuring.device),
-            length=usual_length(plan.teacher) if self.measuring.length is None else self.measuring.length,
-            batch=self.measuring.batch,
-            seconds=self.measuring.seconds,
-        )
-        check_length(latency, plan.teacher)
-        cuts = cut_steps(steps_of_only_stage(plan, "--no-prune")) if self.prune else []
-        return ArchitectureSearch(self, space, plan, latency, loss_kind(plan), cuts)
+    def reward(self, loss: float) -> float:
+        """Return equation 12 for a loss of this shape."""
+        return shape_reward(loss, self.latency.share, 1.0)
 
 
-@dataclass(frozen=True)
-class ArchitectureSearch:
-    """A checked search.
+def open_shapes(space: ShapeSpace, limits: ShapeLimits, log: TrialLog[ShapePoint]) -> list[ShapePoint]:
+    """Return the shapes that nothing is known against, and that no worker has."""
+    return [
+        point
+        for point, shape in space.shapes.items()
+        if point not in log.done and point not in log.running and not refuse_parameters(limits, shape)
+    ]
 
-    Args:
-        request: What was asked.
+
+def known_latency(study: Study, point: ShapePoint) -> ShapeLatency | None:
+    """Return the first latency that was measured of a shape, also where the trial was lost since."""
+    trials = study.get_trials(deepcopy=False)
+    return next((found for trial in trials if point_of(trial) == point and (found := latency_of(trial))), None)
+
+
+def shape_pruner() -> MedianPruner:
+    """Return what decides which shapes go on: those whose reward is not below the median of all others so far.
+
+    Successive halving would compare a shape with those of its own batch only. The study's intermediate rewards compare
+    it with every shape that any worker trained to the same step, and a batch of good ones loses none.
+    """
+    return MedianPruner(n_startup_trials=COMPLETE_BEFORE_CUTS)
+
+
+def cut_steps(steps: int) -> list[int]:
+    """Return after how many of `steps` steps shapes are measured; none where there are too few to cut any."""
+    found = {round(share * steps) for share in CUT_SHARES}
+    return sorted(step for step in found if 0 < step < steps)
+
+
+class ArchitectureSearch(Search, Work[ShapeCandidate]):
+    """A search for a shape that is checked and planned.
+
+    Attributes:
         space: The shapes.
-        plan: Of the proxy's recipe, with one of the shapes.
+        plan: Of a candidate's recipe, with one of the shapes.
         latency: How latencies are measured.
         loss: What shapes are compared by.
         cuts: After how many steps shapes without hope are looked for.
     """
 
+    kind = "architecture"
+    # What a value depends on is the shape of its trial, and not the one that the recipe happens to name.
+    searched = r"student\.shape"
     request: ArchitectureRequest
-    space: ShapeSpace
-    plan: RunPlan
-    latency: LatencySetting
-    loss: LossKind
-    cuts: list[int]
+    _proxy: Proxy
+    _console: Console
+    _measure: MeasureLatency
+    _lack: LastLayerLoss
 
-    @property
+    def __init__(self, request: ArchitectureRequest) -> None:
+        super().__init__(request)
+        share, measuring = request.limits.latency_share, request.measuring
+        if share is not None and not share > 0:  # NaN too.
+            raise RecipeError(f"--max-latency-share {share:g} is no share of the teacher's latency; give more than 0.")
+        make_sampler(request.sampler, seed=0)
+        self.space = shape_space(request.proxy.proxy_recipe, request.sizes)
+        check_some_small_enough(request.limits, self.space.shapes.values())
+        self.plan = next(iter(self.space.shapes.values())).plan
+        check_text_only(self.plan)
+        length = usual_length(self.plan.teacher) if measuring.length is None else measuring.length
+        self.latency = LatencySetting(choose_device(measuring.device), length, measuring.batch, measuring.seconds)
+        check_length(self.latency, self.plan.teacher)
+        self.cuts = cut_steps(steps_of_only_stage(self.plan, "--no-prune")) if request.prune else []
+        self.loss = loss_kind(self.plan)
+
     def identity(self) -> dict[str, Any]:
-        """What rewards must have in common to be compared, besides the run: by dotted names, as JSON holds it."""
+        """Return what rewards must have in common to be compared."""
         limits = self.request.limits
         return {
             **{f"space.{name}": sizes for name, sizes in self.space.description.items()},
@@ -171,76 +212,260 @@ class ArchitectureSearch:
             "loss.blocks": LOSS_BLOCKS,
         }
 
+    def sampler(self) -> BaseSampler:
+        """Return Optuna's sampler."""
+        return make_sampler(self.request.sampler, self.plan.recipe.seed)
 
-# The record of a search of shapes: all that its study knows, as plain values.
+    def check_text(self, proxy: Proxy) -> None:
+        """Refuse too little held-out text."""
+        held_out_batches(held_out_corpus(proxy), proxy.tokenizer)
+
+    def open(self, proxy: Proxy) -> Study:
+        """Open the study, or make it; under a limit of latency it begins with the shape that is likely the fastest."""
+        request = self.request.proxy
+        is_new = request.name not in get_all_study_names(open_storage(request.place))
+        first = self._first_trial(proxy) if is_new and self.request.limits.latency_share is not None else None
+        study = super().open(proxy)
+        study.pruner = shape_pruner()
+        if first is not None:
+            study.enqueue_trial(**first)
+        return study
+
+    def _first_trial(self, proxy: Proxy) -> dict[str, Any]:
+        """Measure the shape that is least likely to be too slow, and return it as a trial to begin with.
+
+        Raises:
+            RecipeError: if even that is over the limit; there is no study then that another limit would not fit.
+        """
+        limits = self.request.limits
+        fastest = fastest_guess(s for s in self.space.shapes.values() if refuse_parameters(limits, s) is None)
+        latency = LatencyBench(proxy.load_teacher(), self.latency)(fastest.plan.student_config)
+        if refuse_latency(limits, latency.share):
+            raise RecipeError(
+                f"No shape is within --max-latency-share {limits.latency_share:g}: the smallest, {fastest.point}, "
+                f"takes {latency.share:.3f} of the teacher's {latency.teacher_ms:.1f} ms; raise the limit, or list "
+                "smaller sizes."
+            )
+        return {"params": fastest.point._asdict(), "user_attrs": {LATENCY: asdict(latency)}}
+
+    def _trained(self, study: Study) -> int:
+        return len(trained_shapes(read_shapes(study.get_trials(deepcopy=False))))
+
+    def announce(self, study: Study, console: Console) -> None:
+        """Say how many shapes there are, and how many are to be trained."""
+        request, done = self.request, self._trained(study)
+        known = f", {done} of them trained already" if done else ""
+        say(
+            console,
+            f"{len(self.space.shapes):,} shapes can be trained; {request.trials} are to be{known}; study "
+            f"'{request.proxy.name}' in {shown(request.proxy.place)}",
+        )
+
+    def is_finished(self, study: Study) -> bool:
+        """Return whether so many shapes are trained, or all that there are."""
+        log = read_shapes(study.get_trials(deepcopy=False))
+        left = log.running or open_shapes(self.space, self.request.limits, log)
+        return len(trained_shapes(log)) >= self.request.trials or not left
+
+    def work(self, study: Study, proxy: Proxy, console: Console) -> ArchitectureSearch:
+        """Return this process's part: it measures latencies, and losses on the scale of an untrained student's."""
+        device = choose_device("auto")
+        teacher = proxy.load_teacher().to(device).eval()
+        timed = teacher if self.latency.device == device else proxy.load_teacher()
+        shapes = [shape.plan.student for shape in self.space.shapes.values()]
+        loss = LastLayerLoss(teacher, held_out_batches(held_out_corpus(proxy), proxy.tokenizer), shapes, self.loss)
+        self._lack = loss.divided_by(self._untrained_loss(proxy, study, loss))
+        self._measure, self._proxy, self._console = LatencyBench(timed, self.latency), proxy, console
+        return self
+
+    def _untrained_loss(self, proxy: Proxy, study: Study, loss: LastLayerLoss) -> float:
+        """Return the loss of the smallest student as it starts, on whose scale all losses are; kept in the study."""
+        if UNTRAINED_LOSS not in study.user_attrs:
+            plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan
+            student, _ = make_student(plan.student_choice, None, None, proxy.load_teacher, plan.recipe.seed)
+            found = loss(student)
+            if not (math.isfinite(found) and found > 0):
+                raise TrainingError(f"An untrained student has the loss {found}, so no other can be compared with it.")
+            study.set_user_attr(UNTRAINED_LOSS, found)
+        return float(study.user_attrs[UNTRAINED_LOSS])
+
+    def propose(self, study: Study, ask: Ask) -> list[ShapeCandidate]:
+        """Take shapes; those that an earlier trial has, or that are beyond a limit, cost no training.
+
+        Two workers that propose the same shape in the same instant may both train it, at the cost of the time.
+        """
+        request, space = self.request, self.space
+        log = read_shapes(study.get_trials(deepcopy=False))
+        count = min(request.batch, request.trials - len(trained_shapes(log)) - len(log.running))
+        taken: list[ShapeCandidate] = []
+        asked = repeats = 0
+        while len(taken) < count:
+            log = read_shapes(study.get_trials(deepcopy=False))
+            free = open_shapes(space, request.limits, log)
+            if not free:
+                break
+            if repeats >= MOST_REPEATS:
+                random = np.random.default_rng([self.plan.recipe.seed, asked, len(log.done)])
+                study.enqueue_trial(free[random.integers(len(free))]._asdict())
+                repeats = 0
+            trial = ask()
+            asked += 1
+            sizes = asdict(space.sizes)
+            point = ShapePoint(**{name: trial.suggest_categorical(name, known) for name, known in sizes.items()})
+            trial.set_user_attr(SHAPE, str(point))
+            first = log.done[point].number if point in log.done else log.running.get(point)
+            if first is not None:
+                # A failed trial is none to samplers and pruners, so that a shape counts once however often proposed.
+                trial.set_user_attr(SAME_AS, first)
+                study.tell(trial, state=TrialState.FAIL)
+                repeats += 1
+            elif (candidate := self._screen(study, trial, point)) is not None:
+                taken.append(candidate)
+        return taken
+
+    def _screen(self, study: Study, trial: Trial, point: ShapePoint) -> ShapeCandidate | None:
+        """Refuse a shape that cannot be trained or is beyond a limit, else make it a candidate."""
+        space, limits = self.space, self.request.limits
+        shape = space.shapes.get(point)
+        reason = space.impossible[point] if shape is None else refuse_parameters(limits, shape)
+        if shape is not None:
+            trial.set_user_attr(PARAMETERS, shape.parameters)
+        if shape is not None and reason is None:
+            latency = latency_of(trial) or known_latency(study, point) or self._measure(shape.plan.student_config)
+            trial.set_user_attr(LATENCY, asdict(latency))
+            reason = refuse_latency(limits, latency.share)
+            if reason is None:
+                return ShapeCandidate(shape, latency, trial)
+        trial.set_user_attr(REFUSED, reason)
+        study.tell(trial, state=TrialState.PRUNED)
+        return None
+
+    def train(self, candidates: Sequence[ShapeCandidate]) -> Iterator[Outcome]:
+        """Train the shapes, all at once, and yield the outcome of each as soon as it is measured.
+
+        A shape is shown only when the next is asked for, so that it is in the study by then.
+        """
+        reasons: dict[int, str] = {}
+        cuts = {step: partial(self._cut, candidates, reasons, step) for step in self.cuts}
+        started = time.monotonic()
+        trained = self._proxy.train([candidate.shape.plan for candidate in candidates], cuts=cuts)
+        seconds = round((time.monotonic() - started) / len(candidates), 1)
+        for index, (candidate, found) in enumerate(zip(candidates, trained, strict=True)):
+            outcome, line = self._outcome(candidate, found, reasons.get(index), {SECONDS: seconds, STEPS: found.steps})
+            yield outcome
+            cost = f"{candidate.shape.parameters:,} parameters, {candidate.latency.share:.3f} of the teacher's latency"
+            say(self._console, f"  {candidate.shape.point} ({cost}): {line}")
+
+    def _cut(
+        self,
+        candidates: Sequence[ShapeCandidate],
+        reasons: dict[int, str],
+        step: int,
+        students: Mapping[int, PreTrainedModel],
+    ) -> Collection[int]:
+        """Report the rewards of the shapes in training, and return which go on."""
+        for index, student in students.items():
+            candidate = candidates[index]
+            loss = self._lack(plain_copy(student, candidate.shape.plan))
+            if not math.isfinite(loss):
+                continue  # The end of the training says whether it diverged.
+            reward = candidate.reward(loss)
+            try:
+                candidate.trial.report(reward, step)
+                hopeless = candidate.trial.should_prune()
+            except UpdateFinishedTrialError:
+                reasons[index] = "this worker was taken for dead, and another has the shape"
+                continue
+            if hopeless:
+                reasons[index] = f"after {step} steps its reward {reward:.3f} was below the median of the others"
+        return [index for index in students if index not in reasons]
+
+    def _outcome(
+        self, candidate: ShapeCandidate, found: Trained, reason: str | None, notes: dict[str, Any]
+    ) -> tuple[Outcome, str]:
+        if not found.diverged and reason is not None:
+            return Outcome(notes=notes | {CUT: reason}, cut=True), f"cut: {reason}"
+        loss = math.nan if found.diverged else self._lack(found.student)
+        if not math.isfinite(loss):
+            return Outcome(notes=notes), "diverged"
+        reward = candidate.reward(loss)
+        return Outcome(reward, notes | {LOSS: loss}), f"loss {loss:.4f}, reward {reward:.4f}"
+
+    def give_back(self, study: Study, trials: Sequence[FrozenTrial]) -> None:
+        """Queue the shapes of failed trials again."""
+        for trial in trials:
+            if trial.params:
+                study.enqueue_trial(trial.params)
+
+    def progress(self, study: Study) -> tuple[float, str, Count]:
+        """Return the share of the shapes that is trained, in words and in shapes too."""
+        done, trials = self._trained(study), self.request.trials
+        return min(1.0, done / trials), f"{done} of {trials} shapes", Count(done, "shapes")
+
+    def found(self, study: Study) -> dict[str, Any]:
+        """Return every shape that was tried, the best, the front of loss and latency, and the best one's recipe.
+
+        Raises:
+            TrainingError: if no shape came to a loss; the study is kept.
+        """
+        request, plan = self.request, self.plan
+        trials = study.get_trials(deepcopy=False)
+        done = read_shapes(trials).done
+        shapes = [shape_fields(point, trial) for point, trial in done.items()]
+        trained = [shape for shape in shapes if shape["state"] == "trained"]
+        if not trained:
+            raise TrainingError(_nothing_trained(shapes, shown(request.proxy.place)))
+        front = [trained[index] for index in pareto_front([(one["loss"], one["latency_share"]) for one in trained])]
+        best = max(trained, key=lambda one: one["reward"])
+        chosen = next(point for point, trial in done.items() if trial.number == best["trial"])
+        return {
+            "teacher": {
+                "name": plan.teacher_choice.title,
+                "shape": str(plan.teacher),
+                "latency_ms": median(one["teacher_ms"] for one in trained),
+            },
+            "space": {**self.space.description, "shapes": len(self.space.shapes)},
+            "limits": asdict(request.limits),
+            "latency": {**self.latency.identity, "seconds": self.latency.seconds},
+            "loss": {"kind": self.loss, "untrained": study.user_attrs[UNTRAINED_LOSS]},
+            "sampler": request.sampler,
+            "cuts": self.cuts,
+            "shapes": shapes,
+            "best": best,
+            "front": [one["trial"] for one in front],
+            "recipe": with_shape(request.proxy.recipe, chosen).model_dump(mode="json", exclude_unset=True),
+            "cost": _cost(trials, shapes),
+        }
 
 
-KIND = "architecture"
-BUSY = "the machine was busy"
-"""Note of a shape whose latency is of processor times."""
-UNTRAINED_LOSS = "untrained loss"
-"""Study attribute: the loss that is 1 in this study."""
+def search_architecture(request: ArchitectureRequest, console: Console | None = None) -> dict[str, Any]:
+    """Search for the shape of the best reward: low loss at low latency, within limits.
 
-
-def architecture_record(search: ArchitectureSearch, study: Study) -> dict[str, Any]:
-    """Return the record of a search.
+    The reward is that of the comparative study (arXiv 2310.08797, equation 12) on the loss of `LastLayerLoss` and the
+    latency that is measured here. A search that was stopped goes on where it was, a finished one where more trials are
+    asked for, and workers that are started elsewhere on the same storage join it.
 
     Args:
-        search: The search.
-        study: Its study.
+        request: What is asked.
+        console: Where progress goes; nowhere by default.
 
     Returns:
-        Plain values: `shapes` (every shape that was tried, in the order of its trials, with parameters, latency, loss
-        and reward as far as they are known, its `state` and the `reason` for it), `best` (of the highest reward),
-        `front` (trials that no other beats in loss and latency, the fastest first), `recipe` (the searched run with
-        the best shape), `cost`, `identity` and what it ran on.
+        The record, as plain values: see `ArchitectureSearch.found`. Nothing but the study is on disk yet: the command
+        writes tables, figures and the recipe. Under a launcher of several processes it is empty in all but the main
+        one.
 
     Raises:
-        TrainingError: if no shape came to a loss; the study is kept.
+        LimbeckError: one clear line, before anything is trained where it can be known before.
+        Interrupted: if the user stopped it; what was trained is kept.
     """
-    request, plan = search.request, search.plan
-    trials = study.get_trials(deepcopy=False)
-    settled = read_shapes(trials).settled
-    shapes = [shape_fields(point, trial) for point, trial in settled.items()]
-    trained = [shape for shape in shapes if shape["state"] == "trained"]
-    if not trained:
-        raise TrainingError(_nothing_trained(shapes, shown(request.proxy.place)))
-    front = [trained[index] for index in pareto_front([(one["loss"], one["latency_share"]) for one in trained])]
-    best = max(trained, key=lambda one: one["reward"])
-    chosen = next(point for point, trial in settled.items() if trial.number == best["trial"])
-    return {
-        "kind": KIND,
-        "name": request.proxy.name,
-        "status": "finished",
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "storage": shown(request.proxy.place),
-        "identity": study.user_attrs[IDENTITY],
-        "teacher": {
-            "name": plan.teacher_choice.title,
-            "shape": str(plan.teacher),
-            "latency_ms": median(one["teacher_ms"] for one in trained),
-        },
-        "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
-        "space": {**search.space.description, "shapes": len(search.space.shapes)},
-        "limits": {"parameters": request.limits.parameters, "latency_share": request.limits.latency_share},
-        "latency": {**search.latency.identity, "seconds": search.latency.seconds},
-        "loss": {"kind": search.loss, "untrained": study.user_attrs[UNTRAINED_LOSS]},
-        "share": request.proxy.share,
-        "sampler": request.sampler,
-        "cuts": search.cuts,
-        "shapes": shapes,
-        "best": best,
-        "front": [one["trial"] for one in front],
-        "recipe": with_shape(request.proxy.recipe, chosen).model_dump(mode="json", exclude_unset=True),
-        "cost": _cost(trials, shapes),
-        "versions": {**versions(), "optuna": metadata.version("optuna")},
-        "git_commit": git_commit(),
-        "hardware": hardware(),
-    }
+    return run_search_of(ArchitectureSearch(request), console)
 
 
 def shape_fields(point: ShapePoint, trial: FrozenTrial) -> dict[str, Any]:
-    """Return what a record tells of a shape whose trial is settled."""
+    """Return a shape of the record, of the trial that settled it.
+
+    Its parameters, latency, loss and reward are there as far as they are known, with its `state` and the `reason`.
+    """
     attributes, latency = trial.user_attrs, latency_of(trial)
     state, reason = _state(trial)
     return {
@@ -261,7 +486,7 @@ def shape_fields(point: ShapePoint, trial: FrozenTrial) -> dict[str, Any]:
         "rewards_on_the_way": {str(step): value for step, value in trial.intermediate_values.items()},
         "state": state,
         "reason": reason,
-        "training_seconds": attributes.get(SECONDS),
+        SECONDS: attributes.get(SECONDS),
     }
 
 
@@ -297,172 +522,3 @@ def _nothing_trained(shapes: Sequence[Mapping[str, Any]], place: str) -> str:
         f"No shape came to a loss: {', '.join(dict.fromkeys(shape['reason'] or '' for shape in shapes))}; lower the "
         f"learning rate, under a new --name. The trials are kept in {place}."
     )
-
-
-def search_architecture(request: ArchitectureRequest, console: Console | None = None) -> dict[str, Any]:
-    """Search for the shape of the best reward: low loss at low latency, within limits.
-
-    The reward is that of the comparative study (arXiv 2310.08797, equation 12) on the loss of `LastLayerLoss` and the
-    latency that is measured here. A search that was stopped goes on where it was, a finished one where more trials are
-    asked for, and workers that are started elsewhere on the same storage join it.
-
-    Args:
-        request: What is asked.
-        console: Where progress goes; nowhere by default.
-
-    Returns:
-        The record, as plain values; see `architecture_record`. Nothing but the study is on disk yet:
-        `limbeck.report.search` writes tables, figures and the recipe.
-        Under a launcher of several processes it is empty in all but the main one.
-
-    Raises:
-        LimbeckError: one clear line, before anything is trained where it can be known before.
-        Interrupted: if the user stopped it; what was trained is kept.
-    """
-    console = console if console is not None else Console(quiet=True)
-    search = request.check()
-    with searched_together(search.plan, share=request.proxy.share, workers=request.workers) as searches:
-        return _search(search, console) if searches else {}
-
-
-def _search(search: ArchitectureSearch, console: Console) -> dict[str, Any]:
-    request = search.request
-    place, name = request.proxy.place, request.proxy.name
-    with quiet_optuna(), quiet():
-        prepare_search_folder(request.proxy.output, kind=KIND, name=name)
-        is_new = name not in get_all_study_names(open_storage(place))
-        try:
-            proxy = Proxy(search.plan, share=request.proxy.share, console=console)
-            _batches(proxy)
-            first = _first_trial(search, proxy) if is_new and request.limits.latency_share is not None else None
-            study = _open(search, proxy)
-            if first is not None:
-                study.enqueue_trial(**first)
-            _say(console, _opening(search, study))
-            if not _is_finished(search, study):
-                if request.workers == 1:
-                    _work_on(search, proxy, study, console)
-                else:
-                    _supervise(search, study, console)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"Stopped; what is trained is kept in {shown(place)}; the same command goes on from there."
-            ) from None
-        return architecture_record(search, study)
-
-
-def work(request: ArchitectureRequest) -> None:
-    """Be one worker process of a search whose study is there."""
-    search = request.check()
-    with quiet_optuna(), quiet():
-        proxy = Proxy(search.plan, share=request.proxy.share, console=Console(quiet=True))
-        _work_on(search, proxy, _open(search, proxy), Console(quiet=True))
-
-
-def _open(search: ArchitectureSearch, proxy: Proxy) -> Study:
-    request = search.request
-    # What a value depends on is the shape of its trial, and not the one that the recipe happens to name.
-    run = proxy_identity(search.plan, proxy.corpora, request.proxy.share)
-    run = {name: value for name, value in run.items() if not name.startswith("student.shape")}
-    identity = {"search": KIND, **run, **search.identity}
-    sampler = make_sampler(request.sampler, search.plan.recipe.seed)
-    study = open_study(request.proxy.place, request.proxy.name, identity, sampler)
-    study.pruner = shape_pruner()
-    return study
-
-
-def _work_on(search: ArchitectureSearch, proxy: Proxy, study: Study, console: Console) -> None:
-    """Train what is missing, in this process."""
-    request = search.request
-    device = choose_device("auto")
-    teacher = proxy.load_teacher().to(device).eval()
-    timed = teacher if search.latency.device == device else proxy.load_teacher()
-    shapes = [shape.plan.student for shape in search.space.shapes.values()]
-    loss = LastLayerLoss(teacher, _batches(proxy), shapes, search.loss)
-    loss = loss.divided_by(_untrained_loss(search, proxy, study, loss))
-    run_shape_search(
-        study,
-        ShapeSearch(
-            space=search.space,
-            limits=request.limits,
-            measure=LatencyBench(timed, search.latency),
-            train=ShapeTraining(proxy, loss, search.cuts, console),
-            trials=request.trials,
-            batch=request.batch,
-            seed=search.plan.recipe.seed,
-        ),
-    )
-
-
-def _untrained_loss(search: ArchitectureSearch, proxy: Proxy, study: Study, loss: LastLayerLoss) -> float:
-    """Return the loss of the smallest student as it starts, on whose scale all losses are; kept in the study."""
-    if UNTRAINED_LOSS not in study.user_attrs:
-        plan = min(search.space.shapes.values(), key=lambda shape: shape.parameters).plan
-        student, _ = make_student(plan.student_choice, None, None, proxy.load_teacher, plan.recipe.seed)
-        found = loss(student)
-        if not (math.isfinite(found) and found > 0):
-            raise TrainingError(f"An untrained student has the loss {found}, so no other can be compared with it.")
-        study.set_user_attr(UNTRAINED_LOSS, found)
-    return float(study.user_attrs[UNTRAINED_LOSS])
-
-
-def _supervise(search: ArchitectureSearch, study: Study, console: Console) -> None:
-    """Have processes train what is missing, and show how far they are."""
-    request = search.request
-    with ProgressBar(console) as bar:
-
-        def watch() -> None:
-            done = len(read_shapes(study.get_trials(deepcopy=False)).trained)
-            bar(min(1.0, done / request.trials), f"{done} of {request.trials} shapes", Count(done, "shapes"))
-
-        problems = run_workers(work, request, request.workers, watch)
-    if not _is_finished(search, study):
-        raise TrainingError(
-            f"All workers of the search ended before it was finished: {'; '.join(dict.fromkeys(problems))} What is "
-            f"trained is kept in {shown(request.proxy.place)}; the same command goes on from there."
-        )
-    for problem in problems:
-        _say(console, f"  {problem}", style="yellow")
-
-
-def _is_finished(search: ArchitectureSearch, study: Study) -> bool:
-    """Whether enough shapes are trained, or all that there are."""
-    ledger = read_shapes(study.get_trials(deepcopy=False))
-    return is_finished(search.space, search.request.limits, ledger, search.request.trials)
-
-
-def _first_trial(search: ArchitectureSearch, proxy: Proxy) -> dict[str, Any]:
-    """Measure the shape that is least likely to be too slow, and return it as a trial to begin with.
-
-    Raises:
-        RecipeError: if even that is over the limit; there is no study then that another limit would not fit.
-    """
-    limits = search.request.limits
-    small = [shape for shape in search.space.shapes.values() if limits.refuse_parameters(shape) is None]
-    fastest = fastest_guess(small)
-    latency = LatencyBench(proxy.load_teacher(), search.latency)(fastest.plan.student_config)
-    if limits.refuse_latency(latency.share):
-        raise RecipeError(
-            f"No shape is within --max-latency-share {limits.latency_share:g}: the smallest, {fastest.point}, takes "
-            f"{latency.share:.3f} of the teacher's {latency.teacher_ms:.1f} ms; raise the limit, or list smaller sizes."
-        )
-    return {"params": fastest.point._asdict(), "user_attrs": {LATENCY: asdict(latency)}}
-
-
-def _batches(proxy: Proxy) -> list[Any]:
-    corpus = proxy.corpora[0]
-    assert isinstance(corpus, Corpus)  # labelled ones are refused by the request
-    return held_out_batches(corpus, proxy.tokenizer)
-
-
-def _opening(search: ArchitectureSearch, study: Study) -> str:
-    done = len(read_shapes(study.get_trials(deepcopy=False)).trained)
-    known = f", {done} of them trained already" if done else ""
-    return (
-        f"{len(search.space.shapes):,} shapes can be trained; {search.request.trials} are to be{known}; study "
-        f"'{search.request.proxy.name}' in {shown(search.request.proxy.place)}"
-    )
-
-
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -1,70 +1,27 @@
-"""What a genetic search is told: the size of a generation, who its parents are, how often its operators act."""
+"""ELM's genetic algorithm: its operators, and the generations that they breed, pure functions of a random generator.
+
+A child that is illegal (its teacher layers cross, or a code means nothing) is drawn again from the same parents.
+The alternatives are worse: repairing it, say by dropping a layer that crosses, makes mappings of few layers
+likelier than the operator does, and putting the parent in its place makes no change likelier still. Drawn again, a
+child has exactly the operator's own distribution, given that it is legal. That does make changes rarer than the
+nominal q_C and q_M, since no change is always legal; how many draws were needed is returned, so that a search can
+tell.
+
+Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.4. It asks for legal genomes and leaves open how.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.errors import RecipeError, suggestion
+from limbeck.errors import RecipeError
 from limbeck.search.mapping_space import Genome, MappingSpace, flip_bits
-
-Parents: TypeAlias = Literal["generation", "best"]
-_PROBABILITIES = ("crossover", "exchange", "mutation", "flip")
-
-
-@dataclass(frozen=True)
-class GeneticSettings:
-    """The parameters of ELM's genetic algorithm; the defaults are the paper's.
-
-    Args:
-        population: Genomes in a generation, S. The paper has 12 for 4-layer and 20 for 6-layer students.
-        crossover: How likely a pair of parents is crossed, p_C.
-        exchange: How likely a crossed pair exchanges each of its codes, q_C.
-        mutation: How likely a genome is mutated, p_M.
-        flip: How likely a mutated genome flips each of its bits, q_M.
-        elite: How many of the best genomes of a generation go on unchanged. The paper keeps none.
-        parents: Who breeds the next generation. `generation`, the paper's: the last one, children that were evaluated
-            before come back with the value they have. `best`, ours: the S best genomes of all generations, and every
-            child is new, so that a generation always costs S evaluations.
-
-    Raises:
-        RecipeError: for a probability outside [0, 1], a population that cannot breed, an elite that does not fit, or
-            unknown parents.
-
-    Source:
-        ELM (arXiv 2012.06153) algorithm 1 and section 5.2.
-    """
-
-    population: int = 12
-    crossover: float = 0.2
-    exchange: float = 0.2
-    mutation: float = 0.8
-    flip: float = 0.05
-    elite: int = 0
-    parents: Parents = "generation"
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in _PROBABILITIES and not 0 <= value <= 1:
-                raise RecipeError(f"{field.name} {value} is no probability; give a number from 0 to 1.")
-        if self.population < 2:
-            raise RecipeError(f"A population of {self.population} cannot breed; give at least 2.")
-        if not 0 <= self.elite < self.population:
-            raise RecipeError(
-                f"An elite of {self.elite} does not fit a population of {self.population}; give 0 to "
-                f"{self.population - 1}."
-            )
-        if self.parents not in get_args(Parents):
-            raise RecipeError(f"Unknown parents '{self.parents}'.{suggestion(self.parents, get_args(Parents))}")
-        if self.elite and self.parents == "best":
-            raise RecipeError(
-                f"An elite of {self.elite} has no place beside parents 'best', who keep the best; leave it out."
-            )
+from limbeck.search.requests import GeneticSettings
 
 
 def default_population(student: int) -> int:
@@ -73,18 +30,6 @@ def default_population(student: int) -> int:
     Source: ELM section 5.2 for depths 4 and 6; other depths are ours.
     """
     return 12 if student <= 4 else 20
-
-
-# The operators of ELM's genetic algorithm, pure functions of a random generator.
-#
-# A child that is illegal (its teacher layers cross, or a code means nothing) is drawn again from the same parents.
-# The alternatives are worse: repairing it, say by dropping a layer that crosses, makes mappings of few layers
-# likelier than the operator does, and putting the parent in its place makes no change likelier still. Drawn again, a
-# child has exactly the operator's own distribution, given that it is legal. That does make changes rarer than the
-# nominal q_C and q_M, since no change is always legal; how many draws were needed is returned, so that a search can
-# tell.
-#
-# Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.4. It asks for legal genomes and leaves open how.
 
 
 Pair: TypeAlias = tuple[Genome, Genome]
@@ -185,9 +130,6 @@ def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.G
         if child in space:
             return Child(child, draw)
     return Child(genome, MOST_DRAWS)
-
-
-# Generations of layer mappings: the first, and the next from those whose fitnesses are known.
 
 
 Scored: TypeAlias = tuple[Genome, float]

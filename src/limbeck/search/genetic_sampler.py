@@ -1,4 +1,4 @@
-"""ELM's genetic algorithm as an Optuna sampler.
+"""ELM's genetic algorithm as an Optuna sampler; a layer mapping as the parameters of a trial.
 
 Which genomes make a generation depends on the seed, the generation's number and the values of the generations before
 it, on nothing else: not on how many workers evaluate it, nor on when they were started. A generation that is due is
@@ -11,21 +11,23 @@ genome once all trials of lower number have chosen theirs, and no two choose the
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
-from limbeck.errors import TrainingError
-from limbeck.search.genetic import Breeding, GeneticSettings, Scored, draw_new, first_generation, next_generation
-from limbeck.search.mapping_space import Genome, MappingSpace, from_binary, to_binary
-from limbeck.search.trials import Ledger, distributions, mapping_of, parameter, read_ledger
+from limbeck.errors import RecipeError, TrainingError
+from limbeck.search.genetic import Breeding, Scored, draw_new, first_generation, next_generation
+from limbeck.search.mapping_space import Genome, MappingSpace, MappingTuple, from_binary, to_binary
+from limbeck.search.requests import GeneticSettings
+from limbeck.search.study import TrialLog, read_trials
 
 PATIENCE_SECONDS = 10.0
 """How long a trial waits for earlier ones to choose; they take milliseconds, unless their worker was killed."""
@@ -33,6 +35,50 @@ MOST_GENERATIONS_AT_ONCE = 100
 """So many generations that hold nothing new are bred for one trial, before it gets a random mapping that is new."""
 # Chance for generations and for single trials must not come from the same stream.
 _GENERATION_STREAM, _TRIAL_STREAM = 0, 1
+
+
+def parameter(layer: int) -> str:
+    """Return the name of the parameter of a student layer, counted from 1."""
+    return f"layer_{layer}"
+
+
+def distributions(space: MappingSpace) -> dict[str, CategoricalDistribution]:
+    """Return a parameter for each student layer: one of its teacher layers, 0 for none."""
+    return {
+        parameter(layer): CategoricalDistribution(sorted(choices.values()))
+        for layer, choices in enumerate(space.choices, start=1)
+    }
+
+
+def suggest(trial: Trial, space: MappingSpace) -> MappingTuple:
+    """Have the study's sampler propose a mapping, and write it into the trial."""
+    layers = [trial.suggest_categorical(name, known.choices) for name, known in distributions(space).items()]
+    return tuple(int(layer) for layer in layers if layer is not None)
+
+
+def mapping_of(trial: FrozenTrial, space: MappingSpace) -> MappingTuple | None:
+    """Return the mapping of a trial, or the one it waits with; none if it has no whole one yet."""
+    known = trial.params or trial.system_attrs.get("fixed_params", {})
+    names = [parameter(layer) for layer in range(1, space.student + 1)]
+    return tuple(known[name] for name in names) if all(name in known for name in names) else None
+
+
+def genome_of(trial: FrozenTrial, space: MappingSpace) -> Genome | None:
+    """Return the genome of a trial; none if it has no whole mapping, or an illegal one."""
+    mapping = mapping_of(trial, space)
+    try:
+        return None if mapping is None else space.encode(mapping)
+    except RecipeError:
+        return None
+
+
+def read_genomes(trials: Iterable[FrozenTrial], space: MappingSpace) -> TrialLog[Genome]:
+    """Gather a study's trials by genome; one is done when a trial of it has a finite value."""
+
+    def settles(trial: FrozenTrial) -> bool:
+        return trial.state == TrialState.COMPLETE and trial.value is not None and math.isfinite(trial.value)
+
+    return read_trials(trials, lambda trial: genome_of(trial, space), settles)
 
 
 @dataclass(frozen=True)
@@ -60,9 +106,9 @@ def generation_key(number: int) -> str:
 class GeneticSampler(BaseSampler):
     """Samples layer mappings, generation by generation.
 
-    Trials of the study have a categorical parameter for each student layer (see `limbeck.search.trials`). A genome
+    Trials of the study have a categorical parameter for each student layer (see `distributions`). A genome
     whose trial failed, or was lost with its worker, is open again. Where a worker asks while others hold all that is
-    left of a generation, it gets a random mapping that is new; `limbeck.search.mapping_trials` does not ask then.
+    left of a generation, it gets a random mapping that is new; `limbeck.search.mapping` does not ask then.
 
     Args:
         space: The mappings to search.
@@ -104,9 +150,9 @@ class GeneticSampler(BaseSampler):
         if study.directions != [StudyDirection.MAXIMIZE]:
             raise ValueError("a genetic search maximises one fitness; make its study with direction='maximize'")
         trials = self._after_earlier_trials(study, trial)
-        ledger = read_ledger(trials, self.space)
-        generation = self._generation(study, ledger, last=None)
-        genome = generation.open[0] if generation.open else self._unseen(ledger, generation, trial.number)
+        log = read_genomes(trials, self.space)
+        generation = self._generation(study, log, last=None)
+        genome = generation.open[0] if generation.open else self._unseen(log, generation, trial.number)
         return {parameter(m): layer for m, layer in enumerate(self.space.decode(genome), start=1)}
 
     def sample_independent(
@@ -130,10 +176,10 @@ class GeneticSampler(BaseSampler):
         Raises:
             TrainingError: if every genome of a generation was given up, so that there is nothing to breed from.
         """
-        return self._generation(study, read_ledger(study.get_trials(deepcopy=False), self.space), last)
+        return self._generation(study, read_genomes(study.get_trials(deepcopy=False), self.space), last)
 
-    def _generation(self, study: Study, ledger: Ledger, last: int | None) -> Generation:
-        attributes = study.user_attrs
+    def _generation(self, study: Study, log: TrialLog[Genome], last: int | None) -> Generation:
+        attributes, values = study.user_attrs, log.values
         history: list[list[Scored]] = []
         bred = 0
         while True:
@@ -142,11 +188,11 @@ class GeneticSampler(BaseSampler):
             if genomes is None:
                 genomes = self._breed(study, number, history)
                 bred += 1
-            generation = self._standing(number, genomes, ledger)
+            generation = self._progress(number, genomes, log)
             # Nothing new is left where a generation of new genomes comes out empty.
             if not generation.finished or number == last or not genomes or bred == MOST_GENERATIONS_AT_ONCE:
                 return generation
-            history.append([(genome, ledger.values[genome]) for genome in genomes if genome in ledger.values])
+            history.append([(genome, values[genome]) for genome in genomes if genome in values])
             if not history[-1]:
                 raise TrainingError(
                     f"No mapping of generation {number} came to a finite fitness, so there is nothing to breed from; "
@@ -165,18 +211,18 @@ class GeneticSampler(BaseSampler):
         study.set_user_attr(generation_key(number), {"genomes": written, "breeding": asdict(counts)})
         return tuple(genomes)
 
-    def _standing(self, number: int, genomes: tuple[Genome, ...], ledger: Ledger) -> Generation:
+    def _progress(self, number: int, genomes: tuple[Genome, ...], log: TrialLog[Genome]) -> Generation:
         wanted = [
             genome
             for genome in dict.fromkeys(genomes)
-            if genome not in ledger.values and ledger.diverged[genome] < self._attempts
+            if genome not in log.done and log.diverged[genome] < self._attempts
         ]
-        free = tuple(genome for genome in wanted if genome not in ledger.held)
+        free = tuple(genome for genome in wanted if genome not in log.running)
         return Generation(number, genomes, free, finished=not wanted)
 
-    def _unseen(self, ledger: Ledger, generation: Generation, trial_number: int) -> Genome:
+    def _unseen(self, log: TrialLog[Genome], generation: Generation, trial_number: int) -> Genome:
         random = np.random.default_rng([self._seed, _TRIAL_STREAM, trial_number])
-        known = {*ledger.values, *ledger.held, *generation.genomes}
+        known = {*log.done, *log.running, *generation.genomes}
         drawn = draw_new(self.space, 1, random, known)
         return drawn[0] if drawn else next(iter(known))
 

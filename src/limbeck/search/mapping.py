@@ -1,42 +1,53 @@
-"""`search_mapping`: ELM's genetic search for a layer mapping, on a proxy, resumable, by any number of workers."""
+"""`search_mapping`: ELM's genetic search for a layer mapping, on a subset, resumable, by any number of workers."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
-from importlib import metadata
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, TypeAlias
 
+import torch
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 
-from limbeck.comparison.plan import MeasuresSpec
-from limbeck.core.machine import git_commit, hardware, versions
-from limbeck.core.progress import Count, ProgressBar
-from limbeck.core.workers import run_workers
-from limbeck.errors import Interrupted, RecipeError, TrainingError, suggestion
-from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.models.loading import quiet
-from limbeck.recipe.load import apply_overrides
+from limbeck.core.progress import Count
+from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan, plan_run
-from limbeck.search.genetic import GeneticSettings, default_population
-from limbeck.search.genetic_sampler import GeneticSampler, generation_key, recorded_generation
-from limbeck.search.mapping_space import MappingSpace, MappingTuple, elm_space, to_binary
-from limbeck.search.mapping_trials import (
-    OPTION,
-    PROBLEM,
-    SCORE,
-    SCORING_SECONDS,
-    TRAINING_SECONDS,
-    MappingFitness,
-    check_searchable,
-    run_search,
-    with_mapping,
+from limbeck.recipe.schema import Recipe
+from limbeck.search.engine import (
+    POLL_SECONDS,
+    Ask,
+    Outcome,
+    Search,
+    Work,
+    check_text_only,
+    flat,
+    held_out_corpus,
+    methods_with,
+    run_search_of,
+    say,
+    searched_stages,
+    with_option,
+    work_on,
 )
-from limbeck.search.requests import MOST_WORKERS, ProxyRequest, check_positive, flat, proxy_identity
+from limbeck.search.genetic import default_population
+from limbeck.search.genetic_sampler import (
+    GeneticSampler,
+    generation_key,
+    genome_of,
+    read_genomes,
+    recorded_generation,
+    suggest,
+)
+from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, to_binary
+from limbeck.search.requests import GeneticSettings
+from limbeck.search.requests import MappingRequest as MappingRequest
+from limbeck.search.requests import task_measures as task_measures
 from limbeck.search.scores import (
     HeldOutScores,
     ProxyScores,
@@ -44,133 +55,360 @@ from limbeck.search.scores import (
     describe_held_out,
     describe_tasks,
     held_out_pairs,
+    mean_score,
 )
-from limbeck.search.study import IDENTITY, open_storage, open_study, prepare_search_folder, quiet_optuna, shown
-from limbeck.search.trials import DIVERGED, genome_of, read_ledger
-from limbeck.search.workers import searched_together
+from limbeck.search.study import DIVERGED, shown
+from limbeck.search.workers import BEAT_SECONDS
 from limbeck.training.proxy import Proxy
 
-# `MappingRequest`: what is asked of a mapping search, checked before any text is read or weight loaded.
+OPTION = "mapping"
+CANDIDATES = "candidates"
+SCORE = "score."
+"""Begins the user attribute of a trial that holds one score."""
+TRAINING_SECONDS, SCORING_SECONDS, PROBLEM = "training_seconds", "scoring_seconds", "problem"
+"""User attributes of a trial: its share of the training of all that were trained with it, and of its scoring."""
 
 
-PAPER_TASKS = ("sst2", "mnli", "squad")
-"""ELM's proxy tasks (arXiv 2012.06153, section 5.2)."""
-
-
-def task_measures(
-    tasks: str | None, *, data: str | None, preset: str, seeds: int, settings: Sequence[str] = ()
-) -> MeasuresSpec:
-    """Return what candidates are fine-tuned on.
+@dataclass(frozen=True)
+class Candidate:
+    """A mapping to evaluate.
 
     Args:
-        tasks: Names by commas; `none` for held-out text instead; None for the paper's where `data` is given.
-        data: Folder with the tasks' files; None or `hub` for the Hub.
-        preset: Name of a protocol.
-        seeds: Fine-tunings of every student on every task.
-        settings: `setting=value` or `task.setting=value` each, over the protocol's.
+        mapping: One teacher layer for each student layer, 0 for none.
+        trial: Its trial, for user attributes such as the score of each proxy task.
+    """
+
+    mapping: MappingTuple
+    trial: Trial
+
+
+Evaluate: TypeAlias = Callable[[Sequence[Candidate]], Iterable[float]]
+"""Returns or yields the fitness of each candidate in order; one that is not finite marks a run that diverged."""
+
+
+class _Generations(Work[Candidate]):
+    """Evaluates mappings until so many generations are finished, and those that somebody queued in the study."""
+
+    def __init__(
+        self,
+        sampler: GeneticSampler,
+        generations: int,
+        batch: int,
+        train: Callable[[Sequence[Candidate]], Iterable[Outcome]],
+    ) -> None:
+        self._sampler, self._generations, self._batch, self._train = sampler, generations, batch, train
+
+    def is_finished(self, study: Study) -> bool:
+        return not _queued(study) and self._sampler.generation(study, self._generations).finished
+
+    def propose(self, study: Study, ask: Ask) -> list[Candidate]:
+        space = self._sampler.space
+        taken: list[Candidate] = []
+        while len(taken) < self._batch:
+            present = self._sampler.generation(study, self._generations)
+            if not present.open and not _queued(study):
+                break
+            trial = ask()
+            mapping = suggest(trial, space)
+            try:
+                genome = space.encode(mapping)
+            except RecipeError as problem:  # only a queued one
+                trial.set_user_attr("refused", str(problem))
+                study.tell(trial, state=TrialState.FAIL)
+                continue
+            trial.set_user_attr("genome", to_binary(genome, space.bits))
+            if genome in present.genomes:
+                trial.set_user_attr("generation", present.number)
+            trials = study.get_trials(deepcopy=False)
+            known = read_genomes(trials, space).values.get(genome)
+            if known is not None:
+                study.tell(trial, known)
+            elif genome in present.genomes or "fixed_params" in trials[trial.number].system_attrs:
+                taken.append(Candidate(mapping, trial))
+            else:
+                # Another worker took the last open genome in between.
+                study.tell(trial, state=TrialState.PRUNED)
+        return taken
+
+    def train(self, candidates: Sequence[Candidate]) -> Iterable[Outcome]:
+        return self._train(candidates)
+
+
+def _queued(study: Study) -> bool:
+    return bool(study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
+
+
+def run_search(
+    study: Study,
+    evaluate: Evaluate,
+    *,
+    generations: int,
+    batch: int,
+    beat_seconds: float = BEAT_SECONDS,
+    poll_seconds: float = POLL_SECONDS,
+) -> None:
+    """Work on a study until its generations are evaluated, beside any number of other workers.
+
+    A study that is finished goes on where more generations are asked for. Values are kept as soon as `evaluate` yields
+    them. If it raises, or the program is interrupted, the trials that are left fail and are open again; the same
+    goes, seen by the other workers or the next run, for a worker that is killed.
+
+    Args:
+        study: A study whose sampler is a `GeneticSampler`.
+        evaluate: Evaluates up to `batch` mappings at once.
+        generations: How many generations, at least 1.
+        batch: How many mappings this worker takes at once, at least 1.
+        beat_seconds: Seconds between signs of life.
+        poll_seconds: Seconds between looks at what other workers hold.
 
     Raises:
-        RecipeError: for an unknown protocol, no fine-tuning, settings that cannot be read, or those of no task.
+        RecipeError: for no generation or an empty batch.
+        TrainingError: if every genome of a generation was given up.
+        TypeError: for a study of another sampler.
     """
-    if tasks is None:
-        tasks = ",".join(PAPER_TASKS) if data is not None else "none"
-    names = [] if tasks.strip().lower() == "none" else [name.strip() for name in tasks.split(",") if name.strip()]
-    if not names and tasks.strip().lower() != "none":
-        raise RecipeError("--tasks names no task; give some by commas, or none for held-out text.")
-    if not names and settings:
-        raise RecipeError("--set-task changes how tasks are fine-tuned, and there is none; give --tasks or --data.")
-    if seeds < 1:
-        raise RecipeError(f"--seeds is {seeds}; give 1 or more.")
-    changed = apply_overrides({}, settings)
-    return MeasuresSpec(tasks=names, data=data, preset=PROTOCOLS[preset].name, seeds=seeds, settings=changed)
+    sampler = study.sampler
+    if not isinstance(sampler, GeneticSampler):
+        raise TypeError(f"run_search needs a study of a GeneticSampler, not of {sampler}")
+    for name, value in (("generations", generations), ("batch", batch)):
+        if value < 1:
+            raise RecipeError(f"{name} {value} leaves nothing to do; give at least 1.")
+    work = _Generations(sampler, generations, batch, lambda candidates: map(Outcome, map(float, evaluate(candidates))))
+    work_on(study, work, beat_seconds=beat_seconds, poll_seconds=poll_seconds)
 
 
-@dataclass(frozen=True)
-class MappingRequest:
-    """A search for a layer mapping.
+class MappingSearch(Search):
+    """A search for a layer mapping that is checked and planned.
 
-    Args:
-        proxy: The run, of which a stage takes a layer mapping; the proxy; the study. The paper's share is 0.1.
-        generations: Asked for in all; a finished study goes on where they are more than it has.
-        genetic: Fields of `GeneticSettings` that differ from the paper's.
-        teacher_layers: That may be learned from; None for all.
-        measures: Proxy tasks, and how students are fine-tuned on them; without tasks held-out text decides.
-        batch: Candidates that a worker trains at once; None for its part of a generation.
-        workers: Processes on this machine.
-    """
-
-    proxy: ProxyRequest
-    generations: int = 5
-    genetic: Mapping[str, Any] = field(default_factory=dict)
-    teacher_layers: tuple[int, ...] | None = None
-    measures: MeasuresSpec = field(default_factory=lambda: MeasuresSpec(preset="quick", seeds=1))
-    batch: int | None = None
-    workers: int = 1
-
-    def check(self) -> MappingSearch:
-        """Plan the search.
-
-        Raises:
-            LimbeckError: one line for the first thing that is wrong.
-        """
-        self.proxy.check()
-        for name in ("generations", "batch"):
-            check_positive(f"--{name}", getattr(self, name))
-        check_positive("--workers", self.workers, MOST_WORKERS)
-        plan = plan_run(self.proxy.proxy_recipe)
-        space = elm_space(plan.student.layers, plan.teacher.layers, self.teacher_layers)
-        check_searchable(plan, space)
-        return MappingSearch(self, plan, space, self._settings(space))
-
-    def _settings(self, space: MappingSpace) -> GeneticSettings:
-        known = [one.name for one in fields(GeneticSettings)]
-        for name in self.genetic:
-            if name not in known:
-                raise RecipeError(f"Unknown genetic setting '{name}'.{suggestion(name, known)}")
-        population = min(default_population(space.student), space.size)
-        settings = GeneticSettings(**{"population": population, **self.genetic})
-        if settings.population > space.size:
-            raise RecipeError(
-                f"A population of {settings.population} is more than the {space.size} layer mappings there are; give "
-                f"at most {space.size}, or let more teacher layers be learned from."
-            )
-        return settings
-
-
-@dataclass(frozen=True)
-class MappingSearch:
-    """A checked search.
-
-    Args:
-        request: What was asked.
-        plan: Of the proxy's recipe.
+    Attributes:
         space: The mappings.
         settings: Of the genetic algorithm.
     """
 
+    kind, done = "mapping", "evaluated"
+    searched = rf"stages\.\d+\.method\.{OPTION}"
     request: MappingRequest
-    plan: RunPlan
-    space: MappingSpace
-    settings: GeneticSettings
+    _proxy: Proxy
+    _console: Console
+    _scores: ProxyScores
 
-    @property
-    def batch(self) -> int:
-        """Candidates that one worker trains at once."""
-        return self.request.batch or -(-self.settings.population // self.request.workers)
+    def __init__(self, request: MappingRequest) -> None:
+        super().__init__(request)
+        self.plan = plan_run(request.proxy.proxy_recipe)
+        self.space = elm_space(self.plan.student.layers, self.plan.teacher.layers, request.teacher_layers)
+        check_searchable(self.plan, self.space)
+        self.settings = _settings(request.genetic, self.space)
+        self.on_tasks = bool(request.measures.tasks)
+
+    @cached_property
+    def fitness(self) -> dict[str, Any]:
+        """The scores, and what tells them from others; the names of tasks or of held-out scores come first."""
+        return describe_tasks(self.request.measures) if self.on_tasks else describe_held_out(self.plan)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what fitnesses must have in common to be compared."""
+        return {**flat({"fitness": self.fitness}), **flat(self.sampler().identity)}
 
     def sampler(self) -> GeneticSampler:
-        """Return what proposes mappings; every worker brings one, all alike."""
+        """Return what proposes mappings."""
         return GeneticSampler(self.space, self.settings, self.plan.recipe.seed)
 
+    def check_text(self, proxy: Proxy) -> None:
+        """Refuse too little held-out text where it decides."""
+        if not self.on_tasks:
+            held_out_pairs(held_out_corpus(proxy))
 
-# The generations' table of a search: the course of the fitness and the best gene of each.
-#
-# Source: ELM (arXiv 2012.06153) table 5.
+    def announce(self, study: Study, console: Console) -> None:
+        """Say how large the space and the search are."""
+        proxy, generations = self.request.proxy, self.request.generations
+        say(
+            console,
+            f"{self.space.size:,} layer mappings; {generations} generations of {self.settings.population}; study "
+            f"'{proxy.name}' in {shown(proxy.place)}",
+        )
+        if self.is_finished(study):
+            more = len(generation_rows(study, self.space)) - generations
+            said = f", and {more} more than asked for are shown" if more > 0 else ""
+            say(console, f"  evaluated already{said}", style="dim")
+
+    def is_finished(self, study: Study) -> bool:
+        """Return whether all generations are evaluated, and nothing waits that somebody queued."""
+        return self._generations(self._evaluate).is_finished(study)
+
+    def work(self, study: Study, proxy: Proxy, console: Console) -> _Generations:
+        """Return this process's part: the teacher is asked once and not kept."""
+        self._proxy, self._console = proxy, console
+        if self.on_tasks:
+            folder = self.request.proxy.output.expanduser() / CANDIDATES
+            tasks = list(self.fitness["tasks"])
+            self._scores = TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, console)
+        else:
+            self._scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, held_out_corpus(proxy), self.plan)
+        return self._generations(self._evaluate)
+
+    def _evaluate(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
+        """Train students side by side, score each, and yield its mean score as soon as it is known, in order.
+
+        A student that diverged, or that cannot be scored, has no fitness, and the others of its batch keep theirs.
+        """
+        plans = [plan_candidate(self.plan.recipe, candidate.mapping) for candidate in candidates]
+        numbers = sorted({n for c in candidates if (n := c.trial.user_attrs.get("generation")) is not None})
+        which = f"Generation {', '.join(map(str, numbers))}" if numbers else "Queued in the study"
+        say(self._console, f"{which}: {len(candidates)} to evaluate")
+        started = time.monotonic()
+        try:
+            trained = self._proxy.train(plans)
+        except torch.OutOfMemoryError:
+            raise TrainingError(
+                "The device is out of memory; train fewer candidates at once with --batch, or lower --batch-size."
+            ) from None
+        seconds = round((time.monotonic() - started) / len(candidates), 1)
+        for candidate, plan, found in zip(candidates, plans, trained, strict=True):
+            started = time.monotonic()
+            try:
+                if found.diverged:
+                    raise TrainingError("its training diverged")
+                scores = self._scores.measure(found.student, plan, "-".join(map(str, candidate.mapping)))
+                fitness = mean_score(scores)
+                if math.isnan(fitness):
+                    raise TrainingError("a score is no number: its student gives every text the same vector")
+            except Interrupted:
+                raise
+            except LimbeckError as problem:
+                line = f"  {show_mapping(candidate.mapping)}  no fitness: {problem}"
+                say(self._console, line, style="yellow")
+                yield Outcome(notes={TRAINING_SECONDS: seconds, PROBLEM: str(problem)})
+                continue
+            took = round(time.monotonic() - started, 1)
+            parts = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
+            say(self._console, f"  {show_mapping(candidate.mapping)}  {fitness:.2f}  ({parts})")
+            notes = {TRAINING_SECONDS: seconds, SCORING_SECONDS: took}
+            yield Outcome(fitness, notes | {f"{SCORE}{name}": score for name, score in scores.items()})
+
+    def _generations(self, train: Callable[[Sequence[Candidate]], Iterable[Outcome]]) -> _Generations:
+        request = self.request
+        batch = request.batch or -(-self.settings.population // request.workers)
+        return _Generations(self.sampler(), request.generations, batch, train)
+
+    def progress(self, study: Study) -> tuple[float, str, Count]:
+        """Return the share of the generations that is evaluated, in words and in candidates too."""
+        rows = generation_rows(study, self.space)
+        if not rows:
+            return 0.0, "generation 1", Count(0, CANDIDATES)
+        last, asked = rows[-1], self.request.generations
+        share = (len(rows) - 1 + len(last.fitnesses) / last.size) / asked
+        best = max(row.maximum for row in rows)
+        what = f"generation {last.number} of {asked}: {len(last.fitnesses)} of {last.size}, best {best:.2f}"
+        return min(share, 1.0), what, Count(sum(len(row.fitnesses) for row in rows), CANDIDATES)
+
+    def found(self, study: Study) -> dict[str, Any]:
+        """Return generations (the paper's table 5), every mapping that has a fitness, best first, and its recipe."""
+        trials = study.get_trials(deepcopy=False)
+        candidates = _candidates(trials, self.space)
+        best = candidates[0] if candidates else None
+        recipe = None if best is None else with_option(self.request.proxy.recipe, OPTION, best["mapping"])
+        by_gene = {candidate["gene"]: candidate for candidate in candidates}
+        return {
+            "student": {"shape": str(self.plan.student)},
+            "space": {"size": self.space.size, **self.space.description},
+            "scores": list(self.fitness["tasks" if self.on_tasks else "held_out"]),
+            "generations": _generation_fields(study, self.space, by_gene),
+            "candidates": candidates,
+            "best": best,
+            "recipe": None if recipe is None else recipe.model_dump(mode="json", exclude_unset=True),
+            "cost": {
+                "evaluations": len(candidates),
+                "failed": sum(trial.state == TrialState.FAIL for trial in trials),
+                **{
+                    name: round(sum(trial.user_attrs.get(name, 0.0) for trial in trials), 1)
+                    for name in (TRAINING_SECONDS, SCORING_SECONDS)
+                },
+            },
+            "given_up": _given_up(trials, self.space, by_gene),
+        }
+
+
+def search_mapping(request: MappingRequest, console: Console | None = None) -> dict[str, Any]:
+    """Search for the layer mapping whose student does best on a subset of the text.
+
+    A search that was stopped goes on where it was, a finished one where more generations are asked for, and workers
+    that are started elsewhere on the same storage join it.
+
+    Args:
+        request: What is asked.
+        console: Where progress goes; nowhere by default.
+
+    Returns:
+        The record, as plain values: see `MappingSearch.found`. Nothing but the study is on disk yet: the command
+        writes tables, figures and the recipe. Under a launcher of several processes it is empty in all but the main
+        one.
+
+    Raises:
+        LimbeckError: one clear line, before anything is trained where it can be known before.
+        Interrupted: if the user stopped it; what was evaluated is kept.
+    """
+    return run_search_of(MappingSearch(request), console)
+
+
+# Which recipes can be searched, and the variants of one.
+
+
+def plan_candidate(recipe: Recipe, mapping: MappingTuple) -> RunPlan:
+    """Plan the run of a mapping.
+
+    Raises:
+        RecipeError: if the recipe cannot be trained by it.
+    """
+    try:
+        return plan_run(with_option(recipe, OPTION, list(mapping)))
+    except LimbeckError as problem:
+        raise RecipeError(f"The search may try mapping {list(mapping)}, which this recipe cannot: {problem}") from None
+
+
+def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
+    """Refuse a recipe whose layer mapping cannot be searched, before any text is read.
+
+    Args:
+        plan: Of the recipe.
+        space: The mappings to search.
+
+    Raises:
+        RecipeError: for a recipe without stages, one that learns from labelled rows, one whose methods take no layer
+            mapping, one that cannot be trained by the sparsest mapping, or a space of one mapping.
+    """
+    check_text_only(plan)
+    if not searched_stages(plan.recipe, OPTION):
+        used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in plan.recipe.stages))
+        raise RecipeError(f"{used} takes no layer mapping; methods that do are {', '.join(methods_with(OPTION))}.")
+    if space.size == 1:
+        only = space.decode(next(iter(space)))
+        raise RecipeError(f"{list(only)} is the only layer mapping there is, so there is nothing to search.")
+    lowest = min(space.choices[-1].values())
+    plan_candidate(plan.recipe, (NONE,) * (space.student - 1) + (lowest,))
+
+
+def _settings(genetic: Mapping[str, Any], space: MappingSpace) -> GeneticSettings:
+    known = [one.name for one in fields(GeneticSettings)]
+    for name in genetic:
+        if name not in known:
+            raise RecipeError(f"Unknown genetic setting '{name}'.{suggestion(name, known)}")
+    population = min(default_population(space.student), space.size)
+    settings = GeneticSettings(**{"population": population, **genetic})
+    if settings.population > space.size:
+        raise RecipeError(
+            f"A population of {settings.population} is more than the {space.size} layer mappings there are; give "
+            f"at most {space.size}, or let more teacher layers be learned from."
+        )
+    return settings
+
+
+def show_mapping(mapping: Sequence[int]) -> str:
+    """Write a mapping as the paper does: `(0, 0, 5, 10)`."""
+    return f"({', '.join(map(str, mapping))})"
 
 
 @dataclass(frozen=True)
 class GenerationRow:
-    """One generation of a search.
+    """One generation of a search, a row of ELM's table 5 (arXiv 2012.06153).
 
     Args:
         number: Counted from 1.
@@ -212,7 +450,7 @@ class GenerationRow:
 def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
     """Return a row for every generation that has values, also for one that is under way."""
     attributes = study.user_attrs
-    values = read_ledger(study.get_trials(deepcopy=False), space).values
+    values = read_genomes(study.get_trials(deepcopy=False), space).values
     rows: list[GenerationRow] = []
     seen: set[tuple[int, ...]] = set()
     number = 1
@@ -220,130 +458,45 @@ def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
         scored = [(genome, values[genome]) for genome in genomes if genome in values]
         if scored:
             best, _ = max(scored, key=lambda one: one[1])
-            rows.append(
-                GenerationRow(
-                    number=number,
-                    fitnesses=tuple(fitness for _, fitness in scored),
-                    size=len(genomes),
-                    evaluated=len({genome for genome, _ in scored} - seen),
-                    best=space.decode(best),
-                    best_gene=to_binary(best, space.bits),
-                )
-            )
+            fitnesses = tuple(fitness for _, fitness in scored)
+            evaluated = len({genome for genome, _ in scored} - seen)
+            gene = to_binary(best, space.bits)
+            rows.append(GenerationRow(number, fitnesses, len(genomes), evaluated, space.decode(best), gene))
         seen.update(genomes)
         number += 1
     return rows
 
 
-# The record of a mapping search: all that its study knows, as plain values.
-
-
-KIND = "mapping"
-
-
-def mapping_record(search: MappingSearch, study: Study, scores: Sequence[str]) -> dict[str, Any]:
-    """Return the record of a search.
-
-    Args:
-        search: The search.
-        study: Its study.
-        scores: The names of the scores whose mean is the fitness.
-
-    Returns:
-        Plain values: `generations` (the paper's table 5, with the members of each), `candidates` (every mapping that
-        has a fitness, best first), `best` (the first of them), `recipe` (the searched run with the best mapping),
-        `cost`, `identity` and what it ran on.
-    """
-    proxy, plan, space = search.request.proxy, search.plan, search.space
-    trials = study.get_trials(deepcopy=False)
-    candidates = _candidates(trials, space)
-    by_gene = {candidate["gene"]: candidate for candidate in candidates}
-    recipe = with_mapping(proxy.recipe, tuple(candidates[0]["mapping"])) if candidates else None
-    return {
-        "kind": KIND,
-        "name": proxy.name,
-        "status": "finished",
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "storage": shown(proxy.place),
-        "identity": study.user_attrs[IDENTITY],
-        "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher)},
-        "student": {"shape": str(plan.student)},
-        "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
-        "space": {"size": space.size, **space.description},
-        "scores": list(scores),
-        "share": proxy.share,
-        "generations": _generations(study, space, by_gene),
-        "candidates": candidates,
-        "best": candidates[0] if candidates else None,
-        "recipe": None if recipe is None else recipe.model_dump(mode="json", exclude_unset=True),
-        "cost": _cost(trials, candidates),
-        "given_up": _given_up(trials, space, by_gene),
-        "versions": {**versions(), "optuna": metadata.version("optuna")},
-        "git_commit": git_commit(),
-        "hardware": hardware(),
-    }
+def _generation_fields(study: Study, space: MappingSpace, by_gene: Mapping[str, Any]) -> list[dict[str, Any]]:
+    names = ("number", "maximum", "minimum", "mean", "deviation", "best_gene", "size", "evaluated")
+    rows = []
+    for row in generation_rows(study, space):
+        kept = study.user_attrs[generation_key(row.number)]
+        members = [gene for gene in kept["genomes"] if gene in by_gene]
+        found = {name: getattr(row, name) for name in names}
+        rows.append(found | {"best": list(row.best), "members": members, "breeding": kept["breeding"]})
+    return rows
 
 
 def _candidates(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[dict[str, Any]]:
     """Every evaluated mapping, once, by fitness; of equals the first that was tried."""
-    found: dict[str, dict[str, Any]] = {}
-    for trial in trials:
-        genome = genome_of(trial, space)
-        if trial.state != TrialState.COMPLETE or genome is None:
-            continue
-        attributes = trial.user_attrs
-        gene = to_binary(genome, space.bits)
-        found.setdefault(
-            gene,
-            {
-                "mapping": list(space.decode(genome)),
-                "gene": gene,
-                "fitness": trial.value,
-                "scores": {name.removeprefix(SCORE): attributes[name] for name in attributes if name.startswith(SCORE)},
-                "generation": attributes.get("generation"),
-                "trial": trial.number,
-                "training_seconds": attributes.get(TRAINING_SECONDS),
-                "scoring_seconds": attributes.get(SCORING_SECONDS),
-            },
-        )
-    return sorted(found.values(), key=lambda candidate: -candidate["fitness"])
+    found = [
+        {
+            "mapping": list(space.decode(genome)),
+            "gene": to_binary(genome, space.bits),
+            "fitness": trial.value,
+            "scores": {n.removeprefix(SCORE): score for n, score in trial.user_attrs.items() if n.startswith(SCORE)},
+            "generation": trial.user_attrs.get("generation"),
+            "trial": trial.number,
+            TRAINING_SECONDS: trial.user_attrs.get(TRAINING_SECONDS),
+            SCORING_SECONDS: trial.user_attrs.get(SCORING_SECONDS),
+        }
+        for genome, trial in read_genomes(trials, space).done.items()
+    ]
+    return sorted(found, key=lambda candidate: -candidate["fitness"])
 
 
-def _generations(study: Study, space: MappingSpace, by_gene: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    rows = []
-    for row in generation_rows(study, space):
-        kept = study.user_attrs[generation_key(row.number)]
-        rows.append(
-            {
-                "number": row.number,
-                "maximum": row.maximum,
-                "minimum": row.minimum,
-                "mean": row.mean,
-                "deviation": row.deviation,
-                "best": list(row.best),
-                "best_gene": row.best_gene,
-                "size": row.size,
-                "evaluated": row.evaluated,
-                "members": [gene for gene in kept["genomes"] if gene in by_gene],
-                "breeding": kept["breeding"],
-            }
-        )
-    return rows
-
-
-def _cost(trials: Sequence[FrozenTrial], candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What it took, with what was lost: trials that failed are counted, and their time is where it is known."""
-    return {
-        "evaluations": len(candidates),
-        "failed": sum(trial.state == TrialState.FAIL for trial in trials),
-        "training_seconds": round(sum(trial.user_attrs.get(TRAINING_SECONDS, 0.0) for trial in trials), 1),
-        "scoring_seconds": round(sum(trial.user_attrs.get(SCORING_SECONDS, 0.0) for trial in trials), 1),
-    }
-
-
-def _given_up(
-    trials: Sequence[FrozenTrial], space: MappingSpace, by_gene: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace, by_gene: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Mappings that came to no fitness, and why at last."""
     found: dict[str, dict[str, Any]] = {}
     for trial in trials:
@@ -355,147 +508,3 @@ def _given_up(
             problem = trial.user_attrs.get(PROBLEM, "it came to no finite fitness")
             found[gene] = {"mapping": list(space.decode(genome)), "gene": gene, "problem": problem}
     return list(found.values())
-
-
-CANDIDATES = "candidates"
-
-
-def search_mapping(request: MappingRequest, console: Console | None = None) -> dict[str, Any]:
-    """Search for the layer mapping whose student does best on the proxy.
-
-    A search that was stopped goes on where it was, a finished one where more generations are asked for, and workers
-    that are started elsewhere on the same storage join it.
-
-    Args:
-        request: What is asked.
-        console: Where progress goes; nowhere by default.
-
-    Returns:
-        The record, as plain values; see `mapping_record`. Nothing but the study is on disk yet:
-        `limbeck.report.search` writes tables, figures and the recipe.
-        Under a launcher of several processes it is empty in all but the main one.
-
-    Raises:
-        LimbeckError: one clear line, before anything is trained where it can be known before.
-        Interrupted: if the user stopped it; what was evaluated is kept.
-    """
-    console = console if console is not None else Console(quiet=True)
-    search = request.check()
-    tasks = bool(request.measures.tasks)
-    with searched_together(search.plan, share=request.proxy.share, workers=request.workers, tasks=tasks) as searches:
-        return _search(search, console) if searches else {}
-
-
-def _search(search: MappingSearch, console: Console) -> dict[str, Any]:
-    request = search.request
-    place, name = request.proxy.place, request.proxy.name
-    with quiet_optuna(), quiet():
-        prepare_search_folder(request.proxy.output, kind=KIND, name=name)
-        open_storage(place)
-        fitness = _define_fitness(search)
-        try:
-            proxy = Proxy(search.plan, share=request.proxy.share, console=console)
-            if not request.measures.tasks:
-                held_out_pairs(proxy.corpora[0])
-            study = _open_study(search, proxy, fitness)
-            console.print(
-                f"{search.space.size:,} layer mappings; {request.generations} generations of "
-                f"{search.settings.population}; study '{name}' in {shown(place)}",
-                highlight=False, markup=False, soft_wrap=True,
-            )  # fmt: skip
-            if _is_finished(search, study):
-                more = len(generation_rows(study, search.space)) - request.generations
-                said = f", and {more} more than asked for are shown" if more > 0 else ""
-                console.print(f"  evaluated already{said}", style="dim", highlight=False)
-            elif request.workers == 1:
-                _work_on(search, proxy, study, fitness, console)
-            else:
-                _supervise(search, study, console)
-        except (Interrupted, KeyboardInterrupt):
-            raise Interrupted(
-                f"Stopped; what is evaluated is kept in {shown(place)}; the same command goes on from there."
-            ) from None
-        return mapping_record(search, study, _names(fitness))
-
-
-def _define_fitness(search: MappingSearch) -> dict[str, Any]:
-    """Check what candidates are scored by, and say what tells it from other scores."""
-    measures = search.request.measures
-    return describe_tasks(measures) if measures.tasks else describe_held_out(search.plan)
-
-
-def _names(fitness: Mapping[str, Any]) -> list[str]:
-    """The scores whose mean is the fitness."""
-    return list(fitness["tasks"] if "tasks" in fitness else fitness["held_out"])
-
-
-def _open_study(search: MappingSearch, proxy: Proxy, fitness: Mapping[str, Any]) -> Study:
-    sampler = search.sampler()
-    identity = {
-        "search": KIND,
-        **proxy_identity(search.plan, proxy.corpora, search.request.proxy.share, searched=[OPTION]),
-        **flat({"fitness": fitness}),
-        **flat(sampler.identity),
-    }
-    return open_study(search.request.proxy.place, search.request.proxy.name, identity, sampler)
-
-
-def _work_on(search: MappingSearch, proxy: Proxy, study: Study, fitness: Mapping[str, Any], console: Console) -> None:
-    """Evaluate what is open, in this process."""
-    request = search.request
-    scores: ProxyScores
-    if request.measures.tasks:
-        folder = request.proxy.output.expanduser() / CANDIDATES
-        scores = TaskScores(request.measures, _names(fitness), proxy.tokenizer, folder, console)
-    else:
-        scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, proxy.corpora[0], search.plan)
-    evaluate = MappingFitness(proxy, scores, search.plan.recipe, console)
-    run_search(study, evaluate, generations=request.generations, batch=search.batch)
-
-
-def _supervise(search: MappingSearch, study: Study, console: Console) -> None:
-    """Have processes evaluate what is open, and show how far they are."""
-    request = search.request
-    # The study and the text are there by now: workers only open them.
-    task = replace(request, batch=search.batch)
-    with ProgressBar(console) as bar:
-
-        def watch() -> None:
-            bar(*_standing(study, search))
-
-        problems = run_workers(work, task, request.workers, watch)
-    if not _is_finished(search, study):
-        raise TrainingError(
-            f"All workers of the search ended before it was finished: {'; '.join(dict.fromkeys(problems))} What is "
-            f"evaluated is kept in {shown(request.proxy.place)}; the same command goes on from there."
-        )
-    for problem in problems:
-        console.print(f"  {problem}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-
-def _is_finished(search: MappingSearch, study: Study) -> bool:
-    """Whether all generations are evaluated, and nothing waits that somebody queued."""
-    queued = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-    return not queued and search.sampler().generation(study, search.request.generations).finished
-
-
-def work(request: MappingRequest) -> None:
-    """Be one worker process of a search whose study is there."""
-    search = request.check()
-    with quiet_optuna(), quiet():
-        console = Console(quiet=True)
-        proxy = Proxy(search.plan, share=request.proxy.share, console=console)
-        fitness = _define_fitness(search)
-        _work_on(search, proxy, _open_study(search, proxy, fitness), fitness, console)
-
-
-def _standing(study: Study, search: MappingSearch) -> tuple[float, str, Count]:
-    """How far a search is: the share of its generations that is evaluated, in words and in candidates too."""
-    rows = generation_rows(study, search.space)
-    if not rows:
-        return 0.0, "generation 1", Count(0, "candidates")
-    last, asked = rows[-1], search.request.generations
-    share = (len(rows) - 1 + len(last.fitnesses) / last.size) / asked
-    best = max(row.maximum for row in rows)
-    what = f"generation {last.number} of {asked}: {len(last.fitnesses)} of {last.size}, best {best:.2f}"
-    return min(share, 1.0), what, Count(sum(len(row.fitnesses) for row in rows), "candidates")

@@ -6,7 +6,7 @@ import copy
 import math
 import shutil
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -59,8 +59,8 @@ class ProxyScores(Protocol):
         """
 
 
-def fitness_of(scores: Mapping[str, float]) -> float:
-    """Return the mean of all scores; NaN if one is. Source: ELM (arXiv 2012.06153) section 4.4."""
+def mean_score(scores: Mapping[str, float]) -> float:
+    """Return the mean of all scores; NaN if one is not finite. Source: ELM (arXiv 2012.06153) section 4.4."""
     values = list(scores.values())
     return statistics.fmean(values) if all(map(math.isfinite, values)) else math.nan
 
@@ -154,78 +154,112 @@ def _main_figures(summary: Mapping[str, Any]) -> Scores:
     return found
 
 
-# Scores that need no labels: how much of its teacher a student shows on text that was held out.
-
-
 PAIRS = 1500
 BLOCKS = 128
-_HELD_OUT_BATCH = 32
+LOSS_BLOCKS = 96
+_BATCH = 32
+_FEWEST = 3
 _PARTS = ("query", "key", "value")
+
+MAPPING_SCORES = ("agreement", "relations")
+LAYER_SCORES = ("agreement", "explained")
+"""No relations, which one candidate is trained on at the teacher's last layer and the others are not."""
 
 
 def describe_held_out(plan: RunPlan) -> dict[str, Any]:
-    """Return what tells these scores from others, as plain values."""
-    return {"held_out": list(HeldOutScores.names), "pairs": PAIRS, "blocks": BLOCKS, "pooling": plan.pooling}
+    """Return what tells the scores of mappings from others, as plain values."""
+    return {"held_out": list(MAPPING_SCORES), "pairs": PAIRS, "blocks": BLOCKS, "pooling": plan.pooling}
+
+
+def describe_layer_scores(plan: RunPlan) -> dict[str, Any]:
+    """Return what tells the scores of teacher layers from others, by dotted names."""
+    scores = {"scores.pairs": PAIRS, "scores.blocks": LOSS_BLOCKS, "scores.pooling": plan.pooling}
+    return {"scores": list(LAYER_SCORES), **scores}
 
 
 class HeldOutScores:
-    """Scores students on held-out text against the whole teacher, always at the last layers of both.
+    """Scores students on held-out text against the whole teacher, always at the last layers of both, in percent.
 
     `agreement` is Spearman's correlation of the student's and the teacher's similarities of sentence pairs.
     `relations` is the share of the teacher's token relations that the student has: 1 - d(student) / d(uniform), where d
     is the mean divergence KL(teacher ‖ ·) of query-query, key-key and value-value relations (MiniLMv2 section 3.1) and
-    the uniform relation looks at all tokens alike. Both are in percent, 100 for a student that equals its teacher, and
-    0 for one that knows nothing.
+    the uniform relation looks at all tokens alike. `explained` is the share of the variance of the teacher's last
+    hidden states that the best linear map of the student's explains. All are 100 for a student that equals its teacher,
+    and 0 for one that knows nothing.
 
     The loss that a candidate was trained on is no score, not even on held-out text: a mapping that teaches fewer or
-    easier layers has a lower loss, however good its student is. These two ask the same of every mapping. They do prefer
-    mappings that teach the last layer what the teacher's last one does; for students that are to be fine-tuned, tasks
-    say more.
+    easier layers, and a layer that is easier to learn, have a lower loss, however good the student is. These scores ask
+    the same of every candidate. They do prefer mappings that teach the last layer what the teacher's last one does; for
+    students that are to be fine-tuned, tasks say more.
 
-    What the teacher gives is computed once and kept; the teacher itself is not.
+    What the teacher gives is computed once and kept; the teacher itself only for `explained`.
 
     Args:
         teacher: Whole, in float32.
         tokenizer: Of all models.
         corpus: With held-out text.
         plan: Of the recipe that is searched for.
+        names: The scores.
 
     Raises:
         CorpusError: if too little text is held out.
     """
 
-    names = ("agreement", "relations")
-
     def __init__(
-        self, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, plan: RunPlan
+        self,
+        teacher: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        corpus: Corpus,
+        plan: RunPlan,
+        names: Sequence[str] = MAPPING_SCORES,
     ) -> None:
+        self.names = tuple(names)
         self._device = choose_device("auto")
         self._tokenizer = tokenizer
         self._pairs = held_out_pairs(corpus)
         self._encoding: dict[str, Any] = {
             "pooling": plan.pooling,
             "max_length": int(corpus.manifest["settings"]["length"]),
-            "batch_size": _HELD_OUT_BATCH,
+            "batch_size": _BATCH,
         }
-        self._heads = common_relation_heads(shape_of(teacher.config), [plan.student])
-        self._causal = family_of(teacher.config).causal
-        self._batches = _batches(corpus, tokenizer)
         teacher = teacher.to(self._device).eval()
         self._similarities = pair_similarities(teacher, tokenizer, self._pairs, **self._encoding).numpy()
+        self._measures: dict[str, Callable[[PreTrainedModel], float]] = {"agreement": self._agreement}
+        if "explained" in names:
+            loss = LastLayerLoss(teacher, held_out_batches(corpus, tokenizer), [plan.student], "hidden")
+            self._measures["explained"] = lambda student: 1 - loss(student)
+        if "relations" in names:
+            batches = padded_batches(list(islice(corpus.held_out, BLOCKS)), tokenizer, _BATCH)
+            self._measures["relations"] = _RelationShare(teacher, batches, plan)
+        if "explained" not in names:
+            teacher.cpu()
+
+    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
+        """Score a student without taps; see `ProxyScores`."""
+        student = student.to(self._device)
+        found = {score: 100 * self._measures[score](student) for score in self.names}
+        student.cpu()
+        return found
+
+    def _agreement(self, student: PreTrainedModel) -> float:
+        ours = pair_similarities(student, self._tokenizer, self._pairs, **self._encoding)
+        return spearman_agreement(ours.numpy(), self._similarities)
+
+
+class _RelationShare:
+    """The share of the teacher's relations that a student has; the teacher's queries, keys and values are kept."""
+
+    def __init__(self, teacher: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], plan: RunPlan) -> None:
+        self._batches, self._device = batches, teacher.device
+        self._heads = common_relation_heads(shape_of(teacher.config), [plan.student])
+        self._causal = family_of(teacher.config).causal
         self._streams = [{part: found.cpu() for part, found in streams.items()} for streams in self._read(teacher)]
-        teacher.cpu()
         # Vectors of zeros relate to all tokens alike.
         blank = ({part: torch.zeros_like(found) for part, found in streams.items()} for streams in self._streams)
         self._of_uniform = self._divergence(blank)
 
-    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
-        """Score a student; see `limbeck.search.scores.ProxyScores`."""
-        student = student.to(self._device)
-        ours = pair_similarities(student, self._tokenizer, self._pairs, **self._encoding)
-        agreement = spearman_agreement(ours.numpy(), self._similarities)
-        relations = 1 - self._divergence(self._read(student)) / self._of_uniform
-        student.cpu()
-        return {"agreement": 100 * agreement, "relations": 100 * relations}
+    def __call__(self, student: PreTrainedModel) -> float:
+        return 1 - self._divergence(self._read(student)) / self._of_uniform
 
     def _read(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
         """The queries, keys and values of a model's last layer, batch by batch."""
@@ -266,21 +300,15 @@ def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
         raise CorpusError(f"{problem} Raise corpus.held_out, give more text, or give --tasks.") from None
 
 
-def _batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Tensor]]:
-    """The first held-out blocks, in the order of the sources."""
+def padded_batches(
+    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, size: int
+) -> list[dict[str, Tensor]]:
+    """Return rows in batches: `input_ids` and `attention_mask`, `[B, L]`."""
     collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
-    rows = list(islice(corpus.held_out, BLOCKS))
-    return [collate(rows[start : start + _HELD_OUT_BATCH]) for start in range(0, len(rows), _HELD_OUT_BATCH)]
-
-
-# The loss that shapes are compared by: what a student's last layer lacks of its teacher's, from 0 to about 1.
+    return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
 LossKind: TypeAlias = Literal["hidden", "relations"]
-
-LOSS_BLOCKS = 96
-_BATCH = 32
-_FEWEST = 3
 
 
 class LastLayerLoss:
@@ -352,73 +380,7 @@ def held_out_batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list
         raise CorpusError(
             f"{len(rows)} blocks are held out, and students are compared on {_FEWEST} or more; raise corpus.held_out."
         )
-    size = min(_BATCH, len(rows) // _FEWEST)
-    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
-    return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
-
-
-# What students of different teacher layers are ranked by: how much of the teacher's end they show.
-
-
-SCORES = ("agreement", "explained")
-_LAYER_BATCH = 32
-
-
-def describe_layer_scores(plan: RunPlan) -> dict[str, Any]:
-    """Return what tells these scores from others, by dotted names."""
-    return {"scores": list(SCORES), "scores.pairs": PAIRS, "scores.blocks": LOSS_BLOCKS, "scores.pooling": plan.pooling}
-
-
-class LayerScores:
-    """Scores students on held-out text against the output of the whole teacher, in percent.
-
-    `agreement` is Spearman's correlation of the student's and the teacher's similarities of sentence pairs. `explained`
-    is the share of the variance of the teacher's last hidden states that the best linear map of the student's explains.
-
-    A student's own loss is no score: relations of another layer are easier or harder to learn, so losses of different
-    layers are not on one scale. Relations at the teacher's last layer are none either: they are what one candidate is
-    trained on, and the others are not. These two look at what the teacher gives in the end, which no candidate is
-    trained on.
-
-    Args:
-        teacher: Whole and in evaluation mode, where students are measured.
-        tokenizer: Of all models.
-        corpus: With held-out text.
-        plan: Of the recipe that is searched for.
-
-    Raises:
-        CorpusError: if too little text is held out.
-    """
-
-    def __init__(
-        self, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, plan: RunPlan
-    ) -> None:
-        self._device = teacher.device
-        self._tokenizer = tokenizer
-        self._pairs = held_out_pairs(corpus)
-        self._encoding: dict[str, Any] = {
-            "pooling": plan.pooling,
-            "max_length": int(corpus.manifest["settings"]["length"]),
-            "batch_size": _LAYER_BATCH,
-        }
-        self._unexplained = LastLayerLoss(teacher, held_out_batches(corpus, tokenizer), [plan.student], "hidden")
-        self._similarities = pair_similarities(teacher, tokenizer, self._pairs, **self._encoding).numpy()
-
-    def measure(self, student: PreTrainedModel) -> dict[str, float]:
-        """Return the scores of a student without taps, by name."""
-        student = student.to(self._device)
-        ours = pair_similarities(student, self._tokenizer, self._pairs, **self._encoding)
-        agreement = spearman_agreement(ours.numpy(), self._similarities)
-        return {"agreement": 100 * agreement, "explained": 100 * (1 - self._unexplained(student))}
-
-
-def score_of(scores: dict[str, float]) -> float:
-    """Return the mean of all scores; NaN if one is."""
-    values = list(scores.values())
-    return statistics.fmean(values) if all(map(math.isfinite, values)) else math.nan
-
-
-# A copy of a student in training that can be measured like any model.
+    return padded_batches(rows, tokenizer, min(_BATCH, len(rows) // _FEWEST))
 
 
 def plain_copy(student: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:

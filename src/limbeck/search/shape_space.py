@@ -1,4 +1,4 @@
-"""The shapes that a search may try: a product of listed sizes, checked against the recipe."""
+"""The shapes that a search may try, their limits and rewards, and the samplers that choose among them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
@@ -22,6 +22,7 @@ from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
+from limbeck.search.requests import ShapeLimits, ShapeSizes
 
 
 class ShapePoint(NamedTuple):
@@ -41,29 +42,9 @@ class ShapePoint(NamedTuple):
         return round(self.ffn * self.hidden)
 
 
-@dataclass(frozen=True)
-class ShapeSizes:
-    """The sizes to choose from; a shape has one of each.
-
-    Args:
-        layers: Numbers of blocks.
-        hidden: Widths of the hidden states.
-        heads: Numbers of attention heads of a block.
-        ffn: Widths of the feed-forward part, as multiples of the hidden width.
-    """
-
-    layers: tuple[int, ...]
-    hidden: tuple[int, ...]
-    heads: tuple[int, ...]
-    ffn: tuple[float, ...]
-
-    def __iter__(self) -> Iterator[ShapePoint]:
-        return (ShapePoint(*point) for point in product(self.layers, self.hidden, self.heads, self.ffn))
-
-    @property
-    def distributions(self) -> dict[str, CategoricalDistribution]:
-        """A trial's parameters by name."""
-        return {size.name: CategoricalDistribution(getattr(self, size.name)) for size in fields(self)}
+def shape_points(sizes: ShapeSizes) -> Iterator[ShapePoint]:
+    """Iterate over all shapes of listed sizes."""
+    return (ShapePoint(*point) for point in product(sizes.layers, sizes.hidden, sizes.heads, sizes.ffn))
 
 
 @dataclass(frozen=True)
@@ -121,7 +102,7 @@ def shape_space(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
         )
     shapes: dict[ShapePoint, KnownShape] = {}
     impossible: dict[ShapePoint, str] = {}
-    for point in sizes:
+    for point in shape_points(sizes):
         try:
             plan = plan_run(with_shape(recipe, point))
         except LimbeckError as problem:
@@ -182,9 +163,6 @@ def _parameters(plan: RunPlan) -> int:
     return counts.embedding + counts.transformer
 
 
-# Limits of a student's shape, and what is said of one that is beyond them.
-
-
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmb]?)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 
@@ -216,29 +194,18 @@ def written_count(count: int) -> str:
     return str(count)
 
 
-@dataclass(frozen=True)
-class ShapeLimits:
-    """What a student may be at most.
+def refuse_parameters(limits: ShapeLimits, shape: KnownShape) -> str | None:
+    """Return why a shape is too large, or None."""
+    if limits.parameters is None or shape.parameters <= limits.parameters:
+        return None
+    return f"{shape.parameters:,} parameters, {limits.parameters:,} are the limit"
 
-    Args:
-        parameters: Parameters of its encoder; None for any number.
-        latency_share: Its latency as a share of its teacher's; None for any.
-    """
 
-    parameters: int | None = None
-    latency_share: float | None = None
-
-    def refuse_parameters(self, shape: KnownShape) -> str | None:
-        """Return why a shape is too large, or None."""
-        if self.parameters is None or shape.parameters <= self.parameters:
-            return None
-        return f"{shape.parameters:,} parameters, {self.parameters:,} are the limit"
-
-    def refuse_latency(self, share: float) -> str | None:
-        """Return why a shape is too slow, or None."""
-        if self.latency_share is None or share <= self.latency_share:
-            return None
-        return f"{share:.3f} of the teacher's latency, {self.latency_share:g} is the limit"
+def refuse_latency(limits: ShapeLimits, share: float) -> str | None:
+    """Return why a shape is too slow, or None."""
+    if limits.latency_share is None or share <= limits.latency_share:
+        return None
+    return f"{share:.3f} of the teacher's latency, {limits.latency_share:g} is the limit"
 
 
 def check_some_small_enough(limits: ShapeLimits, shapes: Iterable[KnownShape]) -> None:
@@ -248,7 +215,7 @@ def check_some_small_enough(limits: ShapeLimits, shapes: Iterable[KnownShape]) -
         RecipeError: naming the smallest shape.
     """
     smallest = min(shapes, key=lambda shape: shape.parameters)
-    if limits.refuse_parameters(smallest):
+    if refuse_parameters(limits, smallest):
         raise RecipeError(
             f"No shape has at most {limits.parameters:,} parameters: the smallest, {smallest.point}, has "
             f"{smallest.parameters:,}; raise --max-parameters to {written_count(smallest.parameters)}, or list smaller "
@@ -259,9 +226,6 @@ def check_some_small_enough(limits: ShapeLimits, shapes: Iterable[KnownShape]) -
 def fastest_guess(shapes: Iterable[KnownShape]) -> KnownShape:
     """Return the shape that is least likely to be too slow: the shallowest, then the narrowest."""
     return min(shapes, key=lambda shape: (shape.point.layers, shape.point.hidden, shape.point.ffn, shape.point.heads))
-
-
-# Optuna's samplers by name, each drawing from the seed and the trial's number.
 
 
 MakeSampler: TypeAlias = Callable[[int], BaseSampler]
@@ -331,9 +295,6 @@ class SeededByTrial(BaseSampler):
         self._sampler.after_trial(study, trial, state, values)
 
 
-# The reward of a student's shape: low loss at low latency.
-
-
 TARGET_SHARE = 0.6
 EXPONENT = -0.06
 
@@ -359,9 +320,6 @@ def shape_reward(loss: float, latency: float, teacher_latency: float) -> float:
     if not (latency > 0 and teacher_latency > 0):
         raise ValueError(f"latencies are above 0, not {latency} and {teacher_latency}")
     return float((1 - loss) * (latency / (TARGET_SHARE * teacher_latency)) ** EXPONENT)
-
-
-# The Pareto front of loss and latency.
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Opening the study of a search, and holding it to what it was made for."""
+"""The study of a search: its storage, the identity that it is held to, its trials by candidate, and its folder."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import optuna
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
@@ -23,9 +26,6 @@ from sqlalchemy.pool import NullPool
 from limbeck.core.files import atomic_text
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.errors import OutputError, RecipeError, suggestion
-
-# Where a study is kept: a journal file, or any database that Optuna takes, by URL.
-
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 _JOURNAL_START = b'{"op_code":'
@@ -183,7 +183,58 @@ def _brief(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-# Optuna's own log lines, silenced: what matters is said by limbeck.
+DIVERGED = "diverged"
+"""User attribute of a failed trial whose candidate diverged: its worker is fine, so it is not retried without limit."""
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class TrialLog(Generic[Item]):
+    """The trials of a study by candidate.
+
+    Args:
+        done: The first trial that settled each candidate.
+        running: The first trial of each candidate that a worker has, or that waits.
+        diverged: How often each candidate ended without a finite value.
+    """
+
+    done: Mapping[Item, FrozenTrial]
+    running: Mapping[Item, int]
+    diverged: Counter[Item]
+
+    @property
+    def values(self) -> dict[Item, float]:
+        """The value of each candidate that has one."""
+        return {candidate: trial.value for candidate, trial in self.done.items() if trial.value is not None}
+
+
+def read_trials(
+    trials: Iterable[FrozenTrial],
+    candidate_of: Callable[[FrozenTrial], Item | None],
+    settles: Callable[[FrozenTrial], bool],
+) -> TrialLog[Item]:
+    """Gather a study's trials by candidate.
+
+    Args:
+        trials: In the order of their numbers.
+        candidate_of: Returns a trial's candidate; None where it has no whole one.
+        settles: Whether nothing more is to be learned of a finished trial's candidate.
+    """
+    done: dict[Item, FrozenTrial] = {}
+    running: dict[Item, int] = {}
+    diverged: Counter[Item] = Counter()
+    for trial in trials:
+        candidate = candidate_of(trial)
+        if candidate is None:
+            continue
+        if trial.state in (TrialState.RUNNING, TrialState.WAITING):
+            running.setdefault(candidate, trial.number)
+        elif settles(trial):
+            done.setdefault(candidate, trial)
+        elif trial.state == TrialState.COMPLETE or trial.user_attrs.get(DIVERGED):
+            diverged[candidate] += 1
+    return TrialLog(done, running, diverged)
 
 
 @contextmanager
@@ -195,9 +246,6 @@ def quiet_optuna() -> Iterator[None]:
         yield
     finally:
         optuna.logging.set_verbosity(level)
-
-
-# The folder of a search: made for one kind of search and one study, taken up again, never laid over something else.
 
 
 RECORD = "search.json"

@@ -1,215 +1,399 @@
-"""`search_teacher_layer`: which layer of the teacher to learn from, all candidates under one forward of it."""
+"""`search_teacher_layer`: which layer of the teacher to learn from, all candidates under one forward of it.
+
+Successive halving: many candidates for a few steps, the better ones for more.
+
+Source: Jamieson and Talwalkar 2016 (arXiv 1502.07943), algorithm 1.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib import metadata
-from typing import Any
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias, TypeVar
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import Trial, TrialState
 from rich.console import Console
+from transformers import PreTrainedModel
 
-from limbeck.core.machine import choose_device, git_commit, hardware, versions
-from limbeck.corpus import Corpus
-from limbeck.errors import Interrupted, RecipeError, TrainingError
-from limbeck.models.loading import quiet
+from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
-from limbeck.search.layer_race import (
-    OPTION,
-    LayerRung,
-    Racer,
-    choose_layers,
-    layer_stage,
-    race,
-    ranking,
-    rungs_of_budget,
-    rungs_of_training,
-    with_teacher_layer,
+from limbeck.recipe.schema import Recipe
+from limbeck.search.engine import (
+    POLL_SECONDS,
+    Ask,
+    Outcome,
+    Search,
+    Work,
+    check_text_only,
+    held_out_corpus,
+    methods_with,
+    run_search_of,
+    say,
+    searched_stages,
+    steps_of_only_stage,
+    with_option,
 )
-from limbeck.search.requests import ProxyRequest, check_steps, check_text_only, proxy_identity, steps_of_only_stage
-from limbeck.search.scores import SCORES, LayerScores, describe_layer_scores, held_out_batches, held_out_pairs, score_of
-from limbeck.search.study import IDENTITY, open_storage, open_study, prepare_search_folder, quiet_optuna, shown
-from limbeck.search.trials import DIVERGED
-from limbeck.search.workers import WORKER, LostTrials, SignOfLife, searched_together
+from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
+from limbeck.search.scores import (
+    LAYER_SCORES,
+    HeldOutScores,
+    Scores,
+    describe_layer_scores,
+    held_out_batches,
+    held_out_pairs,
+    mean_score,
+    plain_copy,
+)
+from limbeck.search.study import shown
 from limbeck.training.proxy import Proxy
 
-# `TeacherLayerRequest`: what is asked of a search of teacher layers, checked before text is read or weights loaded.
-
-
-@dataclass(frozen=True)
-class TeacherLayerRequest:
-    """A search for the teacher layer to learn from.
-
-    Args:
-        proxy: The run, the proxy and the study; its steps are those of a candidate that is never dropped.
-        layers: The candidates; None for every layer of the teacher.
-        steps_total: Steps of all candidates together, in place of the proxy's steps; None for those.
-        halving: Of how many candidates one goes on after each round; None trains all to the end.
-    """
-
-    proxy: ProxyRequest
-    layers: tuple[int, ...] | None = None
-    steps_total: int | None = None
-    halving: int | None = 2
-
-    def check(self) -> TeacherLayerSearch:
-        """Plan the search.
-
-        Raises:
-            LimbeckError: one line for the first thing that is wrong.
-        """
-        self.proxy.check()
-        check_steps("--steps-total", self.steps_total)
-        if self.proxy.steps is not None and self.steps_total is not None:
-            raise RecipeError("--steps and --steps-total both say how long candidates train; give one of them.")
-        recipe = self.proxy.proxy_recipe
-        layer_stage(recipe)
-        plan = plan_run(recipe)
-        check_text_only(plan)
-        _check_depth(plan)
-        layers = choose_layers(self.layers, plan)
-        rungs = self._rungs(plan, len(layers))
-        if rungs:
-            recipe = replace(self.proxy, steps=rungs[-1].end).proxy_recipe
-        plans = [plan_run(with_teacher_layer(recipe, layer)) for layer in layers]
-        return TeacherLayerSearch(self, layers, rungs, plans)
-
-    def _rungs(self, plan: RunPlan, candidates: int) -> Sequence[LayerRung]:
-        """The rounds; none where all candidates are trained as long as the recipe says."""
-        if self.halving is None:
-            if self.steps_total is None:
-                return ()
-            if self.steps_total < candidates:
-                raise RecipeError(
-                    f"--steps-total {self.steps_total} leaves some of {candidates} candidates without a step; give at "
-                    f"least {candidates}."
-                )
-            return (LayerRung(candidates, self.steps_total // candidates),)
-        if self.steps_total is not None:
-            if len(plan.stages) > 1:
-                steps_of_only_stage(plan, "--no-halving")
-            return rungs_of_budget(candidates, self.steps_total, self.halving)
-        return rungs_of_training(candidates, steps_of_only_stage(plan, "--no-halving"), self.halving)
-
-
-def _check_depth(plan: RunPlan) -> None:
-    student, teacher = plan.student.layers, plan.teacher.layers
-    if student > teacher:
-        raise RecipeError(
-            f"The student has {student} layers and its teacher {teacher}; give student.shape at most {teacher}."
-        )
-
-
-@dataclass(frozen=True)
-class TeacherLayerSearch:
-    """A checked search.
-
-    Args:
-        request: What was asked.
-        layers: The candidates in order.
-        rungs: The rounds; none where all are trained as long as the recipe says.
-        plans: One for each candidate.
-    """
-
-    request: TeacherLayerRequest
-    layers: tuple[int, ...]
-    rungs: Sequence[LayerRung]
-    plans: list[RunPlan]
-
-    @property
-    def plan(self) -> RunPlan:
-        """The plan of the first candidate; the others differ in the teacher layer only."""
-        return self.plans[0]
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What scores must have in common to be compared, besides the run: by dotted names, as JSON holds it."""
-        rungs = [[rung.candidates, rung.end] for rung in self.rungs]
-        return {"layers": list(self.layers), "rungs": rungs, **describe_layer_scores(self.plan)}
-
-
-# The record of a search of teacher layers, as plain values.
-
-
-KIND = "teacher-layer"
+OPTION = "teacher_layer"
 RESULT = "result"
-"""Study attribute: what a finished search found; see `layer_result`."""
+"""Study attribute: the rows of a finished search; see `TeacherLayerSearch.found`."""
 
 
-def layer_result(search: TeacherLayerSearch, racers: Sequence[Racer], seconds: float) -> dict[str, Any]:
-    """Return what a search found, as its study keeps it.
+@dataclass(frozen=True)
+class Rung:
+    """One round: so many candidates train so many further steps each."""
 
-    Returns:
-        `layers`: a row for each candidate, best first, with its scores at every step that it was scored at, the steps
-        that it trained, its state (`trained`, `cut`, `diverged`) and its own held-out loss. `seconds`: what all took.
-        `created`: when.
+    candidates: int
+    steps: int
+
+
+def halving_rungs(candidates: int, steps: int, factor: int = 2) -> list[Rung]:
+    """Divide a budget of steps evenly over rounds that each keep a share of the candidates.
+
+    Round 0 has all n candidates, round i has n_i = floor(n_(i-1) / factor), as long as that is more than one. With r
+    rounds each candidate of round i trains floor(steps / (n_i r)) steps more. The best of the last round is the choice;
+    it gets no round alone, as it does in the paper, since that could change nothing.
+
+    Args:
+        candidates: How many start, n.
+        steps: Steps of all candidates and rounds together.
+        factor: Of how many candidates one goes on, at least 2.
+
+    Raises:
+        RecipeError: for fewer than one candidate, a factor below 2, or a budget that leaves a candidate no step.
     """
-    rows = []
-    for rank, index in enumerate(ranking(racers), start=1):
-        racer = racers[index]
-        rows.append(
-            {
-                "rank": rank,
-                "layer": search.layers[index],
-                "scores": [
-                    {"step": step, "score": _plain(score_of(found))} | {k: _plain(v) for k, v in found.items()}
-                    for step, found in sorted(racer.scores.items())
-                ],
-                "steps": racer.steps,
-                "state": racer.state,
-                "own_loss": _plain(racer.held_out.get("loss", math.nan)),
-            }
+    if candidates < 1:
+        raise RecipeError(f"{candidates} candidates leave nothing to choose from; give at least 1.")
+    sizes = _sizes(candidates, factor)
+    rungs = [Rung(size, steps // (size * len(sizes))) for size in sizes]
+    if rungs[0].steps < 1:
+        raise RecipeError(
+            f"{steps} steps for {candidates} candidates in {len(sizes)} rounds leave some without a step; give at "
+            f"least {candidates * len(sizes)}."
         )
-    return {"layers": rows, "seconds": round(seconds, 1), "created": datetime.now(UTC).isoformat(timespec="seconds")}
+    return rungs
 
 
-def teacher_layer_record(search: TeacherLayerSearch, study: Study) -> dict[str, Any]:
-    """Return the record of a finished search.
+def _sizes(candidates: int, factor: int) -> list[int]:
+    if factor < 2:
+        raise RecipeError(f"A halving factor of {factor} drops no candidate; give at least 2.")
+    sizes = [candidates]
+    while sizes[-1] // factor > 1:
+        sizes.append(sizes[-1] // factor)
+    return sizes
 
-    Returns:
-        Plain values: `layers` (see `layer_result`), `best` (the first of them), `rungs`, `recipe` (the searched run,
-        reading the best layer), `identity` and what it ran on.
+
+Candidate = TypeVar("Candidate", bound=Hashable)
+
+
+def survivors(losses: Mapping[Candidate, float], count: int) -> list[Candidate]:
+    """Return the `count` candidates of lowest loss, best first; a loss that is not a number is the worst.
+
+    Candidates of equal loss keep the order they are given in.
     """
-    request, plan = search.request, search.plan
-    result = study.user_attrs[RESULT]
-    best = result["layers"][0]
-    return {
-        "kind": KIND,
-        "name": request.proxy.name,
-        "status": "finished",
-        "created": result["created"],
-        "storage": shown(request.proxy.place),
-        "identity": study.user_attrs[IDENTITY],
-        "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
-        "student": {"shape": str(plan.student)},
-        "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
-        "share": request.proxy.share,
-        "scores": list(SCORES),
-        "halving": request.halving,
-        "rungs": [{"candidates": rung.candidates, "end": rung.end} for rung in search.rungs],
-        "layers": result["layers"],
-        "best": best,
-        "recipe": with_teacher_layer(request.proxy.recipe, best["layer"]).model_dump(mode="json", exclude_unset=True),
-        "cost": {"steps": sum(row["steps"] for row in result["layers"]), "seconds": result["seconds"]},
-        "versions": {**versions(), "optuna": metadata.version("optuna")},
-        "git_commit": git_commit(),
-        "hardware": hardware(),
-    }
+    return sorted(losses, key=lambda one: math.inf if math.isnan(losses[one]) else losses[one])[:count]
+
+
+@dataclass(frozen=True)
+class LayerRung:
+    """One round on one training.
+
+    Args:
+        candidates: How many are in it.
+        end: The step after which they are scored, counted from the start of the training.
+    """
+
+    candidates: int
+    end: int
+
+
+def rungs_of_budget(candidates: int, total: int, factor: int) -> list[LayerRung]:
+    """Divide a budget of all candidates' steps together; see `halving_rungs`.
+
+    Raises:
+        RecipeError: see `halving_rungs`.
+    """
+    rungs = halving_rungs(candidates, total, factor)
+    ends = accumulate(rung.steps for rung in rungs)
+    return [LayerRung(rung.candidates, end) for rung, end in zip(rungs, ends, strict=True)]
+
+
+def rungs_of_training(candidates: int, steps: int, factor: int) -> list[LayerRung]:
+    """Divide the steps of a training so that every round costs all its candidates together the same.
+
+    Round i of n_i candidates gets a share of the steps in proportion to 1 / n_i, as successive halving has it; the
+    last round ends with the training.
+
+    Raises:
+        RecipeError: for a factor below 2, or fewer steps than make every round one step long.
+    """
+    sizes = _sizes(candidates, factor)
+    shares = list(accumulate(1 / size for size in sizes))
+    ends = [round(steps * share / shares[-1]) for share in shares]
+    if any(end <= before for before, end in pairwise([0, *ends])):
+        raise RecipeError(
+            f"{steps} steps are too few for {len(sizes)} rounds of {candidates} candidates; give more, or --no-halving."
+        )
+    return [LayerRung(size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+@dataclass
+class LayerCandidate:
+    """A teacher layer, and what became of its student.
+
+    Args:
+        layer: The teacher layer.
+        trial: Its trial.
+        scores: By step, the scores by name.
+        steps: Steps that it trained.
+        own_loss: Its loss on held-out text at the end.
+        diverged: Whether its training, or a score, came to no finite number.
+        cut: Whether it was dropped after a round.
+    """
+
+    layer: int
+    trial: Trial
+    scores: dict[int, Scores] = field(default_factory=dict)
+    steps: int = 0
+    own_loss: float = math.nan
+    diverged: bool = False
+    cut: bool = False
+
+    @property
+    def state(self) -> str:
+        """`trained`, `cut` or `diverged`."""
+        return "diverged" if self.diverged else "cut" if self.cut else "trained"
+
+    @property
+    def score(self) -> float:
+        """The mean of its last scores; NaN where there are none."""
+        return mean_score(self.scores[max(self.scores)]) if self.scores else math.nan
+
+    @property
+    def rank(self) -> tuple[bool, int, float]:
+        """Sorts candidates best first: who came further, then who scored higher where it ended."""
+        return self.diverged, -max(self.scores, default=0), math.inf if math.isnan(self.score) else -self.score
+
+    def row(self, rank: int) -> dict[str, Any]:
+        """Return its row of the record."""
+        scores = [
+            {"step": step, **{name: _plain(value) for name, value in {"score": mean_score(found), **found}.items()}}
+            for step, found in sorted(self.scores.items())
+        ]
+        steps, own_loss = self.steps, _plain(self.own_loss)
+        return {
+            "rank": rank, "layer": self.layer, "scores": scores, "steps": steps, "state": self.state,
+            "own_loss": own_loss,
+        }  # fmt: skip
 
 
 def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-POLL_SECONDS = 1.0
+Measure: TypeAlias = Callable[[PreTrainedModel, RunPlan, str], Scores]
+
+
+def halve(
+    proxy: Proxy,
+    plans: Sequence[RunPlan],
+    candidates: Sequence[LayerCandidate],
+    rungs: Sequence[LayerRung],
+    measure: Measure,
+    console: Console,
+) -> None:
+    """Train candidates side by side; after every round but the last the lower ones are dropped.
+
+    Args:
+        proxy: Trains them, all by one learning-rate schedule.
+        plans: One for each candidate.
+        candidates: They get their scores and states.
+        rungs: The rounds; none, or a single one, scores all at the end.
+        measure: Scores a student; more is better.
+        console: Where scores are said as soon as they are known.
+    """
+
+    def score(index: int, step: int, student: PreTrainedModel) -> None:
+        one = candidates[index]
+        one.scores[step] = found = measure(student, plans[index], str(one.layer))
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+        say(console, f"  layer {one.layer} after {step} steps: {one.score:.2f} ({parts})")
+        with suppress(UpdateFinishedTrialError):
+            one.trial.report(one.score, step)
+
+    def drop(step: int, left: int, students: Mapping[int, PreTrainedModel]) -> Collection[int]:
+        for index, student in students.items():
+            score(index, step, plain_copy(student, plans[index]))
+        best = survivors({index: -candidates[index].score for index in students}, left)
+        for index in students:
+            candidates[index].cut = index not in best
+        return best
+
+    cuts = {rung.end: partial(drop, rung.end, after.candidates) for rung, after in pairwise(rungs)}
+    for index, found in enumerate(proxy.train(plans, cuts=cuts)):
+        one = candidates[index]
+        one.steps, one.diverged, one.own_loss = found.steps, found.diverged, found.held_out.get("loss", math.nan)
+        if one.state == "trained":
+            score(index, found.steps, found.student)
+            one.diverged = math.isnan(one.score)
+
+
+class TeacherLayerSearch(Search, Work[LayerCandidate]):
+    """A search for a teacher layer that is checked and planned.
+
+    Attributes:
+        layers: The candidates in order.
+        rungs: The rounds; none where all are trained as long as the recipe says.
+        plans: One for each candidate; they differ in the teacher layer only.
+    """
+
+    kind = "teacher-layer"
+    searched = rf"stages\.\d+\.method\.{OPTION}"
+    stopped = "Stopped; the same command starts the training of the candidates again."
+    request: TeacherLayerRequest
+    _study: Study
+    _proxy: Proxy
+    _console: Console
+    _waits = False
+
+    def __init__(self, request: TeacherLayerRequest) -> None:
+        super().__init__(request)
+        if request.proxy.steps is not None and request.steps_total is not None:
+            raise RecipeError("--steps and --steps-total both say how long candidates train; give one of them.")
+        recipe = request.proxy.proxy_recipe
+        _check_stages(recipe)
+        plan = plan_run(recipe)
+        check_text_only(plan)
+        student, teacher = plan.student.layers, plan.teacher.layers
+        if student > teacher:
+            raise RecipeError(
+                f"The student has {student} layers and its teacher {teacher}; give student.shape at most {teacher}."
+            )
+        self.layers = choose_layers(request.layers, plan)
+        self.rungs = self._rungs(plan)
+        if self.rungs:
+            recipe = replace(request.proxy, steps=self.rungs[-1].end).proxy_recipe
+        self.plans = [plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers]
+        self.plan = self.plans[0]
+
+    def _rungs(self, plan: RunPlan) -> Sequence[LayerRung]:
+        count, halving, total = len(self.layers), self.request.halving, self.request.steps_total
+        if halving is None:
+            if total is None:
+                return ()
+            if total < count:
+                raise RecipeError(
+                    f"--steps-total {total} leaves some of {count} candidates without a step; give at least {count}."
+                )
+            return (LayerRung(count, total // count),)
+        if total is not None:
+            if len(plan.stages) > 1:
+                steps_of_only_stage(plan, "--no-halving")
+            return rungs_of_budget(count, total, halving)
+        return rungs_of_training(count, steps_of_only_stage(plan, "--no-halving"), halving)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what scores must have in common to be compared."""
+        rungs = [[rung.candidates, rung.end] for rung in self.rungs]
+        return {"layers": list(self.layers), "rungs": rungs, **describe_layer_scores(self.plan)}
+
+    def sampler(self) -> RandomSampler:
+        """Return a sampler that has nothing to choose: every candidate is tried once."""
+        return RandomSampler(self.plan.recipe.seed)
+
+    def check_text(self, proxy: Proxy) -> None:
+        """Refuse too little held-out text."""
+        held_out_pairs(held_out_corpus(proxy))
+        held_out_batches(held_out_corpus(proxy), proxy.tokenizer)
+
+    def is_finished(self, study: Study) -> bool:
+        """Return whether the study has a result."""
+        return RESULT in study.user_attrs
+
+    def announce(self, study: Study, console: Console) -> None:
+        """Say how many candidates there are, and the rounds."""
+        rungs = ", ".join(f"{rung.candidates} to step {rung.end}" for rung in self.rungs)
+        if not self.is_finished(study):
+            say(console, f"{len(self.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
+
+    def work(self, study: Study, proxy: Proxy, console: Console) -> TeacherLayerSearch:
+        """Return this process's part, which is the whole."""
+        self._study, self._proxy, self._console = study, proxy, console
+        return self
+
+    def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
+        """Take all candidates, each a trial, unless another process trains them."""
+        if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            return [self._candidate(layer, ask()) for layer in self.layers]
+        if not self._waits:
+            say(self._console, "Another process is at work on this study, or was killed elsewhere; waiting for it.")
+            self._waits = True
+        return []
+
+    def _candidate(self, layer: int, trial: Trial) -> LayerCandidate:
+        trial.suggest_int(OPTION, layer, layer)
+        return LayerCandidate(layer, trial)
+
+    def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
+        """Train and score the candidates side by side, and keep the result in the study."""
+        proxy, corpus = self._proxy, held_out_corpus(self._proxy)
+        scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, corpus, self.plan, LAYER_SCORES)
+        started = time.monotonic()
+        halve(proxy, self.plans, candidates, self.rungs, scores.measure, self._console)
+        for one in candidates:
+            yield Outcome(math.nan if one.diverged else one.score, cut=one.state == "cut")
+        if all(one.diverged for one in candidates):
+            raise TrainingError(
+                "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
+                f"--name. The study is kept in {shown(self.request.proxy.place)}."
+            )
+        best_first = sorted(candidates, key=lambda one: one.rank)
+        result = {
+            "layers": [one.row(rank) for rank, one in enumerate(best_first, start=1)],
+            "seconds": round(time.monotonic() - started, 1),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        self._study.set_user_attr(RESULT, result)
+
+    def found(self, study: Study) -> dict[str, Any]:
+        """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
+        plan, result = self.plan, study.user_attrs[RESULT]
+        best = result["layers"][0]
+        recipe = with_option(self.request.proxy.recipe, OPTION, best["layer"])
+        return {
+            "created": result["created"],
+            "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
+            "student": {"shape": str(plan.student)},
+            "scores": list(LAYER_SCORES),
+            "halving": self.request.halving,
+            "rungs": [{"candidates": rung.candidates, "end": rung.end} for rung in self.rungs],
+            "layers": result["layers"],
+            "best": best,
+            "recipe": recipe.model_dump(mode="json", exclude_unset=True),
+            "cost": {"steps": sum(row["steps"] for row in result["layers"]), "seconds": result["seconds"]},
+        }
 
 
 def search_teacher_layer(
@@ -230,117 +414,48 @@ def search_teacher_layer(
         poll_seconds: Between looks at what another process does.
 
     Returns:
-        The record, as plain values; see `teacher_layer_record`. Nothing but the study is on disk yet:
-        `limbeck.report.search` writes tables, figures and the recipe.
-        Under a launcher of several processes it is empty in all but the main one.
+        The record, as plain values: see `TeacherLayerSearch.found`. Nothing but the study is on disk yet: the command
+        writes tables, figures and the recipe. Under a launcher of several processes it is empty in all but the main
+        one.
 
     Raises:
         LimbeckError: one clear line, before anything is trained where it can be known before.
         Interrupted: if the user stopped it.
     """
-    console = console if console is not None else Console(quiet=True)
-    search = request.check()
-    with searched_together(search.plan, share=request.proxy.share, workers=1) as searches:
-        return _search(search, console, poll_seconds) if searches else {}
+    return run_search_of(TeacherLayerSearch(request), console, poll_seconds=poll_seconds)
 
 
-def _search(search: TeacherLayerSearch, console: Console, poll_seconds: float) -> dict[str, Any]:
-    request = search.request
-    place, name = request.proxy.place, request.proxy.name
-    with quiet_optuna(), quiet():
-        prepare_search_folder(request.proxy.output, kind=KIND, name=name)
-        open_storage(place)  # before the text is read
-        try:
-            proxy = Proxy(search.plan, share=request.proxy.share, console=console)
-            held_out_pairs(_corpus(proxy))
-            held_out_batches(_corpus(proxy), proxy.tokenizer)
-            study = _open(search, proxy)
-            _await_others(study, console, poll_seconds)
-            if RESULT not in study.user_attrs:
-                rungs = ", ".join(f"{rung.candidates} to step {rung.end}" for rung in search.rungs)
-                _say(console, f"{len(search.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
-                _run(search, proxy, study, console)
-        except KeyboardInterrupt:
-            raise Interrupted("Stopped; the same command starts the training of the candidates again.") from None
-        return teacher_layer_record(search, study)
+def _check_stages(recipe: Recipe) -> None:
+    """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
+    if not recipe.stages:
+        raise RecipeError("The recipe has no stages, so no teacher layer is read; give it one.")
+    found = searched_stages(recipe, OPTION)
+    if not found:
+        used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages))
+        known = ", ".join(methods_with(OPTION))
+        raise RecipeError(f"{used} reads no teacher layer by number; methods that do are {known}.")
+    if len(found) > 1:
+        titles = ", ".join(recipe.stages[index].title for index in found)
+        raise RecipeError(f"The stages {titles} each read a teacher layer; search one at a time, in its own recipe.")
 
 
-def _open(search: TeacherLayerSearch, proxy: Proxy) -> Study:
-    request = search.request.proxy
-    run = proxy_identity(search.plan, proxy.corpora, request.share, searched=[OPTION])
-    # The sampler has nothing to choose: every candidate is tried once.
-    sampler = RandomSampler(search.plan.recipe.seed)
-    return open_study(request.place, request.name, {"search": KIND, **run, **search.identity}, sampler)
+def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...]:
+    """Return the candidates in order.
 
+    Args:
+        layers: What was asked for; None for all.
+        plan: Of the recipe.
 
-def _await_others(study: Study, console: Console, poll_seconds: float) -> None:
-    """Wait until no other process trains the candidates of this study; those of a dead one are failed."""
-    lost = LostTrials(study)
-    said = False
-    while True:
-        lost.fail()
-        if RESULT in study.user_attrs or not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            return
-        if not said:
-            _say(console, "Another process is at work on this study, or was killed elsewhere; waiting for it.")
-            said = True
-        time.sleep(poll_seconds)
-
-
-def _run(search: TeacherLayerSearch, proxy: Proxy, study: Study, console: Console) -> None:
-    """Train and score the candidates, each a trial, and keep the result in the study."""
-    teacher = proxy.load_teacher().to(choose_device("auto")).eval()
-    scores = LayerScores(teacher, proxy.tokenizer, _corpus(proxy), search.plan)
-    with SignOfLife(study) as life:
-        trials = [_begin(study, layer, life.worker) for layer in search.layers]
-
-        def report(index: int, step: int, found: dict[str, float]) -> None:
-            score = score_of(found)
-            parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
-            _say(console, f"  layer {search.layers[index]} after {step} steps: {score:.2f} ({parts})")
-            with suppress(UpdateFinishedTrialError):
-                trials[index].report(score, step)
-
-        started = time.monotonic()
-        try:
-            racers = race(proxy, search.plans, search.rungs, scores.measure, report)
-        except BaseException:
-            for trial in trials:
-                study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-            raise
-        for trial, racer in zip(trials, racers, strict=True):
-            _tell(study, trial, racer)
-        if all(racer.diverged for racer in racers):
-            raise TrainingError(
-                "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
-                f"--name. The study is kept in {shown(search.request.proxy.place)}."
-            )
-        study.set_user_attr(RESULT, layer_result(search, racers, time.monotonic() - started))
-
-
-def _begin(study: Study, layer: int, worker: str) -> Trial:
-    trial = study.ask()
-    trial.set_user_attr(WORKER, worker)
-    trial.suggest_int(OPTION, layer, layer)
-    return trial
-
-
-def _tell(study: Study, trial: Trial, racer: Racer) -> None:
-    with suppress(UpdateFinishedTrialError):  # this process was taken for dead
-        if racer.state == "trained":
-            study.tell(trial, racer.last[1], skip_if_finished=True)
-        elif racer.state == "cut":
-            study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
-        else:
-            trial.set_user_attr(DIVERGED, True)
-            study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-
-
-def _corpus(proxy: Proxy) -> Corpus:
-    corpus = proxy.corpora[0]
-    assert isinstance(corpus, Corpus)  # labelled ones are refused by the request
-    return corpus
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    Raises:
+        RecipeError: for a layer that the teacher does not have, or fewer than two.
+    """
+    depth = plan.teacher.layers
+    found = tuple(sorted(set(range(1, depth + 1) if layers is None else layers)))
+    for layer in found:
+        if not 1 <= layer <= depth:
+            raise RecipeError(f"--layers names layer {layer}, but this teacher has layers 1 to {depth}; change it.")
+    if len(found) < 2:
+        raise RecipeError(
+            f"{len(found)} candidate leaves nothing to choose; give --layers two or more of 1 to {depth}."
+        )
+    return found

@@ -1,4 +1,9 @@
-"""The latency of a student's shape on the device that it is meant for, beside its teacher's."""
+"""The latency of a student's shape beside its teacher's, on a machine that may be busy.
+
+A pass that is longer than a slice of the scheduler is interrupted on a busy machine and a shorter one is not, so
+that medians of a slow and a fast model are not disturbed alike and their ratio is wrong. The least disturbed passes
+of both are compared, and the processor's time says whether even those waited.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +20,6 @@ from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import Shape
-
-# The time that a pass of a model takes where nothing disturbs it, found on a machine that may be busy.
-#
-# A pass that is longer than a slice of the scheduler is interrupted on a busy machine and a shorter one is not, so
-# that medians of a slow and a fast model are not disturbed alike and their ratio is wrong. The least disturbed pass
-# of each is what is compared, and the processor's time says whether even that one waited.
-
 
 FEWEST_PASSES, MOST_PASSES = 10, 100
 WARM_UP = 2

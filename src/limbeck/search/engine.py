@@ -1,0 +1,438 @@
+"""The engine of all searches: a study of candidates that workers propose, train on a subset of the text, and score.
+
+A search is a `Search`: what is asked, checked and planned, the identity of its study, and its record. What one worker
+does with the study is a `Work`: it proposes candidates and trains them. The rest is here, once: the folder, the study
+of the same run or none, one worker or several processes, trials that are lost with their worker, and being stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+from rich.console import Console
+
+from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
+from limbeck.core.progress import Count, ProgressBar
+from limbeck.core.workers import run_workers
+from limbeck.corpus import Corpus
+from limbeck.errors import Interrupted, RecipeError, TrainingError
+from limbeck.evaluation.cell import model_fingerprint
+from limbeck.methods.registry import METHODS
+from limbeck.models.loading import quiet
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import RunPlan
+from limbeck.recipe.schema import Recipe
+from limbeck.search.requests import SearchRequest
+from limbeck.search.study import (
+    DIVERGED,
+    IDENTITY,
+    open_storage,
+    open_study,
+    prepare_search_folder,
+    quiet_optuna,
+    shown,
+)
+from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, SignOfLife, searched_together
+from limbeck.training.proxy import Proxy
+
+POLL_SECONDS = 1.0
+"""Between looks at what other workers have."""
+
+
+class HasTrial(Protocol):
+    """A candidate: it has a trial of the study."""
+
+    @property
+    def trial(self) -> Trial:
+        """Its trial."""
+
+
+CandidateT = TypeVar("CandidateT", bound=HasTrial)
+Ask: TypeAlias = Callable[[], Trial]
+"""Returns a new trial, which the worker that asks has from now on."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a candidate's trial.
+
+    Args:
+        value: Of the trial; a candidate without a finite one has diverged, unless it was cut.
+        notes: User attributes of the trial.
+        cut: Its training was not finished.
+    """
+
+    value: float = math.nan
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    cut: bool = False
+
+
+class Work(ABC, Generic[CandidateT]):
+    """One worker's part in a study."""
+
+    @abstractmethod
+    def is_finished(self, study: Study) -> bool:
+        """Return whether all that was asked for is in the study."""
+
+    @abstractmethod
+    def propose(self, study: Study, ask: Ask) -> Sequence[CandidateT]:
+        """Take candidates; none where other workers have all that is left."""
+
+    @abstractmethod
+    def train(self, candidates: Sequence[CandidateT]) -> Iterable[Outcome]:
+        """Train candidates and yield the outcome of each in order; it is in the study before the next is asked for."""
+
+    def give_back(self, study: Study, trials: Sequence[FrozenTrial]) -> None:
+        """Make the candidates of failed trials open again where the sampler does not by itself."""
+
+
+def work_on(
+    study: Study, work: Work[Any], *, beat_seconds: float = BEAT_SECONDS, poll_seconds: float = POLL_SECONDS
+) -> None:
+    """Work on a study until all that was asked for is in it, beside any number of other workers.
+
+    If training raises, or the program is interrupted, the trials that are left fail and their candidates are open
+    again; the same goes, seen by the other workers or the next run, for a worker that is killed.
+    """
+    lost = LostTrials(study)
+    with SignOfLife(study, beat_seconds) as life:
+        while True:
+            work.give_back(study, lost.fail(life.worker))
+            if work.is_finished(study):
+                return
+            if not _work_once(study, work, life.worker):
+                time.sleep(poll_seconds)
+
+
+def _work_once(study: Study, work: Work[Any], worker: str) -> bool:
+    """Take candidates and train them; return whether there was anything to do."""
+    asked: list[Trial] = []
+
+    def ask() -> Trial:
+        trial = study.ask()
+        asked.append(trial)
+        trial.set_user_attr(WORKER, worker)
+        return trial
+
+    try:
+        candidates = work.propose(study, ask)
+        for candidate, outcome in zip(candidates, work.train(candidates) if candidates else (), strict=True):
+            _tell(study, candidate.trial, outcome)
+    except BaseException:
+        running = {trial.number: trial for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))}
+        left = [running[trial.number] for trial in asked if trial.number in running]
+        for trial in left:
+            study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        work.give_back(study, left)
+        raise
+    return bool(asked)
+
+
+def _tell(study: Study, trial: Trial, outcome: Outcome) -> None:
+    # A worker that was taken for dead cannot tell any more: the candidate went to another.
+    with suppress(UpdateFinishedTrialError):
+        for name, value in outcome.notes.items():
+            trial.set_user_attr(name, value)
+        if outcome.cut:
+            study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
+        elif math.isfinite(outcome.value):
+            study.tell(trial, outcome.value, skip_if_finished=True)
+        else:
+            trial.set_user_attr(DIVERGED, True)
+            study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+
+
+class Search(ABC):
+    """A search that is checked and planned.
+
+    Args:
+        request: What is asked.
+
+    Attributes:
+        kind: Its name in commands, records and studies.
+        searched: Names of the run's identity that it decides, as a regular expression.
+        stopped: Said when it is stopped; `{place}` is the storage.
+        on_tasks: Whether candidates are fine-tuned on tasks, which one process does.
+        plan: The run of a candidate.
+
+    Raises:
+        LimbeckError: one line for the first thing that is wrong with what is asked.
+    """
+
+    kind: ClassVar[str]
+    searched: ClassVar[str]
+    stopped: ClassVar[str] = "Stopped; what is {done} is kept in {place}; the same command goes on from there."
+    done: ClassVar[str] = "trained"
+    on_tasks = False
+    plan: RunPlan
+
+    def __init__(self, request: Any) -> None:
+        self.request: SearchRequest = request
+        self.request.check()
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return what values must have in common to be compared, besides the run: by dotted names."""
+
+    @abstractmethod
+    def sampler(self) -> BaseSampler:
+        """Return what proposes candidates; every worker brings one, all alike."""
+
+    @abstractmethod
+    def check_text(self, proxy: Proxy) -> None:
+        """Refuse text that candidates cannot be compared on, before there is a study."""
+
+    @abstractmethod
+    def is_finished(self, study: Study) -> bool:
+        """Return whether all that was asked for is in the study."""
+
+    @abstractmethod
+    def work(self, study: Study, proxy: Proxy, console: Console) -> Work[Any]:
+        """Return this process's part in the study; loads what candidates are compared with."""
+
+    @abstractmethod
+    def found(self, study: Study) -> dict[str, Any]:
+        """Return the record's part of this kind of search."""
+
+    def open(self, proxy: Proxy) -> Study:
+        """Open the study, or make it."""
+        request = self.request.proxy
+        run = proxy_identity(self.plan, proxy.corpora, request.share)
+        kept = {name: value for name, value in run.items() if not re.fullmatch(rf"{self.searched}(\..*)?", name)}
+        return open_study(request.place, request.name, {"search": self.kind, **kept, **self.identity()}, self.sampler())
+
+    @abstractmethod
+    def announce(self, study: Study, console: Console) -> None:
+        """Say what is going to be done, or is done already."""
+
+    def progress(self, study: Study) -> tuple[float, str, Count]:
+        """Return which share is done, what is done now, and how many candidates are."""
+        raise NotImplementedError(f"a search of {self.kind} has one worker")
+
+    def record(self, study: Study) -> dict[str, Any]:
+        """Return all that the study knows, as plain values."""
+        proxy, plan = self.request.proxy, self.plan
+        return {
+            "kind": self.kind,
+            "name": proxy.name,
+            "status": "finished",
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "storage": shown(proxy.place),
+            "identity": study.user_attrs[IDENTITY],
+            "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher)},
+            "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
+            "share": proxy.share,
+            **self.found(study),
+            "versions": {**versions(), "optuna": metadata.version("optuna")},
+            "git_commit": git_commit(),
+            "hardware": hardware(),
+        }
+
+
+def run_search_of(
+    search: Search, console: Console | None = None, *, poll_seconds: float = POLL_SECONDS
+) -> dict[str, Any]:
+    """Run a search to its end, or go on with it, and return its record.
+
+    Args:
+        search: The search.
+        console: Where progress goes; nowhere by default.
+        poll_seconds: Between looks at what other workers have.
+
+    Returns:
+        The record, as plain values; nothing but the study is on disk yet. Under a launcher of several processes it is
+        empty in all but the main one.
+
+    Raises:
+        LimbeckError: one clear line, before anything is trained where it can be known before.
+        Interrupted: if the user stopped it; what is in the study is kept.
+    """
+    console = console if console is not None else Console(quiet=True)
+    request = search.request
+    share, workers = request.proxy.share, request.workers
+    with searched_together(search.plan, share=share, workers=workers, tasks=search.on_tasks) as leads:
+        if not leads:
+            return {}
+        with quiet_optuna(), quiet():
+            prepare_search_folder(request.proxy.output, kind=search.kind, name=request.proxy.name)
+            open_storage(request.proxy.place)
+            search.identity()  # Tasks that cannot be scored are refused before any text is read.
+            place = shown(request.proxy.place)
+            try:
+                proxy = Proxy(search.plan, share=share, console=console)
+                search.check_text(proxy)
+                study = search.open(proxy)
+                search.announce(study, console)
+                if workers > 1 and not search.is_finished(study):
+                    _supervise(search, study, console)
+                elif not search.is_finished(study):
+                    work_on(study, search.work(study, proxy, console), poll_seconds=poll_seconds)
+            except (Interrupted, KeyboardInterrupt):
+                raise Interrupted(search.stopped.format(done=search.done, place=place)) from None
+            return search.record(study)
+
+
+def _supervise(search: Search, study: Study, console: Console) -> None:
+    """Have processes do what is missing, and show how far they are."""
+    with ProgressBar(console) as bar:
+        task = type(search), search.request
+        problems = run_workers(work_alone, task, search.request.workers, lambda: bar(*search.progress(study)))
+    if not search.is_finished(study):
+        raise TrainingError(
+            f"All workers of the search ended before it was finished: {'; '.join(dict.fromkeys(problems))} What is "
+            f"{search.done} is kept in {shown(search.request.proxy.place)}; the same command goes on from there."
+        )
+    for problem in problems:
+        say(console, f"  {problem}", style="yellow")
+
+
+def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
+    """Be one worker process of a search whose study and text are there."""
+    kind, request = task
+    search, console = kind(request), Console(quiet=True)
+    with quiet_optuna(), quiet():
+        proxy = Proxy(search.plan, share=request.proxy.share, console=console)
+        study = search.open(proxy)
+        work_on(study, search.work(study, proxy, console))
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line as it is."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def held_out_corpus(proxy: Proxy) -> Corpus:
+    """Return the text whose held-out part candidates are compared on."""
+    corpus = proxy.corpora[0]
+    assert isinstance(corpus, Corpus)  # labelled ones are refused by `check_text_only`
+    return corpus
+
+
+# Which recipes can be searched, and their variants.
+
+
+def searched_stages(recipe: Recipe, option: str) -> list[int]:
+    """Return the stages whose method has an option, counted from 0."""
+    return [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods_with(option)]
+
+
+def methods_with(option: str) -> list[str]:
+    """Return the methods that have an option."""
+    return [name for name, method in METHODS.items() if option in method.options.model_fields]
+
+
+def with_option(recipe: Recipe, option: str, value: Any) -> Recipe:
+    """Return a recipe with another value of an option, wherever a method has it; nothing else is changed."""
+    return load_recipe(recipe, [f"stages.{index}.method.{option}={value}" for index in searched_stages(recipe, option)])
+
+
+def check_text_only(plan: RunPlan) -> None:
+    """Refuse recipes whose students cannot be compared on held-out text.
+
+    Raises:
+        RecipeError: for one without stages, or with a stage that learns from labelled rows.
+    """
+    if not plan.stages:
+        raise RecipeError("The recipe has no stages, so candidates would learn nothing; give it one.")
+    for choice in plan.stages:
+        if choice.pairing.task != "text":
+            raise RecipeError(
+                f"Stage '{choice.spec.title}' learns from labelled rows ({choice.pairing.task}), and candidates are "
+                "compared on text; leave corpus.task out, and use what is found in this recipe."
+            )
+
+
+def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
+    """Return the steps of a recipe of one stage, which candidates can be stopped on the way through.
+
+    Args:
+        plan: Of a candidate's recipe.
+        way_out: What to do where they cannot, for the message: an option.
+
+    Raises:
+        RecipeError: for several stages, or a stage that counts epochs.
+    """
+    if len(plan.stages) > 1:
+        raise RecipeError(
+            f"The recipe has {len(plan.stages)} stages, and candidates are stopped early only where it has one; give "
+            f"{way_out}, or a recipe of one stage."
+        )
+    steps = int(plan.stages[0].spec.training.get("max_steps") or -1)
+    if steps < 1:
+        raise RecipeError(
+            f"The recipe counts epochs, and candidates are stopped early after a number of steps; give --steps, or "
+            f"{way_out}."
+        )
+    return steps
+
+
+# The identity of a run: teacher, text and everything of it that is computed.
+
+
+_NOT_COMPUTED = {"name", "output", "evaluation"}
+"""Keys of a recipe that change nothing that is computed."""
+
+
+def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> dict[str, Any]:
+    """Return what values of two runs must have in common to be compared, by dotted names.
+
+    Models and text are known by their content, not by their place, so that machines may keep them elsewhere.
+
+    Args:
+        plan: Of a candidate's recipe.
+        corpora: Of its stages.
+        share: Of the text that is trained on.
+    """
+    recipe = plan.recipe.model_dump(mode="json", exclude=_NOT_COMPUTED)
+    teacher, corpus = recipe.pop("teacher"), recipe.pop("corpus")
+    stages = [_stage(stage) for stage in recipe.pop("stages")]
+    found = {
+        "teacher": model_fingerprint(plan.recipe.teacher.model),
+        "corpus": [corpus.path.name for corpus in corpora],
+        "share": share,
+        "teacher.dtype": teacher["dtype"],
+        "teacher.revision": teacher["revision"],
+        **flat({"corpus": _without_sources(corpus)}),
+        **flat(recipe),
+        **flat({"stages": {str(index): stage for index, stage in enumerate(stages)}}),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted names, so that the first that differs can be named."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _stage(stage: dict[str, Any]) -> dict[str, Any]:
+    """A stage with every default."""
+    given = dict(stage["method"])
+    name = given.pop("name")
+    options = METHODS[name].options.model_validate(given).model_dump(mode="json")
+    training = dict(stage["training"])
+    if not {"bf16", "fp16"} & training.keys():
+        training["bf16"] = bf16_is_fast()  # Machines that compute in another number format find other values.
+    corpus = _without_sources(stage["corpus"])
+    return {**stage, "corpus": corpus, "method": {"name": name, **options}, "training": training}
+
+
+def _without_sources(corpus: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (corpus or {}).items() if key != "sources"}
