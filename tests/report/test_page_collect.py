@@ -11,7 +11,7 @@ import pytest
 from limbeck.errors import OutputError
 from limbeck.report.collect import collect
 from limbeck.report.content import Figure, Table
-from limbeck.report.course_figures import course_figures
+from limbeck.report.figures import course_figures
 from limbeck.report.findings import Curve, StageFound, StageLog
 from limbeck.report.html import render_html
 from limbeck.report.page import build_page

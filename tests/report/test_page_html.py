@@ -10,7 +10,7 @@ import pytest
 from limbeck.report.collect import collect
 from limbeck.report.html import render_html
 from limbeck.report.page import build_page, write_report
-from limbeck.report.palette import HEAT_LEVELS, THEMES, contrast, heat_colour, ink_on_heat
+from limbeck.report.plots import THEMES
 from tests.support.page_document import Document
 
 KINDS = ("run_folder", "comparison_folder", "mapping_folder", "inspection_folder", "search_folder")
@@ -154,20 +154,6 @@ def test_text_of_what_is_not_finished_stays_text(copied_run, change_record, mapp
     for path in (tmp_path / "figures").glob("*.svg"):
         ElementTree.parse(path)
     assert report.figures
-
-
-def test_colours_can_be_read_in_both_themes():
-    for theme in THEMES.values():
-        for paper in ("paper", "panel"):
-            for role in ("ink", "muted", "link", "warning"):
-                assert contrast(theme[role], theme[paper]) >= 4.5, (role, paper)
-        for number in range(1, 7):
-            assert contrast(theme[f"series-{number}"], theme["paper"]) >= 4.5
-        assert contrast(theme["heat"], theme["paper"]) >= 4.5
-        for level in range(HEAT_LEVELS + 1):
-            assert contrast(ink_on_heat(theme, level), heat_colour(theme, level)) >= 4.5
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
 
 
 def test_a_table_that_scrolls_shows_it_and_is_set_closer_on_a_phone(run_folder):

@@ -1,14 +1,11 @@
-"""The diagram of layers shows what the method does, for any depth and any mapping."""
-
-from itertools import pairwise
+"""The diagram of layers joins what the method does, for any depth and any mapping."""
 
 import pytest
 
 from limbeck.models.streams import StreamKey
-from limbeck.report.draw_layers import SCORES, LinkKind, draw_layers
-from limbeck.report.layer_figures import layers_figure
+from limbeck.report.figures import layers_figure
 from limbeck.report.layer_links import describe_streams, find_links
-from limbeck.report.marks import WIDTH, Area, Label, Stroke
+from limbeck.report.plots import SCORES
 
 BASE, SMALL = "bert 12x768, 12 heads, FFN 3072", "bert 4x312, 12 heads, FFN 1200"
 LARGE = "roberta 24x1024, 16 heads, FFN 4096"
@@ -66,32 +63,13 @@ def test_what_cannot_be_composed_is_not_drawn(method, student, teacher):
     assert find_links(method, student, teacher) is None
 
 
-@pytest.mark.parametrize(("student", "teacher"), [(1, 1), (3, 24), (12, 24), (24, 24)])
-def test_every_layer_has_a_box_of_its_own_inside_the_figure(student, teacher):
-    links = [
-        LinkKind("a", [(s, t) for s in range(1, student + 1) for t in range(1, teacher + 1)]),
-        LinkKind("b", [(0, 0)]),
-    ]
-    drawing = draw_layers(student, teacher, links)
-    boxes = [mark.points for mark in drawing.marks if isinstance(mark, Area)]
-    assert len(boxes) == student + teacher + 2
-    lefts = {box[0][0] for box in boxes}
-    assert len(lefts) == 2
-    for left in lefts:
-        column = sorted((box[0][1], box[2][1]) for box in boxes if box[0][0] == left)
-        assert all(bottom < top for (_, bottom), (top, _) in pairwise(column))
-    for mark in drawing.marks:
-        points = [(mark.x, mark.y)] if isinstance(mark, Label) else getattr(mark, "points", ())
-        assert all(0 <= x <= WIDTH and 0 <= y <= drawing.height for x, y in points)
-    assert sum(isinstance(mark, Stroke) and mark.bent for mark in drawing.marks) == student * teacher + 1
-
-
 def test_the_table_and_the_words_name_every_term():
     links = find_links({"name": "minilmv2", "relation_heads": 48}, "bert 6x384, 12 heads, FFN 1536", BASE)
     figure = layers_figure("Layers", links)
     assert [row[0] for row in figure.data.rows] == ["query_query", "key_key", "value_value"]
     assert figure.data.rows[0] == ("query_query", "relation_kl", "1", "query 6", "query 12")
     assert "relation_kl (value): 6 from 12." in figure.description
+    assert (figure.drawing.student, figure.drawing.teacher, figure.drawing.kinds) == (6, 12, links.kinds)
 
 
 def test_streams_are_named_by_kind_and_layers():

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
+from limbeck.report.figures import loss_blocks
 from limbeck.report.findings import MOST_POINTS, RATE, StageFound, read_stage_log, thin
-from limbeck.report.loss_figures import loss_blocks
+from limbeck.report.plot_drawing import svg_of
 from limbeck.report.run import stage_facts
 
 
@@ -135,4 +136,4 @@ def test_a_thinned_curve_says_so_and_stays_small(tmp_path):
     log = write_log(tmp_path, entries)
     loss = next(iter(loss_blocks(StageFound("s", {"steps": 1}, {}, log), "S")))
     assert loss.caption.startswith("Thinned from 20,000 points")
-    assert len(loss.data.rows) <= 201 and sum(len(str(mark)) for mark in loss.drawing.marks) < 60_000
+    assert len(loss.data.rows) <= 201 and len(svg_of(loss)) < 60_000

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from limbeck.errors import OutputError
 from limbeck.report.search import write_search
-from limbeck.report.search_mapping_figures import mapping_pictures
+from limbeck.report.search_figures import search_pictures
 from limbeck.report.search_tables import search_files, search_table
 from tests.support.reports import layer_search_record, mapping_search_record, shape_search_record
 
@@ -107,7 +107,7 @@ def test_csv_has_numbers_unrounded():
 
 def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     found, folder = mapping_search_record(), tmp_path / "deep" / "out"
-    files = write_search(folder, found, mapping_pictures(found))
+    files = write_search(folder, found, search_pictures(found))
     assert [path.name for path in files] == [
         "search.json", "recipe.yaml", "search.md", "generations.csv", "candidates.csv", "evolution.svg",
         "evolution.png", "distribution.svg", "distribution.png",
@@ -121,7 +121,7 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
 
 def test_a_search_that_found_nothing_leaves_no_recipe(tmp_path):
     found = mapping_search_record() | {"recipe": None, "best": None, "candidates": [], "generations": []}
-    files = write_search(tmp_path, found, mapping_pictures(found))
+    files = write_search(tmp_path, found, search_pictures(found))
     assert [path.name for path in files] == ["search.json", "search.md", "generations.csv", "candidates.csv"]
     assert "Found:" not in (tmp_path / "search.md").read_text()
 

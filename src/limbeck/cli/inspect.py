@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from limbeck.inspection import Subject
-    from limbeck.report.drawing import Picture
 
 
 _TEXT_PANEL = "The text"
@@ -113,7 +111,6 @@ def phrases(
     from limbeck.core.progress import ProgressBar
     from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
     from limbeck.report.inspection import check_output, phrase_table
-    from limbeck.report.inspection_figures import phrase_picture
 
     console = progress_console(quiet, verbose)
     check_output(output)
@@ -121,7 +118,7 @@ def phrases(
     sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
     with ProgressBar(console) as bar:
         found = cluster_phrases(_load(model, teacher, device), text, sample, report=bar)
-    _hand_over("phrases", found, {"": phrase_picture(found)}, output, None if as_json else phrase_table(found))
+    _hand_over("phrases", found, output, None if as_json else phrase_table(found))
 
 
 @inspect.command(
@@ -157,9 +154,7 @@ def attention(
     from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
     from limbeck.inspection import draw_maps, measure_divergence, read_texts
-    from limbeck.report.attention_figure import attention_picture
     from limbeck.report.inspection import check_output, divergence_table, maps_note
-    from limbeck.report.inspection_figures import divergence_picture
 
     console = progress_console(quiet, verbose)
     if sentence is not None and not sentence.strip():
@@ -179,11 +174,8 @@ def attention(
             layers=pairs, heads_shown=read_heads(heads, subjects),
         )  # fmt: skip
         far = None if beside is None else measure_divergence(subjects[0], beside, read, length=length, report=bar)
-    pictures = {"": attention_picture(maps)}
-    if far is not None:
-        pictures["-divergence"] = divergence_picture(far)
     table = maps_note(maps) if far is None else divergence_table(far)
-    _hand_over("attention", {"maps": maps, "divergence": far}, pictures, output, None if as_json else table)
+    _hand_over("attention", {"maps": maps, "divergence": far}, output, None if as_json else table)
 
 
 @inspect.command(
@@ -208,7 +200,6 @@ def similarity(
     from limbeck.core.progress import ProgressBar
     from limbeck.inspection import measure_similarity, read_texts
     from limbeck.report.inspection import check_output, similarity_table
-    from limbeck.report.inspection_figures import similarity_picture
 
     console = progress_console(quiet, verbose)
     check_output(output)
@@ -216,9 +207,7 @@ def similarity(
     subjects = _load(model, teacher, device)
     with ProgressBar(console) as bar:
         found = measure_similarity(subjects[0], subjects[-1], read, length=length, report=bar)
-    _hand_over(
-        "similarity", found, {"": similarity_picture(found)}, output, None if as_json else similarity_table(found)
-    )
+    _hand_over("similarity", found, output, None if as_json else similarity_table(found))
 
 
 @inspect.command(
@@ -240,7 +229,6 @@ def contribution(
     from limbeck.core.progress import ProgressBar, part_of
     from limbeck.inspection import measure_contribution, read_texts
     from limbeck.report.inspection import check_output, contribution_table
-    from limbeck.report.inspection_figures import contribution_picture
 
     console = progress_console(quiet, verbose)
     check_output(output)
@@ -253,9 +241,7 @@ def contribution(
             )
             for i, subject in enumerate(subjects)
         ]
-    _hand_over(
-        "contribution", found, {"": contribution_picture(found)}, output, None if as_json else contribution_table(found)
-    )
+    _hand_over("contribution", found, output, None if as_json else contribution_table(found))
 
 
 def _load(model: str, teacher: str | None, device: str) -> list[Subject]:
@@ -267,14 +253,15 @@ def _load(model: str, teacher: str | None, device: str) -> list[Subject]:
     return [load_subject(name, device=chosen) for name in (model, teacher) if name is not None]
 
 
-def _hand_over(
-    name: str, found: Any, pictures: Mapping[str, Picture], output: Path | None, table: RenderableType | None
-) -> None:
+def _hand_over(name: str, found: Any, output: Path | None, table: RenderableType | None) -> None:
     """Write the files, and print the table, or JSON where there is none."""
+    from limbeck.report.figures import inspection_pictures
     from limbeck.report.inspection import plain, write_inspection
 
     data = {"inspection": name, "result": plain(found)}
-    written = [] if output is None else write_inspection(output, name, data, pictures)
+    written = []
+    if output is not None:
+        written = write_inspection(output, name, data, inspection_pictures(name, data["result"]))
     if table is None:
         print_json(data)
         return

@@ -194,6 +194,7 @@ def _search(name: str, kind: _Kind, values: dict[str, Any]) -> None:
     """Make the request of the options, run the search, write and print what it found."""
     from limbeck.recipe.load import load_recipe
     from limbeck.report.search import write_search
+    from limbeck.report.search_figures import search_pictures
     from limbeck.report.search_tables import search_table
 
     read = {key: _read(key, kind.options[key], value) for key, value in values.items() if key in kind.options}
@@ -206,7 +207,7 @@ def _search(name: str, kind: _Kind, values: dict[str, Any]) -> None:
     record = _runner(name)(make_request(kind.request, {**read, "recipe": recipe}), console)
     if not record:
         return  # The main process of several writes and reports.
-    files = write_search(read["output"].expanduser(), record, _pictures(record))
+    files = write_search(read["output"].expanduser(), record, search_pictures(record))
     if values["as_json"]:
         print_json({**record, "files": files})
         return
@@ -235,15 +236,3 @@ def _runner(name: str) -> Callable[..., dict[str, Any]]:
         "mapping": search_mapping, "architecture": search_architecture, "teacher-layer": search_teacher_layer,
     }  # fmt: skip
     return runners[name]
-
-
-def _pictures(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    from limbeck.report.search_architecture_figures import architecture_picture
-    from limbeck.report.search_mapping_figures import mapping_pictures
-    from limbeck.report.search_teacher_layer_figures import teacher_layer_picture
-
-    if record["kind"] == "mapping":
-        return mapping_pictures(record)
-    if record["kind"] == "architecture":
-        return {"loss_and_latency": architecture_picture(record)}
-    return {"layers": teacher_layer_picture(record)}

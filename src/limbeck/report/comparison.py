@@ -10,15 +10,12 @@ import yaml
 from limbeck.core.blocks import duration
 from limbeck.report.comparison_tables import ComparisonTable, overview_table, student_tables
 from limbeck.report.content import Block, Code, Figure, Notes, Section, Steps, Table, guarded
-from limbeck.report.course_figures import course_figures
-from limbeck.report.draw_bars import Bar, BarGroup
 from limbeck.report.evaluation import cost_blocks, cost_latency, task_bars
 from limbeck.report.evaluation_tables import NOTHING
+from limbeck.report.figures import Measured, bars_figure, course_figures, layers_figure, quality_figure
 from limbeck.report.findings import ComparisonFound, Record, RunFound, run_states
-from limbeck.report.layer_figures import layers_figure
-from limbeck.report.make_figures import bars_figure
+from limbeck.report.plots import Bar, BarGroup
 from limbeck.report.quality import format_count
-from limbeck.report.quality_figures import Measured, quality_figure
 from limbeck.report.records import entries, entry, mapping, number, text, texts, without_path
 from limbeck.report.run import provenance_blocks, stage_links
 

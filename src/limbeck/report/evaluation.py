@@ -7,7 +7,6 @@ from typing import Any
 
 from limbeck.evaluation.grid_summary import FINISHED
 from limbeck.report.content import NOTHING, Block, Figure, Notes, Section, Steps, Table, guarded
-from limbeck.report.draw_bars import Bar, BarGroup
 from limbeck.report.evaluation_tables import (
     GridRow,
     chosen_lines,
@@ -17,9 +16,9 @@ from limbeck.report.evaluation_tables import (
     figure,
     metric_name,
 )
+from limbeck.report.figures import Measured, bars_figure, quality_figure
 from limbeck.report.findings import EvaluationFound, Record
-from limbeck.report.make_figures import bars_figure
-from limbeck.report.quality_figures import Measured, quality_figure
+from limbeck.report.plots import Bar, BarGroup
 from limbeck.report.records import last_part, mapping, number, text, texts, without_path
 from limbeck.report.run import provenance_blocks
 

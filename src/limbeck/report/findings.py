@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from limbeck.core.blocks import duration
 from limbeck.core.files import read_json
 from limbeck.report.content import NOTHING, Facts, Table
-from limbeck.report.marks import Point
+from limbeck.report.plots import Point
 from limbeck.report.records import number
 from limbeck.training.record import LOG, RunStatus
 from limbeck.training.stage import DONE

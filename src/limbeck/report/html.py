@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 
 from limbeck.core.markdown import escape_markdown, escaped_blocks
 from limbeck.report.content import Block, Page
-from limbeck.report.marks import WIDTH, Point
-from limbeck.report.palette import HEAT_LEVELS, SERIES, THEMES, ink_on_heat
+from limbeck.report.plot_drawing import svg_of
+from limbeck.report.plots import THEMES, printable
 from limbeck.version import __version__
 
 _TEMPLATE = "report_page.html.j2"
@@ -24,18 +24,7 @@ MADE_BY_US = '<meta name="generator" content="limbeck '
 
 def render_html(page: Page) -> str:
     """Return a report as HTML; whatever the folders hold is escaped."""
-    heat_inks = {
-        name: [ink_on_heat(theme, level) for level in range(HEAT_LEVELS + 1)] for name, theme in THEMES.items()
-    }
-    return _template().render(
-        page=page,
-        generator=GENERATOR,
-        themes=THEMES,
-        heat_inks=heat_inks,
-        heat_levels=range(HEAT_LEVELS + 1),
-        series=range(1, SERIES + 1),
-        width=WIDTH,
-    )
+    return _template().render(page=page, generator=GENERATOR, themes=THEMES)
 
 
 @cache
@@ -48,29 +37,20 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(n=_number, points=_points, groupby_kind=_runs_of_figures, with_code=_with_code)
+    environment.filters.update(
+        groupby_kind=_runs_of_figures, with_code=_with_code, drawn=lambda figure: Markup(svg_of(figure))
+    )
     return environment.get_template(_TEMPLATE)
 
 
 def _printable(value: Any) -> Any:
-    """Keep control characters out, among them those that turn the direction of text around."""
-    if type(value) is not str:  # Markup is the template's own.
-        return value
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in value)
-
-
-def _number(value: float) -> str:
-    """Write a length with a decimal at most."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def _points(points: Sequence[Point]) -> str:
-    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+    """Replace control characters in what is not the template's own, which is Markup."""
+    return printable(value) if type(value) is str else value
 
 
 def _with_code(text: str) -> Markup:
     """Set what stands between backticks as code, everything escaped."""
-    parts = (escape(_printable(part)) for part in text.split("`"))
+    parts = (escape(printable(part)) for part in text.split("`"))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd else part for part, odd in zip(parts, cycle((False, True)))
     )

@@ -14,7 +14,7 @@ from limbeck.methods.composition import LABELLED_TASKS, Pairing, Term
 from limbeck.methods.registry import METHODS
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
-from limbeck.report.draw_layers import SCORES, LinkKind
+from limbeck.report.plots import SCORES, LinkKind
 from limbeck.report.records import texts
 
 _SHAPE = re.compile(r"(\S+) (\d+)x(\d+), (\d+) heads, FFN (\d+)(?:, embedding (\d+))?")

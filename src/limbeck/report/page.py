@@ -13,14 +13,13 @@ from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
 from limbeck.report.comparison import comparison_sections
 from limbeck.report.content import DAMAGED, NOTHING, Block, Page, Part, Section, Table, guarded, name_uniquely
-from limbeck.report.course_figures import course_figures
 from limbeck.report.evaluation import evaluation_sections
+from limbeck.report.figures import Measured, course_figures, quality_figure
 from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, InspectionFound, RunFound, SearchFound
 from limbeck.report.html import MADE_BY_US, render_html, render_markdown
 from limbeck.report.inspection import inspection_sections
-from limbeck.report.picture import write_pictures
+from limbeck.report.plot_drawing import write_figure
 from limbeck.report.quality import comparison_rows
-from limbeck.report.quality_figures import Measured, quality_figure
 from limbeck.report.records import entries, last_part, mapping, number, text, title_of, without_path
 from limbeck.report.run import measured_models, quality_of, run_sections
 from limbeck.report.search import search_sections, what_was_found
@@ -260,8 +259,9 @@ def write_report(
     place = Path(figures).expanduser() if figures is not None else html.with_name(f"{html.stem}-figures")
     drawn: list[Path] = []
     if markdown or figures is not None:
-        for figure in page.figures():
-            drawn += write_pictures(figure, place)
+        drawn = [place / f"{figure.name}{suffix}" for figure in page.figures() for suffix in (".svg", ".png")]
+        for file, figure in zip(drawn, (one for one in page.figures() for _ in range(2)), strict=True):
+            write_figure(figure, file)
     _write(html, render_html(page))
     if beside is not None:
         relative = Path(os.path.relpath(place, beside.parent)).as_posix()

@@ -11,12 +11,10 @@ import yaml
 
 from limbeck.core.blocks import duration
 from limbeck.report.content import NOTHING, Block, Code, Facts, Notes, Paragraph, Section, Steps, Table, guarded
+from limbeck.report.figures import Measured, layers_figure, loss_blocks, quality_figure
 from limbeck.report.findings import RunFound, StageFound, run_state
-from limbeck.report.layer_figures import layers_figure
 from limbeck.report.layer_links import LayerLinks, find_links, recorded_links
-from limbeck.report.loss_figures import loss_blocks
 from limbeck.report.quality import Row, comparison_notes, comparison_rows, format_count
-from limbeck.report.quality_figures import Measured, quality_figure
 from limbeck.report.records import entries, entry, last_part, mapping, number, text, texts, without_path
 
 

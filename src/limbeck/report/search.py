@@ -15,6 +15,7 @@ from limbeck.core.blocks import (
     Block,
     Code,
     Facts,
+    Figure,
     Notes,
     Paragraph,
     Section,
@@ -25,10 +26,10 @@ from limbeck.core.blocks import (
 )
 from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError
-from limbeck.report.drawing import Picture, save_picture
+from limbeck.report.figures import layers_figure
 from limbeck.report.findings import Record, SearchFound
-from limbeck.report.layer_figures import layers_figure
 from limbeck.report.layer_links import find_links
+from limbeck.report.plot_drawing import write_figure
 from limbeck.report.records import entries, mapping, number, text, texts, without_path
 from limbeck.report.run import provenance_blocks
 from limbeck.report.search_figures import distribution_figures, evolution_figure, race_figure, shapes_figure
@@ -46,7 +47,7 @@ RECORD, RECIPE = "search.json", "recipe.yaml"
 _SUFFIXES = (".svg", ".png")
 
 
-def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, Picture]) -> list[Path]:
+def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, Figure]) -> list[Path]:
     """Write the record, recipe, tables and figures of a search; existing files are replaced, each whole or not at all.
 
     Args:
@@ -74,10 +75,10 @@ def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, 
     except OSError as error:
         raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}.") from None
     written = [folder / name for name in texts]
-    for stem, picture in figures.items():
+    for stem, figure in figures.items():
         for suffix in _SUFFIXES:
             path = folder / f"{stem}{suffix}"
-            save_picture(picture, path)
+            write_figure(figure, path, titled=True)
             written.append(path)
     return written
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from limbeck.report.content import Figure
-from limbeck.report.draw_plot import Plot, Series
-from limbeck.report.make_figures import plot_figure
+from limbeck.report.content import Figure, Table
+from limbeck.report.figures import plot_figure
+from limbeck.report.plots import Axis, Panels, Plot, Series
 from limbeck.report.records import describe_shape
-from limbeck.report.scales import Axis
-from limbeck.report.search_mapping_figures import members_of
 
 _GENERATION = Axis("generation", whole=True)
 _SPREAD = 0.12
@@ -43,13 +42,22 @@ def evolution_figure(record: Mapping[str, Any]) -> Figure:
 
 
 def distribution_figures(record: Mapping[str, Any]) -> Iterator[Figure]:
-    """Draw every score of the members of each generation with its median, where the fitness has several scores."""
+    """Draw every score of the members of each generation, where the fitness has several scores."""
     for name in record["scores"] if len(record["scores"]) > 1 else ():
-        groups = members_of(record, name)
-        numbers = [row["number"] for row in record["generations"]]
-        medians = [(n, statistics.median(values)) for n, values in zip(numbers, groups, strict=True) if values]
-        series = [_members(record, name, style=5), Series("median", medians, 1)]
-        yield plot_figure(f"Score {name} by generation", Plot(series, _GENERATION, Axis(f"{name} (percent)")))
+        yield plot_figure(f"Score {name} by generation", _distribution(record, name))
+
+
+def distribution_figure(record: Mapping[str, Any]) -> Figure:
+    """Draw the distribution of the fitness and of its scores in each generation as panels, as ELM's figure 4."""
+    names = ["fitness", *record["scores"]] if len(record["scores"]) > 1 else ["fitness"]
+    plots = [_distribution(record, name) for name in names]
+    medians = [[f"{value:.2f}" for _, value in plot.series[1].points] for plot in plots]
+    words = "; ".join(f"{name}: medians {', '.join(found)}" for name, found in zip(names, medians, strict=True))
+    title = "Distribution of the scores by generation"
+    data = Table(title, ("", "Medians"), tuple((n, ", ".join(m)) for n, m in zip(names, medians, strict=True)))
+    caption = "A box has the middle half of the members and their median; its whiskers reach the extremes."
+    words = f"Box plots of {', '.join(names)} for each generation. {words}."
+    return Figure("distribution", title, caption, words, Panels(list(zip(names, plots, strict=True)), 3), data)
 
 
 def shapes_figure(record: Mapping[str, Any]) -> Figure:
@@ -68,7 +76,7 @@ def shapes_figure(record: Mapping[str, Any]) -> Figure:
     caption = f"{len(trained)} shapes; best reward: {describe_shape(best)}."
     caption += f" Limit of the latency: {limit:g} of the teacher's." if limit is not None else ""
     x = Axis("latency, as a share of the teacher's", from_zero=True)
-    plot = Plot([one for one in series if one.points], x, Axis("loss (1: untrained)"))
+    plot = Plot([one for one in series if one.points], x, Axis("loss (1: untrained)"), limit)
     return plot_figure("Loss and latency of shapes", plot, caption=caption)
 
 
@@ -91,6 +99,37 @@ def race_figure(record: Mapping[str, Any], mark: str = "recommended") -> Figure:
     series.append(Series(f"{mark}: layer {best['layer']}", [place], 1, "points", large=True))
     x, y = Axis("teacher layer", whole=True), Axis(f"score: mean of {', '.join(record['scores'])} (percent)")
     return plot_figure("Students of the layers of the teacher", Plot(series, x, y))
+
+
+def search_pictures(record: Mapping[str, Any]) -> dict[str, Figure]:
+    """Return the figures that a finished search leaves, by their files' names; none where there is no generation."""
+    match record["kind"]:
+        case "mapping" if record["generations"]:
+            found = {"evolution": evolution_figure(record), "distribution": distribution_figure(record)}
+        case "architecture":
+            found = {"loss_and_latency": shapes_figure(record)}
+        case "teacher-layer":
+            found = {"layers": race_figure(record)}
+        case _:
+            found = {}
+    return {stem: replace(figure, title=f"{figure.title}: {record['name']}") for stem, figure in found.items()}
+
+
+def members_of(record: Mapping[str, Any], name: str) -> list[list[float]]:
+    """Return the values of a score, or of the fitness, by generation; a genome that came twice counts twice."""
+    by_gene = {candidate["gene"]: candidate for candidate in record["candidates"]}
+    return [
+        [by_gene[gene]["fitness"] if name == "fitness" else by_gene[gene]["scores"][name] for gene in row["members"]]
+        for row in record["generations"]
+    ]
+
+
+def _distribution(record: Mapping[str, Any], name: str) -> Plot:
+    """Return the members of each generation, and their median with its box."""
+    groups = {row["number"]: v for row, v in zip(record["generations"], members_of(record, name), strict=True) if v}
+    medians = [(number, statistics.median(values)) for number, values in groups.items()]
+    series = [_members(record, name, style=5), Series("median", medians, 1, boxes=list(groups.values()))]
+    return Plot(series, _GENERATION, Axis(f"{name} (percent)"))
 
 
 def _line(rows: list[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
