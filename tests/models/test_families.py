@@ -12,10 +12,6 @@ from limbeck.models.families import (
     depth,
     families,
     family_of,
-    ffn,
-    head_size,
-    heads,
-    hidden_size,
     shape_of,
 )
 from tests.support import models as tiny
@@ -42,9 +38,9 @@ def _names(model: torch.nn.Module, path: str) -> set[str]:
 @pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
 def test_the_numbers_of_a_configuration(family: str) -> None:
     config = tiny.tiny_config(family, layers=3)
-    assert (depth(config), hidden_size(config), heads(config), ffn(config)) == (3, 48, 4, 96)
-    assert head_size(config) == 12
     shape = shape_of(config)
+    assert depth(config) == 3
+    assert (shape.layers, shape.hidden, shape.heads, shape.ffn, shape.head_size) == (3, 48, 4, 96, 12)
     assert shape.vocabulary == len(tiny.vocabulary(family))
     assert shape.embedding == (tiny.EMBEDDING if family in ("electra", "albert") else 48)
     assert shape.key_value_heads == (2 if family in ("llama", "qwen3", "eurobert") else 4)
@@ -97,7 +93,7 @@ def test_a_head_is_looked_through() -> None:
 
 
 def test_gpt2_without_an_ffn_width_has_four_times_the_hidden_one() -> None:
-    assert ffn(tiny.tiny_config("gpt2", n_inner=None)) == 4 * 48
+    assert shape_of(tiny.tiny_config("gpt2", n_inner=None)).ffn == 4 * 48
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:

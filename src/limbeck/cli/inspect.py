@@ -316,14 +316,14 @@ def read_heads(text: str, subjects: Sequence[Subject]) -> list[int]:
         RecipeError: for other text.
     """
     from limbeck.inspection import MEAN_HEAD
-    from limbeck.models.families import heads
+    from limbeck.models.families import shape_of
 
     found: list[int] = []
     for part in (part.strip() for part in text.split(",")):
         if part == "mean":
             found.append(MEAN_HEAD)
         elif part == "all":
-            found += range(1, heads(subjects[0].model.config) + 1)
+            found += range(1, shape_of(subjects[0].model.config).heads + 1)
         elif _is_number(part) and int(part) > 0:
             found.append(int(part))
         else:

@@ -15,7 +15,7 @@ from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.onnx import ONNX_DTYPES, open_session, session_runner
 from limbeck.export.source import SENTENCE, OutputModule, Source, input_names, load_weights
-from limbeck.models.families import hidden_size
+from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, quiet
 from limbeck.models.locating import SentencePooling
 
@@ -191,7 +191,7 @@ def write_small_files(source: Source, folder: Path, sentence: SentencePooling | 
     if sentence is not None:
         write_sentence_transformers_files(
             folder,
-            width=hidden_size(source.model.config),
+            width=shape_of(source.model.config).hidden,
             pooling=sentence.pooling,
             normalize=sentence.normalize,
             max_length=source.longest,

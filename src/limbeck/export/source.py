@@ -7,30 +7,25 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import (
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encoder_of, longest_input
-from limbeck.models.heads import Head
-from limbeck.models.loading import as_dtype, load_config, load_model, one_line, quiet
-from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model, sentence_pooling
+from limbeck.models.heads import AnyHead
+from limbeck.models.loading import load_config, load_model
+from limbeck.models.locating import SentencePooling, resolve_model, sentence_pooling
 from limbeck.models.taps import pool
 from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 
-ExportHead: TypeAlias = Literal[Head, "token_classification"]
-EXPORT_HEADS: tuple[ExportHead, ...] = (*get_args(Head), "token_classification")
+ExportHead: TypeAlias = AnyHead
+EXPORT_HEADS: tuple[ExportHead, ...] = get_args(ExportHead)
 RUN_STUDENT = "student"
 _KNOWN_MODULES = {"Transformer", "Pooling", "Normalize"}
 _ENDS: dict[str, ExportHead] = {
@@ -127,29 +122,7 @@ def load_weights(
     Raises:
         ModelError: see `load_model`.
     """
-    if head != "token_classification":
-        return load_model(name, dtype=dtype, head=head, pooler=pooler and head is None and _stores_pooler(name))
-    config, resolved = load_config(name), resolve_model(name)
-    if type(config) not in MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING:
-        raise ModelError(f"The family {config.model_type} has no token classification head.")
-    if is_local(resolved):
-        check_weights(resolved)
-    loader: type[PreTrainedModel] = MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING[type(config)]
-    with quiet():
-        try:
-            model, info = loader.from_pretrained(
-                resolved,
-                config=config,
-                dtype=as_dtype(dtype),
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ModelError(f"The token classifier '{name}' cannot be read: {one_line(error)}") from error
-    if missing := sorted(info["missing_keys"]):
-        raise ModelError(f"'{name}' holds no whole token classification head ({missing[0]} is missing); save it again.")
-    return model
+    return load_model(name, dtype=dtype, head=head, pooler=pooler and head is None and _stores_pooler(name))
 
 
 def check_modules(name: str) -> None:

@@ -16,7 +16,7 @@ from limbeck.core.progress import Report, quietly
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.subject import Batch, Subject, batches, check_comparable, encode, shortest_limit, tokenise
-from limbeck.models.families import blocks, family_of, head_size, heads, shape_of
+from limbeck.models.families import blocks, family_of, shape_of
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 
@@ -69,7 +69,7 @@ def attention_rules(subject: Subject) -> list[AttentionRule]:
             for name in ("scaling", "sliding_window")
             if (value := getattr(module, name, None)) is not None
         }
-        scaling = float(found.get("scaling", head_size(config) ** -0.5))
+        scaling = float(found.get("scaling", shape.head_size**-0.5))
         rules.append(
             AttentionRule(shape.heads, shape.key_value_heads, scaling, family.causal, found.get("sliding_window"))
         )
@@ -220,7 +220,7 @@ def measure_divergence(
     check_comparable(student, teacher)
     rows = tokenise(student.tokenizer, texts, shortest_limit(length, student.longest, teacher.longest))
     longest = max(map(len, rows.ids))
-    by_head = heads(student.model.config) == heads(teacher.model.config)
+    by_head = shape_of(student.model.config).heads == shape_of(teacher.model.config).heads
     entropy, cross, tokens = torch.zeros(()), torch.zeros(()), 0
     size = max(1, _ENTRIES // longest**2)
     for number, batch in enumerate(
@@ -387,7 +387,7 @@ def check_layers(subject: Subject, role: str, layers: Sequence[int]) -> None:
 
 
 def _check_heads(subject: Subject, role: str, heads_shown: Sequence[int]) -> None:
-    highest = heads(subject.model.config)
+    highest = shape_of(subject.model.config).heads
     for head in heads_shown:
         if head != MEAN_HEAD and not 1 <= head <= highest:
             raise RecipeError(

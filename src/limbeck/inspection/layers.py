@@ -19,7 +19,7 @@ from limbeck.core.progress import Report, part_of, quietly
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.subject import Subject, batches, check_comparable, layer_keys, shortest_limit, tokenise
-from limbeck.models.families import hidden_size
+from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
 
@@ -138,7 +138,7 @@ def measure_similarity(
     """
     check_comparable(student, teacher)
     rows = tokenise(student.tokenizer, texts, shortest_limit(length, student.longest, teacher.longest))
-    widths = hidden_size(student.model.config), hidden_size(teacher.model.config)
+    widths = shape_of(student.model.config).hidden, shape_of(teacher.model.config).hidden
     of_one_layer = 8 * widths[0] * widths[1] * len(teacher.layer_keys)
     at_once = max(1, _MEMORY // of_one_layer)
     keys, found, tokens = student.layer_keys, [], 0

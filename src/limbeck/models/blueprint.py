@@ -13,7 +13,7 @@ from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import Shape, family_of, shape_of
+from limbeck.models.families import Shape, describe_size, family_of, shape_of
 from limbeck.models.heads import Head, head_class
 from limbeck.models.loading import model_class, pooler_option, quiet
 
@@ -103,8 +103,7 @@ class StudentBlueprint(BaseModel):
     )
 
     def __str__(self) -> str:
-        factorised = f", embedding {self.embedding}" if self.embedding else ""
-        return f"{self.layers}x{self.hidden}, {self.heads} heads, FFN {self.ffn}{factorised}"
+        return describe_size(self.layers, self.hidden, self.heads, self.ffn, self.embedding)
 
 
 BlueprintSource: TypeAlias = str | Mapping[str, Any] | StudentBlueprint

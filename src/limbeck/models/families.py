@@ -1,6 +1,9 @@
-"""Families: what a configuration says of a model's shape, and where a model keeps its parts.
+"""Families: the shape of a model by its configuration, and the places of its parts.
 
-The lookups on a configuration need no weights, so shapes can be checked before anything is loaded.
+The lookups on a configuration need no weights, so shapes can be checked before anything is loaded. The table of
+families has one row an architecture, with its module paths and configuration fields. Nothing else in limbeck spells a
+model's module path or a configuration's field name. To support another family, add its row here; the tests in
+`tests/models/test_families.py` then hold it to the rest's assumptions.
 """
 
 from __future__ import annotations
@@ -13,15 +16,10 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError
 
-# The table of families: one row an architecture, with its module paths and configuration fields.
-#
-# Nothing else in limbeck spells a model's module path or a configuration's field name. To support another family, add
-# its row here; the tests in `tests/models/test_families.py` then hold it to what the rest relies on.
-
 
 @dataclass(frozen=True)
 class BlockRoles:
-    """What each linear map inside a block is for, as module paths relative to the block.
+    """The linear maps inside a block by their role, as module paths relative to the block.
 
     Only families with separate query, key and value maps and a plain two-matrix feed-forward part have one;
     it is what lets a block be copied into a narrower student without cutting through a head.
@@ -237,9 +235,14 @@ class Shape:
     positions: int | None
 
     def __str__(self) -> str:
-        factorised = f", embedding {self.embedding}" if self.embedding != self.hidden else ""
-        size = f"{self.layers}x{self.hidden}, {self.heads} heads, FFN {self.ffn}"
-        return f"{self.model_type} {size}{factorised}"
+        embedding = self.embedding if self.embedding != self.hidden else None
+        return f"{self.model_type} {describe_size(self.layers, self.hidden, self.heads, self.ffn, embedding)}"
+
+
+def describe_size(layers: int, hidden: int, heads: int, ffn: int, embedding: int | None = None) -> str:
+    """Write the size of a model, for example `6x384, 12 heads, FFN 1536`; of factorised embeddings also the width."""
+    factorised = f", embedding {embedding}" if embedding else ""
+    return f"{layers}x{hidden}, {heads} heads, FFN {ffn}{factorised}"
 
 
 def family_of(config: PreTrainedConfig) -> Family:
@@ -294,29 +297,6 @@ def depth(config: PreTrainedConfig) -> int:
     return int(getattr(config, family_of(config).fields.layers))
 
 
-def hidden_size(config: PreTrainedConfig) -> int:
-    """Return the width of the hidden states."""
-    return int(getattr(config, family_of(config).fields.hidden))
-
-
-def heads(config: PreTrainedConfig) -> int:
-    """Return the number of query heads of a layer."""
-    return int(getattr(config, family_of(config).fields.heads))
-
-
-def ffn(config: PreTrainedConfig) -> int:
-    """Return the inner width of the feed-forward part; GPT-2's unset `n_inner` means four times the hidden
-    width."""
-    width = getattr(config, family_of(config).fields.ffn)
-    return int(width) if width is not None else 4 * hidden_size(config)
-
-
-def head_size(config: PreTrainedConfig) -> int:
-    """Return the width of one query head; a family with `head_dim` may make it differ from hidden / heads."""
-    explicit = getattr(config, "head_dim", None)
-    return int(explicit) if explicit is not None else hidden_size(config) // heads(config)
-
-
 def shape_of(config: PreTrainedConfig) -> Shape:
     """Return the shape of the model that a configuration describes, without building or loading it.
 
@@ -324,19 +304,22 @@ def shape_of(config: PreTrainedConfig) -> Shape:
         ModelError: for an unknown family.
     """
     family = family_of(config)
-    embedding = getattr(config, family.fields.embedding) if family.fields.embedding else None
+    fields = family.fields
+    hidden, heads = int(getattr(config, fields.hidden)), int(getattr(config, fields.heads))
+    ffn = getattr(config, fields.ffn)
+    head_size = getattr(config, "head_dim", None)
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and family.padded_positions:
         positions -= (config.pad_token_id or 0) + 1
     return Shape(
         model_type=family.model_type,
         layers=depth(config),
-        hidden=hidden_size(config),
-        heads=heads(config),
-        key_value_heads=int(getattr(config, "num_key_value_heads", None) or heads(config)),
-        head_size=head_size(config),
-        ffn=ffn(config),
+        hidden=hidden,
+        heads=heads,
+        key_value_heads=int(getattr(config, "num_key_value_heads", None) or heads),
+        head_size=int(head_size) if head_size is not None else hidden // heads,
+        ffn=int(ffn) if ffn is not None else 4 * hidden,  # GPT-2's `n_inner` may be unset.
         vocabulary=int(config.vocab_size),
-        embedding=int(embedding or hidden_size(config)),
+        embedding=int((getattr(config, fields.embedding) if fields.embedding else None) or hidden),
         positions=positions,
     )

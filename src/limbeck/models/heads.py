@@ -1,14 +1,15 @@
-"""Task heads: which class carries one, what a checkpoint has, and how a student starts with one."""
+"""Task heads: the class of each, the head that a checkpoint has, and the start of a student's head."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from transformers import (
     MODEL_FOR_MASKED_LM_MAPPING,
     MODEL_FOR_QUESTION_ANSWERING_MAPPING,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -17,13 +18,17 @@ from limbeck.errors import ModelError
 from limbeck.models.families import base_model
 
 Head: TypeAlias = Literal["masked_lm", "classification", "regression", "question_answering"]
+"""Heads that can be taught."""
+AnyHead: TypeAlias = Literal[Head, "token_classification"]
+"""Heads that can be loaded."""
 
-HEADS: tuple[Head, ...] = ("masked_lm", "classification", "regression", "question_answering")
+HEADS: tuple[Head, ...] = get_args(Head)
 _MAPPINGS = {
     "masked_lm": MODEL_FOR_MASKED_LM_MAPPING,
     "classification": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     "regression": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     "question_answering": MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    "token_classification": MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
 }
 # How the class that saved a checkpoint ends, for each head.
 _SAVED_BY = {
@@ -34,12 +39,12 @@ _SAVED_BY = {
 }
 
 
-def has_head(config: PreTrainedConfig, head: Head) -> bool:
+def has_head(config: PreTrainedConfig, head: AnyHead) -> bool:
     """Whether a family has such a head."""
     return type(config) in _MAPPINGS[head]
 
 
-def head_class(config: PreTrainedConfig, head: Head) -> type[PreTrainedModel]:
+def head_class(config: PreTrainedConfig, head: AnyHead) -> type[PreTrainedModel]:
     """Return the class of a family with a head.
 
     Raises:

@@ -30,6 +30,17 @@ LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
 LayerStrategy: TypeAlias = str | Sequence[int]
 
 
+def last_layers(student_depth: int, teacher_depth: int) -> list[int]:
+    """Return the last teacher layers, T − S + i for the student's layers i = 1..S."""
+    return [teacher_depth - student_depth + layer for layer in range(1, student_depth + 1)]
+
+
+def uniform_layers(student_depth: int, teacher_depth: int) -> list[int]:
+    """Return every k-th teacher layer, min(k·i, T) with k = ⌈T/S⌉ for the student's layers i = 1..S."""
+    stride = -(-teacher_depth // student_depth)
+    return [min(stride * layer, teacher_depth) for layer in range(1, student_depth + 1)]
+
+
 def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: int) -> list[int]:
     """Return the teacher layer that each student layer is copied from.
 
@@ -69,10 +80,9 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
     if strategy == "first":
         return list(steps)
     if strategy == "last":
-        return [teacher_depth - student_depth + i for i in steps]
+        return last_layers(student_depth, teacher_depth)
     if strategy == "uniform":
-        stride = -(-teacher_depth // student_depth)
-        return [min(stride * i, teacher_depth) for i in steps]
+        return uniform_layers(student_depth, teacher_depth)
     if student_depth == 1:
         return [teacher_depth]
     return [1 + (i - 1) * (teacher_depth - 1) // (student_depth - 1) for i in steps]

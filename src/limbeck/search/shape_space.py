@@ -19,6 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.costs import count_parameters
 from limbeck.models.blueprint import build_student
+from limbeck.models.families import describe_size
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -34,7 +35,7 @@ class ShapePoint(NamedTuple):
     ffn: float
 
     def __str__(self) -> str:
-        return f"{self.layers}x{self.hidden}, {self.heads} heads, FFN {self.ffn_width}"
+        return describe_size(self.layers, self.hidden, self.heads, self.ffn_width)
 
     @property
     def ffn_width(self) -> int:
