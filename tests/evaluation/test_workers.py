@@ -9,7 +9,7 @@ from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, prepare
 from limbeck.evaluation.fine_tuning import CellResult
 from limbeck.evaluation.grid import Failure, Job, attempt, run_jobs
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 
 

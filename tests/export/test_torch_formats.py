@@ -10,9 +10,8 @@ from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encode
 from limbeck.export.batches import ExportMismatchError, built_in_texts
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.models.loading import load_model
+from limbeck.models.loading import load_model, load_tokenizer
 from limbeck.models.locating import sentence_pooling
-from limbeck.models.vocabulary import load_tokenizer
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student, with_pooler
 

@@ -16,9 +16,8 @@ from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError
 from limbeck.models.families import shape_of
-from limbeck.models.loading import load_config, load_model, quiet
+from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.models.locating import hub_answers, resolve_model
-from limbeck.models.vocabulary import load_tokenizer
 from tests.support import models as tiny
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from limbeck.errors import ModelError
 from limbeck.models.families import shape_of
-from limbeck.models.loading import load_config
+from limbeck.models.loading import check_fits_model, check_same_vocabulary, load_config, load_tokenizer
 from limbeck.models.locating import SentencePooling, sentence_pooling
-from limbeck.models.vocabulary import check_fits_model, check_same_vocabulary, load_tokenizer
 from tests.support import models as tiny
 
 

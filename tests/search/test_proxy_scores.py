@@ -12,8 +12,7 @@ from scipy.stats import spearmanr
 
 import limbeck
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.models.loading import load_model
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_model, load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import scores as proxy_scores

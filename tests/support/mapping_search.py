@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.search import engine, mapping
 from limbeck.search.mapping import MappingRequest

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import optuna
 import pytest
 
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.search import architecture, engine
 from limbeck.search.latency import ShapeLatency

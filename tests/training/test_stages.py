@@ -120,7 +120,7 @@ def test_contribution_is_measured_and_kept(recipe):
 
 def test_layer_cosines_are_those_of_the_hidden_states(bert_folder, text_folder):
     from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
-    from limbeck.models.vocabulary import load_tokenizer
+    from limbeck.models.loading import load_tokenizer
     from limbeck.training.teacher import measure_layer_cosines
 
     tokenizer = load_tokenizer(str(bert_folder))

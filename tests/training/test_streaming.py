@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import limbeck
 from limbeck.corpus import Lane, PadCollator
 from limbeck.errors import CorpusError, OutputError, RecipeError, TrainingError
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_tokenizer
 from limbeck.training.data import training_rows
 from limbeck.training.loader import StreamLoader
 from limbeck.training.trainer import DistillationTrainer

@@ -42,8 +42,7 @@ from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.models.families import shape_of
-from limbeck.models.loading import load_config, load_model, quiet
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.training.run import STUDENT, build_corpora
 
 EVALUATION = "evaluation"

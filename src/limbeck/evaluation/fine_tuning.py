@@ -39,9 +39,15 @@ from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.tasks import Task
 from limbeck.models.families import shape_of
 from limbeck.models.heads import Head, head_class
-from limbeck.models.loading import load_config, load_model, one_line, quiet, unreachable
-from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model, sentence_pooling
-from limbeck.models.vocabulary import check_fits_model, load_tokenizer
+from limbeck.models.loading import (
+    check_fits_model,
+    load_class,
+    load_config,
+    load_model,
+    load_tokenizer,
+    quiet,
+)
+from limbeck.models.locating import sentence_pooling
 
 # Keeping the weights of the epoch that does best on the select split.
 
@@ -118,26 +124,8 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
     """
     config = task_config(name, task)
     loader = head_class(config, _HEADS[task.kind])
-    resolved = resolve_model(name)
-    if is_local(resolved):
-        check_weights(resolved)
     set_seed(seed)
-    with quiet():
-        try:
-            model, info = loader.from_pretrained(
-                resolved,
-                config=config,
-                dtype="float32",
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # A head of another task; the encoder is checked below.
-                local_files_only=not is_local(resolved) and not hub_answers(),
-            )
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            if not is_local(resolved):
-                raise unreachable(name) from error
-            raise ModelError(f"The model in '{name}' cannot be built or read: {one_line(error)}") from error
+    model, info = load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)
     return model
 

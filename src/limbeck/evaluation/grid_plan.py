@@ -28,8 +28,7 @@ from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, Protocol
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import Task, TaskData, find_task, parse_tasks
 from limbeck.models.families import Shape, shape_of
-from limbeck.models.loading import load_config
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_config, load_tokenizer
 
 # `EvaluationRequest`: what is asked of an evaluation, checked as far as it can be without looking at any file.
 

@@ -56,8 +56,8 @@ from limbeck.export.onnx import (
 )
 from limbeck.export.source import RUN_STUDENT, Source, input_names, locate, open_source
 from limbeck.models.families import shape_of
+from limbeck.models.loading import load_tokenizer
 from limbeck.models.locating import PACKAGE_PREFIX
-from limbeck.models.vocabulary import load_tokenizer
 
 # Comparing the folder of an export with its source, here or in a fresh process that knows nothing but the disk.
 

@@ -19,10 +19,9 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encoder_of, longest_input
 from limbeck.models.heads import AnyHead
-from limbeck.models.loading import load_config, load_model
+from limbeck.models.loading import check_fits_model, load_config, load_model, load_tokenizer
 from limbeck.models.locating import SentencePooling, resolve_model, sentence_pooling
 from limbeck.models.taps import pool
-from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 
 ExportHead: TypeAlias = AnyHead
 EXPORT_HEADS: tuple[ExportHead, ...] = get_args(ExportHead)

@@ -17,9 +17,8 @@ from limbeck.corpus import PadCollator
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import device_of, longest_input
 from limbeck.models.families import depth, shape_of
-from limbeck.models.loading import load_model
+from limbeck.models.loading import check_fits_model, check_same_vocabulary, load_model, load_tokenizer
 from limbeck.models.streams import StreamKey
-from limbeck.models.vocabulary import check_fits_model, check_same_vocabulary, load_tokenizer
 
 
 @dataclass(frozen=True)

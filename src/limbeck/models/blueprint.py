@@ -1,10 +1,10 @@
-"""Student blueprints: what shape a student has, from a short string, a preset's name or fields by name."""
+"""Student blueprints: the shape of a student by a short string, a preset's name or fields, and the student of it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -16,8 +16,6 @@ from limbeck.errors import ModelError, suggestion
 from limbeck.models.families import Shape, describe_size, family_of, shape_of
 from limbeck.models.heads import Head, head_class
 from limbeck.models.loading import model_class, pooler_option, quiet
-
-# Presets: the students of the papers, by name, each with its source.
 
 
 @dataclass(frozen=True)
@@ -33,40 +31,26 @@ class Preset:
 
 
 presets: Registry[Preset] = Registry("student preset", error=ModelError)
-
-presets.register(
-    "minilm-6x384",
-    Preset(6, 384, "MiniLM (Wang et al. 2020), tables 3 and 4; also ELM §5.2 and the comparative study, table 1."),
-)
-presets.register("minilm-4x384", Preset(4, 384, "MiniLM (Wang et al. 2020), tables 3 and 4."))
-presets.register("minilm-3x384", Preset(3, 384, "MiniLM (Wang et al. 2020), tables 3 and 4."))
-presets.register("minilm-12x384", Preset(12, 384, "MiniLM (Wang et al. 2020), tables 4 and 8."))
-presets.register(
-    "minilm-6x768",
-    Preset(6, 768, "MiniLM (Wang et al. 2020), table 2; the DistilBERT shape; MiniLMv2, table 1."),
-)
-presets.register(
-    "minilmv2-12x384-e128",
-    Preset(
-        12,
-        384,
-        "MiniLMv2 (Wang et al. 2021), table 4: 12x384 with 128-wide factorised embeddings.",
-        embedding=128,
+for _name, _preset in {
+    "minilm-6x384": Preset(
+        6, 384, "MiniLM (Wang et al. 2020), tables 3 and 4; also ELM §5.2 and the comparative study, table 1."
     ),
-)
-presets.register(
-    "tinybert-4x312",
-    Preset(4, 312, "TinyBERT; ELM §5.2 and MLKD-BERT §4.2: M=4, d=312, d_i=1200, h=12.", heads=12, ffn=1200),
-)
-presets.register(
-    "nas-4x576",
-    Preset(4, 576, "The comparative study, table 1: 4, 12, 576, 768, found by KD-NAS.", heads=12, ffn=768),
-)
-presets.register(
-    "nas-3x384",
-    Preset(3, 384, "The comparative study, table 1: 3, 12, 384, 1024, found by KD-NAS.", heads=12, ffn=1024),
-)
-
+    "minilm-4x384": Preset(4, 384, "MiniLM (Wang et al. 2020), tables 3 and 4."),
+    "minilm-3x384": Preset(3, 384, "MiniLM (Wang et al. 2020), tables 3 and 4."),
+    "minilm-12x384": Preset(12, 384, "MiniLM (Wang et al. 2020), tables 4 and 8."),
+    "minilm-6x768": Preset(6, 768, "MiniLM (Wang et al. 2020), table 2; the DistilBERT shape; MiniLMv2, table 1."),
+    "minilmv2-12x384-e128": Preset(
+        12, 384, "MiniLMv2 (Wang et al. 2021), table 4: 12x384 with 128-wide factorised embeddings.", embedding=128
+    ),
+    "tinybert-4x312": Preset(
+        4, 312, "TinyBERT; ELM §5.2 and MLKD-BERT §4.2: M=4, d=312, d_i=1200, h=12.", heads=12, ffn=1200
+    ),
+    "nas-4x576": Preset(4, 576, "The comparative study, table 1: 4, 12, 576, 768, found by KD-NAS.", heads=12, ffn=768),
+    "nas-3x384": Preset(
+        3, 384, "The comparative study, table 1: 3, 12, 384, 1024, found by KD-NAS.", heads=12, ffn=1024
+    ),
+}.items():
+    presets.register(_name, _preset)
 
 # Papers' students have 12 heads whatever their width; widths that 12 does not divide get heads of 64.
 USUAL_HEADS = 12
@@ -141,16 +125,9 @@ def blueprint_like(shape: Shape, layers: int) -> StudentBlueprint:
 
 def _parse_text(text: str) -> StudentBlueprint:
     if text in presets:
-        preset = presets[text]
-        return _complete(
-            {
-                "layers": preset.layers,
-                "hidden": preset.hidden,
-                "heads": preset.heads,
-                "ffn": preset.ffn,
-                "embedding": preset.embedding,
-            }
-        )
+        fields = asdict(presets[text])
+        del fields["source"]
+        return _complete(fields)
     size = _SIZE.fullmatch(text)
     if size is None:
         raise ModelError(f"Cannot read the student '{text[:80]}': {_HOW}.{suggestion(text, presets)}")
@@ -223,9 +200,6 @@ def _nearest_heads(hidden: int, wanted: int | None = None) -> int:
     aim = wanted or max(1, hidden // USUAL_HEAD_SIZE)
     divisors = [n for n in range(1, hidden + 1) if hidden % n == 0]
     return min(divisors, key=lambda n: (abs(n - aim), n))
-
-
-# From a blueprint to a student: its configuration, derived from the teacher's, and a fresh model.
 
 
 # Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a

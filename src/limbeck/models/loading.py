@@ -1,6 +1,4 @@
-"""Loading a configuration or a model: safetensors only, no remote code, no noise, one clear line when it
-fails.
-"""
+"""Loading configurations, models and tokenizers: safetensors only, no remote code, one clear line when it fails."""
 
 from __future__ import annotations
 
@@ -15,16 +13,20 @@ from typing import Any
 
 import torch
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
-from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.families import base_model, families, family_of, shape_of
-from limbeck.models.heads import HEADS, Head, copy_head, has_head, head_class
+from limbeck.models.heads import HEADS, AnyHead, copy_head, has_head, head_class
 from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model
-
-# The numbers of a configuration from outside, before anything is built by them.
-
 
 # Far beyond any encoder; with more, making the empty model alone would take all time and memory.
 _MOST = {
@@ -36,8 +38,59 @@ _MOST = {
     "positions": 100_000_000,
     "embedding": 1_000_000,
 }
+# Fields that all families call alike.
 _COMMON = {"vocabulary": "vocab_size", "positions": "max_position_embeddings"}
-"""What all families call alike."""
+_DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
+_LIKE_A_SHAPE = re.compile(r"\d+[^/\d]+\d+\w*")
+# Without one of these `transformers` makes up a tokenizer of five tokens instead of failing.
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "tokenizer.model",
+)
+_SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
+# Case, accents, punctuation, digits, wide characters and runs of spaces: what normalisers disagree on.
+_PROBES = (
+    "The limbeck stands in the cellar.",
+    "THE LIMBECK Stands",
+    "naïve café, Ångström",
+    "don't  stop -- e.g. 3.14 (50%)",
+    "蒸馏 дистилляция تقطير",
+    "ﬁne ½ ™\tＡＢＣ",
+)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the log lines of `transformers` and `huggingface_hub`, and the former's progress bars, inside the block.
+
+    The bars of downloads stay as they are: whoever has them on waits for gigabytes. The previous settings are put back
+    at the end. Errors still raise.
+    """
+    hub_logger = logging.getLogger("huggingface_hub")
+    level, hub_level = transformers_logging.get_verbosity(), hub_logger.level
+    bars, hub_bars = transformers_logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    hub_logger.setLevel(logging.CRITICAL)
+    with warnings.catch_warnings(action="ignore"):  # That HF_HUB_DISABLE_PROGRESS_BARS has priority.
+        transformers_logging.disable_progress_bar()
+        if hub_bars:  # Switched off too by that.
+            enable_progress_bars()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        hub_logger.setLevel(hub_level)
+        if bars and hub_bars:
+            transformers_logging.enable_progress_bar()
 
 
 def check_numbers(name: str | Path, config: PreTrainedConfig) -> None:
@@ -73,40 +126,6 @@ def check_numbers(name: str | Path, config: PreTrainedConfig) -> None:
         )
 
 
-_DTYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float64": torch.float64,
-}
-_LIKE_A_SHAPE = re.compile(r"\d+[^/\d]+\d+\w*")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the log lines of `transformers` and `huggingface_hub`, and the former's progress bars, inside the block.
-
-    The bars of downloads stay as they are: whoever has them on waits for gigabytes. The previous settings are put back
-    at the end. Errors still raise.
-    """
-    hub_logger = logging.getLogger("huggingface_hub")
-    level, hub_level = transformers_logging.get_verbosity(), hub_logger.level
-    bars, hub_bars = transformers_logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
-    transformers_logging.set_verbosity(logging.CRITICAL)
-    hub_logger.setLevel(logging.CRITICAL)
-    with warnings.catch_warnings(action="ignore"):  # That HF_HUB_DISABLE_PROGRESS_BARS has priority.
-        transformers_logging.disable_progress_bar()
-        if hub_bars:  # Switched off too by that.
-            enable_progress_bars()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        hub_logger.setLevel(hub_level)
-        if bars and hub_bars:
-            transformers_logging.enable_progress_bar()
-
-
 def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTrainedConfig:
     """Read a model's configuration; no weight is touched.
 
@@ -118,17 +137,18 @@ def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTra
         ModelError: for a missing folder, package or `config.json`, an unreadable one, an unknown family, or a
             Hub name that cannot be reached.
     """
-    resolved = resolve_model(name_or_path)
-    with quiet():
-        try:
-            config = AutoConfig.from_pretrained(
-                resolved,
-                revision=revision or "main",
-                trust_remote_code=False,
-                local_files_only=_offline(resolved),
-            )
-        except Exception as error:  # A class of its own for every wrong value, and for every package that is missing.
-            raise _config_error(name_or_path, resolved, error) from error
+    try:
+        config: PreTrainedConfig = _from_pretrained(
+            AutoConfig, name_or_path, f"The config.json of '{name_or_path}' cannot be read", revision
+        )
+    except ModelError as error:
+        text = str(error.__cause__)
+        if "does not recognize this architecture" in text or "Should have a `model_type`" in text:
+            known = suggestion("", families)
+            raise ModelError(
+                f"The config.json of '{name_or_path}' has no known model_type.{known}"
+            ) from error.__cause__
+        raise
     check_numbers(name_or_path, config)
     return config
 
@@ -138,18 +158,18 @@ def load_model(
     *,
     dtype: str | torch.dtype | None = None,
     revision: str | None = None,
-    head: Head | None = None,
+    head: AnyHead | None = None,
     pooler: bool = False,
 ) -> PreTrainedModel:
     """Load a model, in eval mode, on the CPU.
 
     Args:
         name_or_path: A folder, `package:NAME` (see `resolve_model`), or a Hub name.
-        dtype: What to hold the weights in, for example `"bfloat16"`; None is float32 whatever the file holds.
+        dtype: Type of the weights, for example `"bfloat16"`; None is float32 whatever the file holds.
         revision: A branch, tag or commit on the Hub.
         head: None for the Transformer alone (without its pooler, where the class can leave it out),
-            or the task whose head is loaded too: `"masked_lm"`, `"classification"`, `"regression"` or
-            `"question_answering"`.
+            or the task whose head is loaded too: `"masked_lm"`, `"classification"`, `"regression"`,
+            `"question_answering"` or `"token_classification"`.
         pooler: Keep the pooler of a model without a head; one that the checkpoint lacks is at random values.
 
     Returns:
@@ -161,31 +181,101 @@ def load_model(
     """
     wanted = as_dtype(dtype)
     config = load_config(name_or_path, revision)
-    resolved = resolve_model(name_or_path)
-    if is_local(resolved):
-        check_weights(resolved)
-    options: dict[str, Any] = {"dtype": wanted, "config": config, "revision": revision or "main"}
+    options: dict[str, Any] = {}
     if head is not None:
         loader = head_class(config, head)
     else:
         loader = model_class(config)
-        options |= {} if pooler else pooler_option(loader)
+        options = {} if pooler else pooler_option(loader)
+    model, info = load_class(loader, name_or_path, config, dtype=wanted, revision=revision, **options)
+    if info["mismatched_keys"]:
+        key, stored, needed = sorted(info["mismatched_keys"])[0]
+        raise ModelError(
+            f"The weights of '{name_or_path}' do not fit its config.json: '{key}' is {list(stored)} in the file and "
+            f"{list(needed)} by the configuration; copy or download the model again."
+        )
+    # A pooler that the class insists on is harmless: no stream is read from it.
+    if missing := sorted(key for key in info["missing_keys"] if "pooler" not in key):
+        if head is not None:
+            raise ModelError(f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); load it without one.")
+        raise ModelError(
+            f"The weights of '{name_or_path}' lack {len(missing)} tensors of {type(model).__name__} (first "
+            f"{missing[0]}); save it whole again."
+        )
+    return model
+
+
+def load_class(
+    loader: type[PreTrainedModel],
+    name_or_path: str | Path,
+    config: PreTrainedConfig,
+    *,
+    dtype: torch.dtype = torch.float32,
+    revision: str | None = None,
+    **options: Any,
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """Load a model of a class, with everything that its checkpoint lacks or that does not fit at random values.
+
+    Args:
+        loader: The class.
+        name_or_path: A folder, `package:NAME` (see `resolve_model`), or a Hub name.
+        config: The configuration.
+        dtype: Type of the weights.
+        revision: A branch, tag or commit on the Hub.
+        **options: Keyword arguments of the class.
+
+    Returns:
+        The model, and the loading info of `transformers`: missing and mismatched keys.
+
+    Raises:
+        ModelError: for weights that are missing, pickled or damaged.
+    """
+    resolved = resolve_model(name_or_path)
+    if is_local(resolved):
+        check_weights(resolved)
+    options |= {"config": config, "dtype": dtype, "use_safetensors": True}
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    problem = f"The model in '{name_or_path}' cannot be built or read"
+    try:
+        model, info = _from_pretrained(loader, name_or_path, problem, revision, **options)
+    except ModelError as error:
+        if not is_local(resolved) and "safetensors" in str(error.__cause__):
+            raise ModelError(
+                f"'{name_or_path}' has no safetensors on the Hub; pickled weights are never loaded: convert them once."
+            ) from error.__cause__
+        raise
+    return model, info
+
+
+def load_tokenizer(name_or_path: str | Path, *, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """Load a tokenizer.
+
+    Args:
+        name_or_path: A folder, `package:NAME` (see `resolve_model`), or a Hub name.
+        revision: A branch, tag or commit on the Hub.
+
+    Raises:
+        ModelError: for a missing folder, one without tokenizer files, unreadable ones, or a Hub name that
+            cannot be reached.
+    """
+    resolved = resolve_model(name_or_path)
+    if is_local(resolved) and not any((Path(resolved) / file).is_file() for file in _TOKENIZER_FILES):
+        raise ModelError(f"The folder '{name_or_path}' has no tokenizer; save the model's tokenizer there.")
+    problem = f"The tokenizer of '{name_or_path}' cannot be read"
+    tokenizer: PreTrainedTokenizerBase = _from_pretrained(AutoTokenizer, name_or_path, problem, revision)
+    return tokenizer
+
+
+def _from_pretrained(loader: Any, name: str | Path, problem: str, revision: str | None, **options: Any) -> Any:
+    """Load quietly, without remote code; any error becomes one line that begins with `problem`, or is `unreachable`."""
+    resolved = resolve_model(name)
+    local = is_local(resolved)
+    options |= {"revision": revision or "main", "trust_remote_code": False}
     with quiet():
         try:
-            model, info = loader.from_pretrained(
-                resolved,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # refused below, with names that the library's error leaves out
-                local_files_only=_offline(resolved),
-                **options,
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            raise _weights_error(name_or_path, resolved, head, error) from error
-    _refuse_misfits(name_or_path, sorted(info["mismatched_keys"]))
-    _refuse_missing(name_or_path, head, type(model).__name__, sorted(info["missing_keys"]))
-    return model
+            return loader.from_pretrained(resolved, local_files_only=not local and not hub_answers(), **options)
+        except Exception as error:  # Each wrong value and each missing package has its own kind.
+            raise (ModelError(f"{problem}: {one_line(error)}") if local else unreachable(name)) from error
 
 
 def as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
@@ -209,14 +299,9 @@ def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
 
 
 def pooler_option(loader: type[PreTrainedModel]) -> dict[str, bool]:
-    """Return the keyword that leaves out the pooler, for classes that have it: nothing here reads a
-    pooler."""
+    """Return the keyword that leaves out the pooler, which nothing here reads, for classes that have it."""
     known = "add_pooling_layer" in inspect.signature(loader.__init__).parameters
     return {"add_pooling_layer": False} if known else {}
-
-
-def _offline(resolved: str) -> bool:
-    return not is_local(resolved) and not hub_answers()
 
 
 def unreachable(name: str | Path) -> ModelError:
@@ -233,50 +318,6 @@ def one_line(error: Exception, limit: int = 200) -> str:
     """Return an error's text as one line of at most `limit` characters, or its type where it has none."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else f"{text[:limit]}…"
-
-
-def _config_error(name: str | Path, resolved: str, error: Exception) -> ModelError:
-    text = str(error)
-    if "does not recognize this architecture" in text or "Should have a `model_type`" in text:
-        return ModelError(f"The config.json of '{name}' has no known model_type.{suggestion('', families)}")
-    if is_local(resolved):
-        return ModelError(f"The config.json of '{name}' cannot be read: {one_line(error)}")
-    return unreachable(name)
-
-
-def _weights_error(name: str | Path, resolved: str, head: str | None, error: Exception) -> ModelError:
-    text = str(error)
-    if is_local(resolved):
-        return ModelError(f"The model in '{name}' cannot be built or read: {one_line(error)}")
-    if "safetensors" in text:
-        return ModelError(
-            f"'{name}' has no safetensors on the Hub; pickled weights are never loaded: convert them once."
-        )
-    return unreachable(name)
-
-
-def _refuse_misfits(name: str | Path, misfits: list[tuple[str, Any, Any]]) -> None:
-    if misfits:
-        key, stored, wanted = misfits[0]
-        raise ModelError(
-            f"The weights of '{name}' do not fit its config.json: '{key}' is {list(stored)} in the file and "
-            f"{list(wanted)} by the configuration; copy or download the model again."
-        )
-
-
-def _refuse_missing(name: str | Path, head: str | None, cls: str, missing: list[str]) -> None:
-    # A pooler that the class insists on is harmless: no stream is read from it.
-    missing = [key for key in missing if "pooler" not in key]
-    if not missing:
-        return
-    if head is not None:
-        raise ModelError(f"'{name}' holds no {head} head ({missing[0]} is missing); load it without one.")
-    raise ModelError(
-        f"The weights of '{name}' lack {len(missing)} tensors of {cls} (first {missing[0]}); save it whole again."
-    )
-
-
-# Starting a student from an earlier student's folder.
 
 
 @torch.no_grad()
@@ -328,3 +369,54 @@ def _load_alike(student: PreTrainedModel, name_or_path: str | Path, revision: st
     head = next(kinds, None) if saved_alike else None
     pooler = any(name.startswith("pooler.") for name in base_model(student).state_dict())
     return load_model(name_or_path, revision=revision, head=head, pooler=pooler)
+
+
+def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> None:
+    """Refuse tokenizers that would give student and teacher different tokens for the same text.
+
+    Compares the ids of all tokens, the special tokens, and how a few probe strings are split, which shows
+    differences of case, accents and punctuation that the vocabulary alone hides.
+
+    Raises:
+        ModelError: naming the first difference, and what to do.
+    """
+    way_out = "both must read the same tokens: leave out the student's tokenizer to use the teacher's"
+    ours, theirs = student.get_vocab(), teacher.get_vocab()
+    differing = [token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token)]
+    if differing:
+        first = sorted(differing, key=lambda t: (min(ours.get(t, len(ours)), theirs.get(t, len(theirs))), t))[:3]
+        examples = ", ".join(f"{t!r} is {_id(ours, t)} and {_id(theirs, t)}" for t in first)
+        raise ModelError(
+            f"The vocabularies of student ({len(ours)} tokens) and teacher ({len(theirs)}) differ in "
+            f"{len(differing)} tokens: {examples}; {way_out}."
+        )
+    for kind in _SPECIAL:
+        ours_id, theirs_id = getattr(student, f"{kind}_token_id"), getattr(teacher, f"{kind}_token_id")
+        if ours_id != theirs_id:
+            raise ModelError(f"The {kind} token of student ({ours_id}) and teacher ({theirs_id}) differ; {way_out}.")
+    for probe in _PROBES:
+        if student(probe)["input_ids"] != teacher(probe)["input_ids"]:
+            raise ModelError(
+                f"Student and teacher have one vocabulary but split text differently: {probe!r} gives "
+                f"{student.tokenize(probe)[:4]} and {teacher.tokenize(probe)[:4]}; {way_out}."
+            )
+
+
+def check_fits_model(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
+    """Refuse a tokenizer with ids that a model with `vocabulary` embedding rows does not have.
+
+    A model may have more rows than tokens (padded for speed), never fewer.
+
+    Raises:
+        ModelError: naming the highest id.
+    """
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= vocabulary:
+        raise ModelError(
+            f"The tokenizer has token ids up to {highest} but the model only {vocabulary} embedding rows; "
+            "use the tokenizer that was saved with the model."
+        )
+
+
+def _id(vocabulary: dict[str, int], token: str) -> str:
+    return str(vocabulary.get(token, "missing"))

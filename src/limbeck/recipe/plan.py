@@ -18,9 +18,8 @@ from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head, check_has_head, head_class
 from limbeck.models.initialise import plan_initialisation, selected_layers
-from limbeck.models.loading import load_config
+from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer
 from limbeck.models.locating import SentencePooling, sentence_pooling
-from limbeck.models.vocabulary import check_same_vocabulary, load_tokenizer
 from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, explain
 from limbeck.recipe.training_arguments import build_arguments, check_training
 

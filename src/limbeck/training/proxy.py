@@ -18,8 +18,7 @@ from limbeck.core.ranks import broadcast_task, main_rank_first, on_all_ranks, ru
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Term
-from limbeck.models.loading import load_model, quiet
-from limbeck.models.vocabulary import check_fits_model, load_tokenizer
+from limbeck.models.loading import check_fits_model, load_model, load_tokenizer, quiet
 from limbeck.recipe.plan import RunPlan, StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort

@@ -42,9 +42,8 @@ from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, Tr
 from limbeck.evaluation import compare_models, measure_task
 from limbeck.methods.registry import METHODS
 from limbeck.models.heads import Head
-from limbeck.models.loading import load_model
+from limbeck.models.loading import check_fits_model, load_model, load_tokenizer
 from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model
-from limbeck.models.vocabulary import check_fits_model, load_tokenizer
 from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoice
 from limbeck.training.checkpoints import disk_problem, sync_tree
 from limbeck.training.guard import is_out_of_memory

@@ -22,8 +22,7 @@ from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import prepare
 from limbeck.evaluation.fine_tuning import EVALUATION_BATCH, FineTuner, load_task_model, run_cell, training_arguments
 from limbeck.evaluation.metrics import score
-from limbeck.models.loading import quiet
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_tokenizer, quiet
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, tiny_folder
 
 SEED = 7

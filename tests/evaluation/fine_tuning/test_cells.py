@@ -25,8 +25,7 @@ from limbeck.evaluation.encoding import TaskCollator, drawn, open_columns, prepa
 from limbeck.evaluation.fine_tuning import BestEpoch, check_padding, load_task_model, run_cell
 from limbeck.evaluation.inference import encode
 from limbeck.evaluation.tasks import TaskData
-from limbeck.models.loading import load_model
-from limbeck.models.vocabulary import load_tokenizer
+from limbeck.models.loading import load_model, load_tokenizer
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, make_task, tiny_folder
 

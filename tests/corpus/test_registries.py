@@ -1,0 +1,124 @@
+"""A kind of file or of source that is registered once works everywhere: text, labelled rows, recipes and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from limbeck.evaluation.task import Columns, FileSource
+
+from limbeck.corpus import (
+    CorpusSettings,
+    Document,
+    LabelledSettings,
+    Lane,
+    SourceReport,
+    build_corpus,
+    build_labelled_corpus,
+    open_source,
+    open_stream,
+)
+from limbeck.corpus.readers import FILE_KINDS, FileKind, FileText, OpenFile, PlacedRow
+from limbeck.corpus.sources import SOURCES, SourceKind, check_source, open_rows
+from limbeck.errors import CorpusError
+from limbeck.evaluation.task_files import read_split_file
+from tests.support.models import tiny_tokenizer
+
+
+def read_bars(file: OpenFile) -> Iterator[FileText]:
+    """A text between every two bars."""
+    for number, text in enumerate(file.stream.read().decode().split("|"), start=1):
+        if number > file.start.position:
+            yield FileText(text, number, number)
+
+
+def read_bar_rows(file: OpenFile) -> Iterator[PlacedRow]:
+    for number, text in enumerate(file.stream.read().decode().split("|"), start=1):
+        yield PlacedRow(f"{file.path}:{number}", {"text": text, "label": "yes" if number % 2 else "no"})
+
+
+@pytest.fixture
+def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of a kind that only this test knows; its offsets count texts, as those of binary files count rows."""
+    monkeypatch.setitem(FILE_KINDS._items, ".bars", FileKind(read_bars, read_bar_rows, is_binary=True))
+    path = tmp_path / "text.bars"
+    path.write_text("|".join(f"the model of a teacher {number}" for number in range(40)))
+    return path
+
+
+def test_a_new_kind_of_file_works_everywhere(bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer: Any = tiny_tokenizer()
+    for source in (bars, bars.parent):
+        assert len(list(open_source(str(source)).documents(SourceReport()))) == 40
+        assert len(list(open_rows(str(source)).rows(SourceReport()))) == 40
+    text = build_corpus(CorpusSettings(str(bars), minimum_tokens=1), tokenizer, cache_dir=tmp_path / "cache", workers=1)
+    assert text.manifest["documents"] == 40
+    settings = LabelledSettings("classification", str(bars), labels=("no", "yes"))
+    rows = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
+    assert sorted(set(rows.train["labels"])) == [0, 1]
+    stream = open_stream(CorpusSettings(str(bars), streaming=True), tokenizer, cache_dir=tmp_path / "cache")
+    batches = stream.batches(Lane(0, 1), batch_size=4, seed=0)
+    assert len(next(iter(batches))[0]) == 4
+    assert len(list(read_split_file(bars, FileSource("text.bars", Columns("text")), SourceReport()))) == 40
+    # A recipe takes such a name for a file that is missing, never for a data set of the Hub.
+    check_source(str(bars))
+    monkeypatch.chdir(tmp_path)
+    for name in ("nowhere/text.bars", "nowhere/text.bars.gz"):
+        with pytest.raises(CorpusError, match="does not exist"):
+            check_source(name)
+        with pytest.raises(CorpusError, match="There is no file"):
+            open_source(name)
+    check_source("nowhere/text.other")
+
+
+@pytest.mark.parametrize("suffix", list(FILE_KINDS))
+def test_no_file_of_a_known_kind_is_taken_for_a_data_set(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CorpusError, match="does not exist"):
+        check_source(f"nowhere/text{suffix}")
+    for opened in (open_source, open_rows):
+        with pytest.raises(CorpusError, match="There is no file"):
+            opened(f"nowhere/text{suffix}")
+
+
+class Counting:
+    """A source of the numbers up to one."""
+
+    def __init__(self, text: str) -> None:
+        self.last = int(text.removeprefix("count:"))
+
+    def fingerprint(self) -> Any:
+        return ["count", self.last]
+
+    def documents(self, report: SourceReport, progress: Any = None, cursor: Any = None) -> Iterator[Document]:
+        for number in range(self.last):
+            cursor.offset.position = number
+            yield Document(f"the teacher has {number} words")
+        cursor.next_shard()
+
+
+def test_a_new_kind_of_source_works_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(text: str) -> None:
+        if not text.removeprefix("count:").isdecimal():
+            raise CorpusError(f"'{text}' counts to no number.")
+
+    kind = SourceKind("count:NUMBER", lambda text: text.startswith("count:"), lambda text, *_: Counting(text), check)
+    monkeypatch.setitem(SOURCES._items, "count", kind)
+    settings = CorpusSettings("count:30", minimum_tokens=1)
+    corpus = build_corpus(settings, tiny_tokenizer(), cache_dir=tmp_path, workers=1)
+    assert corpus.manifest["documents"] == 30
+    check_source("count:30")
+    with pytest.raises(CorpusError, match="counts to no number"):
+        check_source("count:many")
+    with pytest.raises(CorpusError, match="is read as a whole, so it cannot be streamed"):
+        open_stream(CorpusSettings("count:30", streaming=True), tiny_tokenizer(), cache_dir=tmp_path)
+    with pytest.raises(CorpusError, match=r"hub:owner/name, installed-docs or count:NUMBER\.$"):
+        check_source(str(tmp_path / "missing.txt"))
+    monkeypatch.setitem(SOURCES._items, "count", replace(kind, is_labelled=False))
+    with pytest.raises(CorpusError, match="'count:30' has no labels"):
+        open_rows("count:30")
