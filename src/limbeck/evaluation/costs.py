@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limbeck.core.machine import synchronise
 from limbeck.core.progress import Count, Report, part_of, quietly
 from limbeck.core.timing import Times, summarise, take_turns
 from limbeck.errors import ModelError
@@ -246,15 +247,11 @@ class _Stopwatch:
         input_ids = input_ids.to(self.device)
         valid = torch.ones_like(input_ids)
         self._marks.clear()
-        self._synchronise()
+        synchronise(self.device)
         start = time.perf_counter()
         self._model(input_ids=input_ids, attention_mask=valid)
-        self._synchronise()
+        synchronise(self.device)
         return time.perf_counter() - start, self._in_blocks()
-
-    def _synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
     def _mark(self, *_: object) -> None:
         """Note the entry into or the exit from a block, without waiting for a GPU."""

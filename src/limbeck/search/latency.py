@@ -16,6 +16,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from limbeck.core.machine import synchronise
+from limbeck.core.timing import take_turns
 from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of
 from limbeck.models.blueprint import build_student
@@ -78,9 +80,10 @@ def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> PairT
     teachers: list[PassTime] = []
     students: list[PassTime] = []
     for _ in range(MOST_ATTEMPTS):
-        found = _take_turns(teacher, student, seconds)
-        teachers += [pair[0] for pair in found]
-        students += [pair[1] for pair in found]
+        both = {"teacher": teacher, "student": student}
+        found = take_turns(both, seconds=seconds, warmup=WARM_UP, fewest=FEWEST_PASSES, most=MOST_PASSES)
+        teachers += found["teacher"]
+        students += found["student"]
         shortest = [min(passes, key=lambda one: one.wall) for passes in (teachers, students)]
         if not any(one.is_disturbed for one in shortest):
             return PairTimes(shortest[0].wall, shortest[1].wall, busy=False)
@@ -97,36 +100,20 @@ def pass_timer(model: nn.Module, input_ids: torch.Tensor) -> TimePass:
     encoder, valid, device = encoder_of(model), torch.ones_like(input_ids), input_ids.device
 
     def time_pass() -> PassTime:
-        _synchronise(device)
+        synchronise(device)
         wall, cpu = time.perf_counter(), time.thread_time()
         with torch.inference_mode():
             encoder(input_ids=input_ids, attention_mask=valid)
-        _synchronise(device)
+        synchronise(device)
         cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
         return PassTime(wall, cpu if device.type == "cpu" else None)
 
     return time_pass
 
 
-def _take_turns(teacher: TimePass, student: TimePass, seconds: float) -> list[tuple[PassTime, PassTime]]:
-    deadline = time.perf_counter() + seconds
-    for _ in range(WARM_UP):
-        teacher()
-        student()
-    found: list[tuple[PassTime, PassTime]] = []
-    while len(found) < FEWEST_PASSES or (len(found) < MOST_PASSES and time.perf_counter() < deadline):
-        found.append((teacher(), student()))
-    return found
-
-
 def _least_cpu(passes: Sequence[PassTime]) -> float:
     """Return the least processor time; wall time counts for a pass too short for the processor's clock."""
     return min(one.cpu or one.wall for one in passes)
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 USUAL_LENGTH = 128
