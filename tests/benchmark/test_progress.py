@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from limbeck.core import progress as progress
-from limbeck.core.progress import Count, ProgressBar, describe_rate, line_by_line, part_of, quietly
+from limbeck.core.progress import Count, ProgressBar, describe_rate, line_by_line, no_progress, part_of
 
 
 class Clock:
@@ -69,7 +69,7 @@ def test_a_part_reports_its_share_of_the_whole_and_its_count():
     inner(0.5, "half", Count(3, "cells"))
     inner(1.0, "done")
     assert told == [(0.625, "half", (3, "cells")), (0.75, "done", None)]
-    assert quietly(0.5, "x", Count(1, "cells")) is None
+    assert no_progress(0.5, "x", Count(1, "cells")) is None
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(clock):
@@ -83,7 +83,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(clock):
 
 def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
     stream = io.StringIO()
-    report = line_by_line(quietly, Console(file=stream))
+    report = line_by_line(no_progress, Console(file=stream))
     for what in ("loading [x]", "loading [x]", "writing"):
         report(0.5, what)
     assert stream.getvalue() == "loading [x] …\nwriting …\n"
@@ -115,7 +115,7 @@ def test_a_bar_shows_share_rate_and_time_left(clock, terminal):
         for done in range(3):
             bar(done / 10, "cell 3 of 10", Count(done, "cells"))
             clock.now += 3600  # Far longer than rich remembers by itself.
-        bar._progress.refresh()
+        bar.bars.refresh()
         line = shown(screen)
     assert re.fullmatch(r"cell 3 of 10 \S+ +20% 1.0 cells/h 8:00:00", re.sub("[━╸╺]+", "–", line)), line
 
@@ -129,7 +129,7 @@ def test_the_rate_begins_anew_with_another_unit_or_count(clock, terminal):
             (None, ""),
         ):  # fmt: skip
             bar(0.5, "work", count)
-            assert bar._progress.tasks[0].fields["rate"] == rate
+            assert bar.bars.tasks[0].fields["rate"] == rate
             clock.now += 10
 
 
@@ -137,16 +137,16 @@ def test_the_bar_gives_way_to_what_others_write_and_comes_back(terminal):
     screen = terminal()
     with ProgressBar(Console(stderr=True)) as bar:
         bar(0.25, "loading")
-        assert bar._progress.live.is_started
+        assert bar.bars.live.is_started
         sys.stderr.write("\rmodel.safetensors:  10%")
         sys.stderr.flush()
-        assert not bar._progress.live.is_started
+        assert not bar.bars.live.is_started
         sys.stderr.write("\rmodel.safetensors: 100%\n")
         assert shown(screen) == "model.safetensors: 100%"
         assert "10%\rmodel" in screen.getvalue()
         bar(0.5, "measuring")
-        assert bar._progress.live.is_started
-        bar._progress.refresh()
+        assert bar.bars.live.is_started
+        bar.bars.refresh()
         assert "measuring" in shown(screen)
     assert sys.stderr is screen
     assert "measuring" not in shown(screen)

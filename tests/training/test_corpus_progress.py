@@ -66,7 +66,7 @@ def test_each_step_has_a_bar_with_its_own_rate(clock):
         progress("tokenising", 0, 400, "characters")
         clock.now += 2
         progress("tokenising", 200, 400, "characters")
-        progress._progress.refresh()
+        progress.bars.refresh()
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
     assert re.search(r"reading a +\S+ +50 documents +5.0 documents/s", shown)
     assert re.search(r"tokenising +\S+.* 200 of 400 characters +100 characters/s", shown)

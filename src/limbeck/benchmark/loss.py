@@ -20,7 +20,7 @@ from limbeck.benchmark.measuring import (
     watch_peak,
 )
 from limbeck.benchmark.rows import Row, tidy
-from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError, suggestion
 from limbeck.models.loading import as_dtype
@@ -172,7 +172,7 @@ def measure_losses(
     *,
     seconds: float = 30.0,
     memory: bool = True,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> list[Row]:
     """Measure forward and backward of a loss by each backend.
 

@@ -21,7 +21,7 @@ from limbeck.benchmark.measuring import (
 )
 from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
-from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
@@ -136,7 +136,7 @@ def measure_models(
     seconds: float = 30.0,
     warmup: int = 2,
     seed: int = 0,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> list[Row]:
     """Measure the size of encoders, and time their forward passes in turns.
 
@@ -242,7 +242,7 @@ def measure_costs(
     batch_sizes: Sequence[int] = (1, 16, 32, 64),
     lengths: Sequence[int] = (128,),
     seconds: float = 60.0,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> dict[str, Any]:
     """Measure models side by side; the first is what speedups refer to.
 

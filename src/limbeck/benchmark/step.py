@@ -28,7 +28,7 @@ from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
-from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import stopwatch, summarise, take_turns
 from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
@@ -461,7 +461,7 @@ def measure_step(
     seconds: float = 30.0,
     memory: bool = True,
     ceiling_size: int | None = None,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> list[Row]:
     """Measure a whole optimizer step and its parts.
 

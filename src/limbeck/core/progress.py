@@ -1,4 +1,4 @@
-"""How long work tells what it has done; who listens is its caller's business."""
+"""Progress of long work: the protocol of its reports, rates, and bars on a console, or lines without a terminal."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
-    Task,
     TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 _SPANS = ((1.0, "s"), (60.0, "min"))
 _LONGEST_SPAN = (3600.0, "h")
 
 
 class Count(NamedTuple):
-    """How many things are done, for the rate.
+    """The number of things done, for the rate.
 
     Args:
         done: So far; a smaller number than before begins a new count.
-        unit: What is counted, in the plural: `"cells"`.
+        unit: The things, in the plural: `"cells"`.
     """
 
     done: float
@@ -40,14 +38,14 @@ class Count(NamedTuple):
 
 
 class Report(Protocol):
-    """Is told which share of the whole is done, 0 to 1, what is done now, and what can be counted, if anything."""
+    """Receives the share of the whole that is done, 0 to 1, the current step in words, and a count if there is one."""
 
     def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
-        """Be told."""
+        """Receive progress."""
 
 
-def quietly(share: float, what: str, count: Count | None = None, /) -> None:
-    """Be told, and keep it."""
+def no_progress(share: float, what: str, count: Count | None = None, /) -> None:
+    """Ignore progress; the default."""
 
 
 def part_of(report: Report, start: float, end: float) -> Report:
@@ -68,7 +66,7 @@ class Rate:
         self._began = 0.0
 
     def per_time(self, count: Count | None, now: float) -> str:
-        """Return for example `12 cells/min`; nothing as long as it cannot be told."""
+        """Return for example `12 cells/min`; nothing as long as the rate is unknown."""
         if count is None:
             return ""
         if self._first is None or count.unit != self._first.unit or count.done < self._last.done:
@@ -79,7 +77,7 @@ class Rate:
 
 
 def describe_rate(per_second: float, unit: str) -> str:
-    """Write a rate, above 0, by the second, minute or hour: whichever is the first with at least one."""
+    """Return a rate, above 0, by the second, minute or hour: whichever is the first with at least one."""
     if unit == "bytes":
         per_second, unit = per_second / 1e6, "MB"
     seconds, span = next((pair for pair in _SPANS if per_second * pair[0] >= 1), _LONGEST_SPAN)
@@ -88,66 +86,101 @@ def describe_rate(per_second: float, unit: str) -> str:
     return f"{value:{digits}} {unit}/{span}"
 
 
-# Showing how far long work is: a bar with the rate and the time left, or lines where there is no terminal.
+_RATE = TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
 
-_SECONDS_BETWEEN_BAR_LINES = 15.0
-
-
-class ProgressBar:
-    """A `Report` on a console.
+class Bars:
+    """Progress bars on a console, or lines now and then where it is no terminal; a context.
 
     Args:
-        console: Where to write.
+        console: The console.
+        columns: Of a bar, behind its name.
+        seconds: Least time between two lines.
+        at_once: Whether the first line is not delayed.
+        options: Of `rich.progress.Progress`.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress(
+    def __init__(
+        self,
+        console: Console,
+        *columns: ProgressColumn,
+        seconds: float = 30.0,
+        at_once: bool = False,
+        **options: Any,
+    ) -> None:
+        self.console = console
+        self.bars = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
-            TaskProgressColumn(),
-            _RateColumn(),
-            TimeRemainingColumn(compact=True),
+            *columns,
             console=console,
             expand=True,
-            transient=True,
             disable=not console.is_terminal,
-            redirect_stderr=False,  # `_StandardError` lets other bars through, which would be a line for each change.
             get_time=time.monotonic,
-            speed_estimate_period=math.inf,  # One cell of an evaluation may take an hour.
+            speed_estimate_period=math.inf,  # One cell of an evaluation may take an hour, a large shard minutes.
+            **options,
         )
-        self._task = self._progress.add_task("…", total=1.0, rate="")
-        self._rate = Rate()
-        self._started = self._last_line = time.monotonic()
-        self._standard_error: TextIO | None = None
+        self._seconds = seconds
+        self._last_line = -math.inf if at_once else time.monotonic()
 
-    def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
-        """Show what is done now."""
+    def line(self, *parts: str) -> None:
+        """Print a line of the parts that are not empty, unless there are bars or the last line is too new."""
         now = time.monotonic()
-        rate = self._rate.per_time(count, now)
-        self._progress.update(self._task, completed=share, description=what, rate=rate)
-        if self._console.is_terminal:
-            self._progress.start()  # It has stepped aside if another library had something to show.
-            return
-        if now - self._last_line < _SECONDS_BETWEEN_BAR_LINES:
-            return
-        self._last_line = now
-        left = f"about {(now - self._started) * (1 - share) / share:.0f} s left" if share > 0 else ""
-        line = ", ".join(filter(None, (f"{share:.0%}: {what}", rate, left)))
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if not self.console.is_terminal and now - self._last_line >= self._seconds:
+            self._last_line = now
+            print_plain(self.console, ", ".join(filter(None, parts)))
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._standard_error = sys.stderr
-            sys.stderr = _StandardError(sys.stderr, self._progress)
-        self._progress.start()
+        self.bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self.bars.stop()
+
+
+def print_plain(console: Console, line: str) -> None:
+    """Print a line as it is: no markup, no colours, no wrapping."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+class ProgressBar(Bars):
+    """A `Report` as one bar with the rate and the time left.
+
+    Args:
+        console: The console.
+    """
+
+    def __init__(self, console: Console) -> None:
+        columns = (TaskProgressColumn(), _RATE, TimeRemainingColumn(compact=True))
+        # `_StandardError` lets other bars through, which would be a line for each change.
+        super().__init__(console, *columns, seconds=15.0, transient=True, redirect_stderr=False)
+        self._task = self.bars.add_task("…", total=1.0, rate="")
+        self._rate = Rate()
+        self._started = time.monotonic()
+        self._standard_error: TextIO | None = None
+
+    def __call__(self, share: float, what: str, count: Count | None = None, /) -> None:
+        """Show the current step."""
+        now = time.monotonic()
+        rate = self._rate.per_time(count, now)
+        self.bars.update(self._task, completed=share, description=what, rate=rate)
+        if self.console.is_terminal:
+            self.bars.start()  # It has stepped aside if another library had something to show.
+        left = f"about {(now - self._started) * (1 - share) / share:.0f} s left" if share > 0 else ""
+        self.line(f"{share:.0%}: {what}", rate, left)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._standard_error = sys.stderr
+            sys.stderr = _StandardError(sys.stderr, self.bars)
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
         if self._standard_error is not None:
             sys.stderr = self._standard_error
             self._standard_error = None
@@ -160,18 +193,11 @@ def line_by_line(report: Report, console: Console) -> Report:
     def tell(share: float, what: str, count: Count | None = None, /) -> None:
         nonlocal last
         if what != last and not console.is_terminal:
-            console.print(f"{what} …", highlight=False, markup=False, soft_wrap=True)
+            print_plain(console, f"{what} …")
         last = what
         report(share, what, count)
 
     return tell
-
-
-class _RateColumn(ProgressColumn):
-    """Shows the rate that the task was told last."""
-
-    def render(self, task: Task) -> Text:
-        return Text(task.fields["rate"], style="progress.data.speed")
 
 
 class _StandardError:
@@ -195,72 +221,44 @@ class _StandardError:
         return getattr(self._stream, name)
 
 
-# Showing how far the corpus is built.
-
-
 Told = Callable[[str, int, int | None], None]
+"""Receives a step of the corpus, how much of it is done, and of how much, if that is known."""
 
-_SECONDS_BETWEEN_CORPUS_LINES = 30.0
 
-
-class CorpusProgress:
-    """A progress callback for `build_corpus`: a bar for each step; plain lines where there is no terminal.
+class CorpusProgress(Bars):
+    """A progress callback for `build_corpus`: a bar for each step.
 
     Args:
-        console: Where to write.
-        told: Also told the step, how much of it is done, and of how much.
+        console: The console.
+        told: Receives the progress too.
     """
 
     def __init__(self, console: Console, told: Told | None = None) -> None:
+        amount = TextColumn("{task.fields[amount]}", style="progress.download")
+        super().__init__(console, amount, _RATE, TimeRemainingColumn(compact=True, elapsed_when_finished=True))
         self._told = told
-        self._console = console
-        self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[amount]}", style="progress.download"),
-            TextColumn("{task.fields[rate]}", style="progress.data.speed"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            console=console,
-            expand=True,
-            disable=not console.is_terminal,
-            speed_estimate_period=math.inf,  # A large shard takes minutes.
-        )
-        self._tasks: dict[str, TaskID] = {}
-        self._rates: dict[str, Rate] = {}
-        self._begun: dict[str, float] = {}
-        self._last_line = time.monotonic()
+        self._tasks: dict[str, tuple[TaskID, Rate, float]] = {}
 
     def __call__(self, step: str, done: int, total: int | None, unit: str, /) -> None:
-        """Report how much of a step is done, of how much, if that is known, and what is counted."""
-        if step not in self._tasks:
-            self._tasks[step] = self._progress.add_task(step, total=total, amount="", rate="")
-            self._rates[step], self._begun[step] = Rate(), time.monotonic()
-            if not self._console.is_terminal:
-                self._console.print(f"{step} …", highlight=False, markup=False, soft_wrap=True)
+        """Report how much of a step is done, of how much, if that is known, and in which unit."""
         now = time.monotonic()
+        if step not in self._tasks:
+            self._tasks[step] = (self.bars.add_task(step, total=total, amount="", rate=""), Rate(), now)
+            if not self.console.is_terminal:
+                print_plain(self.console, f"{step} …")
+        task, rate, begun = self._tasks[step]
         amount = describe_amount(done, total, unit) if unit else ""
-        rate = self._rates[step].per_time(Count(done, unit) if unit else None, now)
-        self._progress.update(self._tasks[step], completed=done, total=total, amount=amount, rate=rate)
-        if not self._console.is_terminal and done and now - self._last_line >= _SECONDS_BETWEEN_CORPUS_LINES:
-            self._last_line = now
-            left = "" if total is None else f"about {(now - self._begun[step]) * (total - done) / done:.0f} s left"
-            line = ", ".join(filter(None, (f"{step}: {amount}", rate, left)))
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        speed = rate.per_time(Count(done, unit) if unit else None, now)
+        self.bars.update(task, completed=done, total=total, amount=amount, rate=speed)
+        if done:
+            left = "" if total is None else f"about {(now - begun) * (total - done) / done:.0f} s left"
+            self.line(f"{step}: {amount}", speed, left)
         if self._told is not None:
             self._told(step, done, total)
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
 
 def describe_amount(done: int, total: int | None, unit: str) -> str:
-    """Write how much is done, for example `3,000 of 12,000 rows` or `1.2 GB of 3.4 GB`."""
+    """Return how much is done, for example `3,000 of 12,000 rows` or `1.2 GB of 3.4 GB`."""
     if unit == "bytes":
         return decimal(done) if total is None else f"{decimal(done)} of {decimal(total)}"
     return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}"

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from limbeck.core.progress import Report, quietly
+from limbeck.core.progress import Report, no_progress
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import encode, spearman_agreement
@@ -305,7 +305,7 @@ def measure_retrieval(
     max_length: int = 256,
     batch_size: int = 32,
     dtype: torch.dtype | None = None,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> Retrieval:
     """Return how well a model's summaries find their bodies among all bodies of `pairs`.
 

@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from limbeck.core.progress import Report, part_of, quietly
+from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation.agreement import (
     Agreement,
@@ -117,7 +117,7 @@ def compare_models(
     seed: int = 0,
     teacher_folder: Path | str | None = None,
     student_folder: Path | str | None = None,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> Comparison:
     """Measure a teacher and its student side by side.
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.core.machine import synchronise
-from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import Times, summarise, take_turns
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
@@ -168,7 +168,7 @@ def measure_latency(
     dtype: torch.dtype = torch.float32,
     warmup: int = 2,
     seed: int = 0,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> Latency:
     """Time teacher and student in turns.
 

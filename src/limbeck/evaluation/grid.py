@@ -18,7 +18,7 @@ import torch
 from limbeck.core.files import atomic_text, default_cache_dir
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
-from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.workers import Send, run_tasks
 from limbeck.errors import Interrupted, LimbeckError, OutputError
 from limbeck.evaluation.encoding import PreparedCell
@@ -285,7 +285,7 @@ class EvaluationOutcome:
     submissions: tuple[Path, ...]
 
 
-def run_evaluation(request: EvaluationRequest, report: Report = quietly) -> EvaluationOutcome:
+def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
     """Evaluate models on tasks; cells that are finished in the output folder are not run again.
 
     Args:

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from limbeck.core.progress import Count, Report, quietly
+from limbeck.core.progress import Count, Report, no_progress
 from limbeck.errors import ModelError
 from limbeck.models.taps import check_pooling, pool
 
@@ -87,7 +87,7 @@ def encode(
     max_length: int = 256,
     batch_size: int = 32,
     dtype: torch.dtype | None = None,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> Tensor:
     """Turn texts into sentence vectors.
 
@@ -150,7 +150,7 @@ def pair_similarities(
     max_length: int = 256,
     batch_size: int = 32,
     dtype: torch.dtype | None = None,
-    report: Report = quietly,
+    report: Report = no_progress,
 ) -> Tensor:
     """Return each pair's cosine similarity, `[len(pairs)]`; a text in several pairs is encoded once.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from limbeck.core.progress import Count, Report, quietly
+from limbeck.core.progress import Count, Report, no_progress
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, ExportHead, is_per_token
 
@@ -250,7 +250,7 @@ class Differences:
 
 
 def measure_differences(
-    source: Runner, export: Runner, batches: Sequence[Batch], head: ExportHead | None, report: Report = quietly
+    source: Runner, export: Runner, batches: Sequence[Batch], head: ExportHead | None, report: Report = no_progress
 ) -> Differences:
     """Run both models on the same batches.
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import torch
 
 from limbeck.core.files import atomic_folder
-from limbeck.core.progress import Report, part_of, quietly
+from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.export.batches import (
@@ -63,7 +63,7 @@ from limbeck.models.locating import PACKAGE_PREFIX
 
 
 def compare_folder(
-    source: Source, chosen: Format, folder: Path, texts: Sequence[Text], report: Report = quietly
+    source: Source, chosen: Format, folder: Path, texts: Sequence[Text], report: Report = no_progress
 ) -> Differences:
     """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
 
@@ -255,7 +255,7 @@ class ExportRequest:
     seconds: float = 20.0
 
 
-def export_model(request: ExportRequest, *, finish: Finish | None = None, report: Report = quietly) -> Export:
+def export_model(request: ExportRequest, *, finish: Finish | None = None, report: Report = no_progress) -> Export:
     """Write a student in another format, and compare it with the student before the folder appears.
 
     The largest difference of every output on sample text of several lengths and paddings is always measured and is

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from limbeck.core.progress import Report, part_of, quietly
+from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.costs import Latency, measure_latency
 from limbeck.export.batches import Batch, Runner
@@ -279,7 +279,9 @@ def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None
         return True
 
 
-def measure_int8(source: Source, full: Path, path: Path, *, seconds: float, report: Report = quietly) -> dict[str, Any]:
+def measure_int8(
+    source: Source, full: Path, path: Path, *, seconds: float, report: Report = no_progress
+) -> dict[str, Any]:
     """Measure what int8 gains: sizes, and latency with both files in turns in this process.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from limbeck.core.progress import Report, quietly
+from limbeck.core.progress import Report, no_progress
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.subject import Batch, Subject, batches, check_comparable, encode, shortest_limit, tokenise
@@ -199,7 +199,7 @@ class AttentionDivergence:
 
 @torch.no_grad()
 def measure_divergence(
-    student: Subject, teacher: Subject, texts: Sequence[str], *, length: int = 128, report: Report = quietly
+    student: Subject, teacher: Subject, texts: Sequence[str], *, length: int = 128, report: Report = no_progress
 ) -> AttentionDivergence:
     """Measure the mean divergence of attention distributions over some texts, all pairs of layers at once.
 

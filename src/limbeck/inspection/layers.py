@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from limbeck.core.progress import Report, part_of, quietly
+from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.subject import Subject, batches, check_comparable, layer_keys, shortest_limit, tokenise
@@ -115,7 +115,7 @@ class LayerSimilarity:
 
 @torch.no_grad()
 def measure_similarity(
-    student: Subject, teacher: Subject, texts: Sequence[str], *, length: int = 256, report: Report = quietly
+    student: Subject, teacher: Subject, texts: Sequence[str], *, length: int = 256, report: Report = no_progress
 ) -> LayerSimilarity:
     """Measure the linear CKA of every layer of the student and every layer of the teacher, on the tokens of some texts.
 
@@ -253,7 +253,7 @@ def measure_layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, 
 
 
 def measure_contribution(
-    subject: Subject, texts: Sequence[str], *, length: int = 256, report: Report = quietly
+    subject: Subject, texts: Sequence[str], *, length: int = 256, report: Report = no_progress
 ) -> Contribution:
     """Measure what the layers of a model contribute on some texts, see `measure_layer_cosines`.
 

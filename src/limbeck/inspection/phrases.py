@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
-from limbeck.core.progress import Count, Report, part_of, quietly
+from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import evaluation_mode
 from limbeck.inspection.subject import Subject, batches, encode, read_lines
@@ -163,7 +163,7 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, tuple[int, in
 
 @torch.no_grad()
 def read_ends(
-    subject: Subject, text: ChunkedText, placed: Mapping[Span, tuple[int, int]], *, report: Report = quietly
+    subject: Subject, text: ChunkedText, placed: Mapping[Span, tuple[int, int]], *, report: Report = no_progress
 ) -> list[tuple[Tensor, Tensor]]:
     """Read the vectors of the first and of the last token of every span, all layers in one forward.
 
@@ -270,7 +270,7 @@ class PhraseClustering:
 
 
 def cluster_phrases(
-    subjects: Sequence[Subject], text: ChunkedText, sample: SpanSample | None = None, *, report: Report = quietly
+    subjects: Sequence[Subject], text: ChunkedText, sample: SpanSample | None = None, *, report: Report = no_progress
 ) -> PhraseClustering:
     """Cluster span vectors of every layer with k-means, and score the clusters against the chunk labels.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.progress import Count, Report, quietly
+from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus import PadCollator
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import device_of, longest_input
@@ -163,7 +163,7 @@ def batches(
     *,
     device: torch.device,
     batch_size: int = BATCH_SIZE,
-    report: Report = quietly,
+    report: Report = no_progress,
     what: str = "Reading",
 ) -> Iterator[Batch]:
     """Yield rows in batches of similar length, the longest first.

@@ -6,19 +6,14 @@ import time
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-_SECONDS_BETWEEN_LINES = 30.0
+from limbeck.core.progress import Bars
 
-
-class _TokenRateColumn(ProgressColumn):
-    """Shows valid tokens per second."""
-
-    def render(self, task: Task) -> Text:
-        rate = task.fields.get("rate", 0.0)
-        return Text(f"{rate:,.0f} tokens/s" if rate else "… tokens/s", style="progress.data.speed")
+_COLUMNS = (
+    "{task.completed}/{task.total}", "loss {task.fields[loss]}", "[progress.data.speed]{task.fields[rate]} tokens/s"
+)  # fmt: skip
 
 
 class ProgressReporter(TrainerCallback):
@@ -26,16 +21,15 @@ class ProgressReporter(TrainerCallback):
 
     Args:
         title: The stage's name.
-        console: Where to write.
+        console: The console.
     """
 
     def __init__(self, title: str, console: Console) -> None:
         self._title = title
         self._console = console
-        self._progress: Progress | None = None
+        self._bars: Bars | None = None
         self._task: Any = None
         self._previous: tuple[float, float] | None = None
-        self._last_line = 0.0
         self._started = 0.0
         self._first_step = 0
 
@@ -45,27 +39,18 @@ class ProgressReporter(TrainerCallback):
         """Open the bar."""
         self._started = time.monotonic()
         self._first_step = state.global_step
-        if not state.is_world_process_zero or not self._console.is_terminal:
+        if not state.is_world_process_zero:
             return
-        self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.completed}/{task.total}"),
-            TextColumn("loss {task.fields[loss]}"),
-            _TokenRateColumn(),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            console=self._console,
-            expand=True,
-        )
-        self._task = self._progress.add_task(
-            self._title, total=state.max_steps, completed=state.global_step, loss="…", rate=0.0
-        )
-        self._progress.start()
+        left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+        self._bars = Bars(self._console, *map(TextColumn, _COLUMNS), left, at_once=True)
+        done = state.global_step
+        self._task = self._bars.bars.add_task(self._title, total=state.max_steps, completed=done, loss="…", rate="…")
+        self._bars.__enter__()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Move the bar."""
-        if self._progress is not None:
-            self._progress.update(self._task, completed=state.global_step)
+        if self._bars is not None:
+            self._bars.bars.update(self._task, completed=state.global_step)
 
     def on_log(
         self,
@@ -83,23 +68,21 @@ class ProgressReporter(TrainerCallback):
         if self._previous is not None and now > self._previous[0]:
             rate = (tokens - self._previous[1]) / (now - self._previous[0])
         self._previous = (now, tokens)
-        if self._progress is not None:
-            self._progress.update(self._task, loss=f"{logs['loss']:.4f}", rate=rate)
-        elif rate and state.is_world_process_zero and now - self._last_line > _SECONDS_BETWEEN_LINES:
-            self._last_line = now
+        if self._bars is None:
+            return
+        loss = f"{logs['loss']:.4f}"
+        self._bars.bars.update(self._task, loss=loss, rate=f"{rate:,.0f}" if rate else "…")
+        if rate:
             done = state.global_step - self._first_step
             left = (now - self._started) / max(done, 1) * (state.max_steps - state.global_step)
-            self._console.print(
-                f"{self._title}: step {state.global_step}/{state.max_steps}, loss {logs['loss']:.4f}, "
-                f"{rate:,.0f} tokens/s, {left / 60:.1f} min left",
-                highlight=False,
-            )
+            step = f"{self._title}: step {state.global_step}/{state.max_steps}"
+            self._bars.line(step, f"loss {loss}", f"{rate:,.0f} tokens/s", f"{left / 60:.1f} min left")
 
     def close(self) -> None:
         """Close the bar, also after an error."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        if self._bars is not None:
+            self._bars.bars.stop()
+            self._bars = None
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

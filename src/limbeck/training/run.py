@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.files import atomic_text
 from limbeck.core.machine import keep_freed_memory
-from limbeck.core.progress import CorpusProgress, Report, Told, quietly
+from limbeck.core.progress import CorpusProgress, Report, Told, no_progress
 from limbeck.core.ranks import (
     is_main,
     lost_process,
@@ -441,7 +441,7 @@ def _note(record: RunRecord, status: str, problem: Any) -> None:
 # Measuring a run's student beside its teacher, as anyone would load them.
 
 
-def evaluate_student(run: Run, report: Report = quietly) -> dict[str, Any]:
+def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
     """Measure the saved student, as anyone would load it, beside the teacher, both in float32.
 
     Args:
