@@ -1,31 +1,15 @@
 """The blocked backend never makes a tensor of all heads' L×L, and its largest does not grow with the batch."""
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
-
-
-class LargestTensor(TorchDispatchMode):
-    """Notes the largest tensor that any operation returns."""
-
-    def __init__(self):
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for x in tree_leaves(result):
-            if isinstance(x, torch.Tensor):
-                self.elements = max(self.elements, x.numel())
-        return result
+from tests.support.tensors import MadeTensors
 
 
 def largest(backend, batch, length, heads, **options):
     student = torch.randn(batch, length, 2 * heads, requires_grad=True)
     teacher = torch.randn(batch, length, 4 * heads)
-    with LargestTensor() as seen:
+    with MadeTensors() as seen:
         backend(student, student, teacher, teacher, heads, **options).backward()
     return seen.elements
 

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from limbeck.errors import KernelError
 from limbeck.kernels import soft_label_chunks
 from limbeck.kernels.soft_label_chunks import Head, soft_label_kl_chunked
+from tests.support.tensors import MadeTensors
 
 ROWS, CLASSES, WIDTHS = 11, 13, (4, 6)
 
@@ -233,24 +232,6 @@ def test_float16_gradients_below_its_least_number():
         assert (own - exact).norm() <= 1e-2 * exact.norm()
 
 
-class Tensors(TorchDispatchMode):
-    """Notes the largest new tensor, and the memory behind those of at least `least` numbers."""
-
-    def __init__(self, least, known):
-        super().__init__()
-        self.least, self.known = least, {x.untyped_storage().data_ptr() for x in known}
-        self.elements, self.large = 0, set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for x in tree_leaves(result):
-            if isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() not in self.known:
-                self.elements = max(self.elements, x.numel())
-                if x.numel() >= self.least:
-                    self.large.add(x.untyped_storage().data_ptr())
-        return result
-
-
 @pytest.mark.parametrize("on_host", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_no_logits_of_all_rows(dtype, on_host, monkeypatch):
@@ -259,15 +240,14 @@ def test_no_logits_of_all_rows(dtype, on_host, monkeypatch):
     monkeypatch.setattr(soft_label_chunks, "CONVERTED", 400)
     student, teacher = draw(rows=rows, classes=classes, widths=widths, dtype=dtype)
     leaves = [x.requires_grad_() for x in parts(student)]
-    gradient = classes * widths[0]
     for valid in (None, torch.arange(rows) % 3 > 0):
         for leaf in leaves:
             leaf.grad = None
-        with Tensors(gradient + 1, [*leaves, *parts(teacher)]) as seen:
+        with MadeTensors([*leaves, *parts(teacher)]) as seen:
             value = soft_label_kl_chunked(student, teacher, 2.0, valid, chunk=size * classes, on_host=on_host)
             value.backward()
         assert seen.elements == size * classes
-    with Tensors(gradient + 1, [*leaves, *parts(teacher)]) as seen:
+    with MadeTensors([*leaves, *parts(teacher)]) as seen:
         plain(student, teacher).backward()
     assert seen.elements == rows * classes
 
@@ -276,7 +256,7 @@ def test_the_weight_gradient_is_held_once():
     classes, width = 500, 40
     student, teacher = draw(rows=4, classes=classes, widths=(width, 6), dtype=torch.float32)
     weight = student.weight.requires_grad_()
-    with Tensors(classes * width, [weight]) as seen:
+    with MadeTensors([weight], classes * width) as seen:
         (soft_label_kl_chunked(student, teacher) * 3).backward()
     assert seen.large == {weight.grad.untyped_storage().data_ptr()}
 
@@ -284,7 +264,7 @@ def test_the_weight_gradient_is_held_once():
 def test_default_chunk_is_64_mebibytes():
     assert 4 * soft_label_chunks.CPU_CHUNK == 64 << 20
     student, teacher = draw(rows=600, classes=30_522, widths=(1, 1), bias=False, dtype=torch.float32)
-    with torch.no_grad(), Tensors(1, []) as seen:
+    with torch.no_grad(), MadeTensors() as seen:
         soft_label_kl_chunked(student, teacher)
     assert seen.elements <= soft_label_chunks.CPU_CHUNK
 
@@ -292,7 +272,7 @@ def test_default_chunk_is_64_mebibytes():
 def test_without_gradient_nothing_is_made_for_it():
     student, teacher = draw(rows=4, classes=500, widths=(40, 6))
     student.weight.requires_grad_()
-    with torch.no_grad(), Tensors(1, [*parts(student), *parts(teacher)]) as seen:
+    with torch.no_grad(), MadeTensors([*parts(student), *parts(teacher)]) as seen:
         value = soft_label_kl_chunked(student, teacher)
     assert not value.requires_grad
     assert seen.elements <= 4 * 500

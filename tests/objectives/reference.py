@@ -129,13 +129,7 @@ def soft_label_kl(student_rows, teacher_rows, temperature, valid_rows=None):
 
 def masked_lm_ce(logits, labels):
     """Cross entropy over the positions whose label is not −100."""
-    total, count = [], 0
-    for b in range(len(logits)):
-        for t in range(len(logits[b])):
-            if labels[b][t] != -100:
-                total.append(-math.log(_softmax(logits[b][t])[labels[b][t]]))
-                count += 1
-    return math.fsum(total), count
+    return hard_label_ce([row for rows in logits for row in rows], [label for row in labels for label in row])
 
 
 def sample_relation_kl(student, teacher):
@@ -181,13 +175,8 @@ def pooled_cosine(student, teacher, matrix=None):
 
 def hard_label_ce(rows, labels):
     """Minus the log of the label's share, over rows (lists of scores) that have a label."""
-    total, count = 0.0, 0
-    for scores, label in zip(rows, labels, strict=True):
-        if label == -100:
-            continue
-        total -= math.log(_softmax(scores)[label])
-        count += 1
-    return total, count
+    found = [-math.log(_softmax(row)[label]) for row, label in zip(rows, labels, strict=True) if label != -100]
+    return math.fsum(found), len(found)
 
 
 def soft_label_mse(student, teacher):

@@ -216,24 +216,12 @@ def test_gradients_are_those_of_all_pairs():
         parts.flow[i, j] * (x @ matrix - y).square().sum() for i, x in enumerate(leaves) for j, y in enumerate(teacher)
     )
     assert_close(parts.total, plain)
+    assert_close((parts.flow * parts.costs).sum(), parts.mean.detach())
+    assert not (parts.costs.requires_grad or parts.flow.requires_grad or parts.count.requires_grad)
     for given, expected in zip(
         torch.autograd.grad(parts.total, leaves), torch.autograd.grad(plain, leaves), strict=True
     ):
         assert_close(given, expected)
-
-
-@pytest.mark.parametrize("name", ["none", "gaps"])
-def test_gradients_of_attention_scores(name):
-    student, teacher = ([tuple(x[:2, :4] for x in pair) for pair in layers] for layers in draw_pairs(2, 3))
-    valid = None if name == "none" else make_mask(name, LENGTH)[:2, :4]
-
-    def total(*layers):
-        return attention_layer_emd(
-            list(zip(layers[:2], layers[2:], strict=True)), teacher, heads=HEADS, valid=valid
-        ).total
-
-    leaves = [x.clone().requires_grad_() for pair in zip(*student, strict=True) for x in pair]
-    assert torch.autograd.gradcheck(total, leaves, eps=1e-7, atol=1e-4)
 
 
 @pytest.mark.parametrize("fill", [1e4, float("nan")])
@@ -258,34 +246,6 @@ def test_padding_takes_no_part(fill):
         assert_close(given, expected)
 
 
-def test_half_precision_streams_are_computed_in_float32():
-    student, teacher, matrix = draw(2, 3)
-    pairs, others = draw_pairs(2, 3)
-    low = [[x.bfloat16() for x in layers] for layers in (student, teacher)]
-    high = [[x.double() for x in layers] for layers in low]
-    options = {"projection": matrix.float()}
-    leaf = low[0][0].requires_grad_()
-    term, exact = layer_emd(*low, **options), layer_emd(*high, **options)
-    assert term.total.dtype == term.count.dtype == torch.float32
-    assert_close(term.total.double(), exact.total, rtol=1e-5, atol=0)
-    assert torch.autograd.grad(term.total, leaf)[0].dtype == torch.bfloat16
-
-    low_pairs = [[(q.bfloat16(), k.bfloat16()) for q, k in layers] for layers in (pairs, others)]
-    high_pairs = [[(q.double(), k.double()) for q, k in layers] for layers in low_pairs]
-    term, exact = (attention_layer_emd(*layers, heads=HEADS) for layers in (low_pairs, high_pairs))
-    assert term.total.dtype == term.count.dtype == torch.float32
-    assert_close(term.total.double(), exact.total, rtol=1e-5, atol=0)
-
-
-def test_autocast_does_not_lower_the_precision():
-    student, teacher, matrix = ([x.float() for x in part] for part in draw(2, 3))
-    matrix = torch.stack(matrix)
-    plain = layer_emd(student, teacher, projection=matrix)
-    with torch.autocast("cpu", torch.bfloat16):
-        under = layer_emd(student, teacher, projection=matrix)
-    assert_close(under.total, plain.total, rtol=0, atol=0)
-
-
 def test_zero_when_every_layer_finds_its_equal():
     """The order of the layers does not matter, nor that one is there twice."""
     _, layers, _ = draw(0, 3)
@@ -297,23 +257,10 @@ def test_zero_when_every_layer_finds_its_equal():
     assert layer_emd(layers, layers[:2]).total > 0
 
 
-@pytest.mark.parametrize("kind", ["hidden", "attention"])
-def test_nothing_valid_gives_zero(kind):
-    valid = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
-    student, teacher, matrix = draw(2, 3)
-    leaves = [x.requires_grad_() for x in student]
-    if kind == "hidden":
-        parts = layer_emd(leaves, teacher, valid=valid, projection=matrix)
-    else:
-        pairs = [(x, x) for x in leaves], [(y, y) for y in teacher]
-        parts = attention_layer_emd(*pairs, heads=HEADS, valid=valid)
-    assert parts.total == parts.count == parts.mean == 0
-    assert (parts.costs == 0).all()
-    for gradient in torch.autograd.grad(parts.total, leaves):
-        assert (gradient == 0).all()
-    own, other = draw_weights(2, 0), draw_weights(3, 0)
-    flow = transport_flow(parts.costs, own, other)
-    for new, old in zip(cost_attention(parts.costs, flow, own, other, temperature=1.0), (own, other), strict=True):
+def test_without_cost_the_weights_stay():
+    costs, own, other = torch.zeros(2, 3), draw_weights(2, 0), draw_weights(3, 0)
+    flow = transport_flow(costs, own, other)
+    for new, old in zip(cost_attention(costs, flow, own, other, temperature=1.0), (own, other), strict=True):
         assert_close(new, old)
 
 
@@ -330,15 +277,6 @@ def test_a_layer_without_weight_has_gradient_zero(kind):
     none, some = torch.autograd.grad(total, leaves)
     assert (none == 0).all()
     assert (some != 0).any()
-
-
-def test_parts_hold_what_the_weights_need():
-    student, teacher, matrix = draw(2, 3)
-    parts = layer_emd([x.requires_grad_() for x in student], teacher, projection=matrix)
-    assert parts.costs.shape == parts.flow.shape == (2, 3)
-    assert not parts.costs.requires_grad and not parts.flow.requires_grad
-    assert_close((parts.flow * parts.costs).sum(), parts.mean.detach())
-    assert parts.total.requires_grad and not parts.count.requires_grad
 
 
 @pytest.mark.parametrize("kind", ["hidden", "attention"])

@@ -80,37 +80,17 @@ def test_against_the_equation(name, temperature, bias):
     assert not term.count.requires_grad
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-@pytest.mark.parametrize("bias", [True, False])
-def test_gradients_are_those_of_the_logits(name, temperature, bias):
-    student, teacher = draw(1, bias=bias)
-    options = {"temperature": temperature, "valid": make_mask(name, LENGTH)}
-    (term, found), (wanted, expected) = (
-        gradients(f, student, teacher, upstream=-1.7, **options) for f in (term_of, plain)
-    )
-    assert_close(term.total, wanted.total, rtol=1e-12, atol=0)
-    assert term.count == wanted.count
-    for own, other in zip(found, expected, strict=True):
-        assert_close(own, other, rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize("shape", [(6,), (2, 3), (2, 3, 4), (0,), (2, 0)])
 def test_rows_of_any_shape(shape):
     student, teacher = draw(2, shape)
     valid = torch.rand(shape, generator=torch.Generator().manual_seed(3)) < 0.7
     for mask in (None, valid, valid.long()):
-        (term, found), (wanted, expected) = (gradients(f, student, teacher, valid=mask) for f in (term_of, plain))
+        options = {"valid": mask, "temperature": 0.5}
+        (term, found), (wanted, expected) = (
+            gradients(f, student, teacher, upstream=-1.7, **options) for f in (term_of, plain)
+        )
         assert isinstance(term, LossTerm)
         assert_close((term.total, term.count, found), (wanted.total, wanted.count, expected))
-
-
-def test_all_masked_is_zero_with_zero_gradient():
-    student, teacher = draw()
-    student[0].fill_(float("nan"))
-    term, found = gradients(term_of, student, teacher, valid=torch.zeros(BATCH, LENGTH, dtype=torch.bool))
-    assert (term.total, term.count, term.mean) == (0, 0, 0)
-    assert not any(x.any() for x in found)
 
 
 def test_tied_weight_adds_what_both_uses_give():
@@ -124,27 +104,6 @@ def test_tied_weight_adds_what_both_uses_give():
         total = function([hidden, tied, bias], teacher).total + 2 * function([hidden.exp(), tied, None], teacher).total
         found.append(torch.autograd.grad(total, tied)[0])
     assert_close(*found, rtol=1e-9, atol=1e-12)
-
-
-def test_parts_of_a_batch_add_up():
-    student, teacher = draw(6)
-    mask = make_mask("gaps", LENGTH)
-    whole = term_of(student, teacher, valid=mask)
-    first, second = (
-        term_of([student[0][i], *student[1:]], [teacher[0][i], *teacher[1:]], valid=mask[i])
-        for i in (slice(0, 1), slice(1, 4))
-    )
-    assert_close((first + second).total, whole.total, rtol=1e-12, atol=0)
-    assert (first + second).count == whole.count
-
-
-def test_teacher_gets_no_gradient():
-    student, teacher = draw()
-    for x in (*student, *teacher):
-        x.requires_grad_()
-    term_of(student, teacher).total.backward()
-    assert all(x.grad is not None for x in student)
-    assert all(x.grad is None for x in teacher)
 
 
 def test_gradcheck_of_upstream_arithmetic():
@@ -226,10 +185,3 @@ def test_is_refused(message):
     with pytest.raises(KernelError, match=message) as caught:
         soft_label_kl_from_hidden(*(arguments or [HIDDEN, WEIGHT, HIDDEN, WEIGHT]), **options)
     assert "\n" not in str(caught.value)
-
-
-def test_no_second_derivative():
-    student, teacher = draw()
-    hidden = student[0].requires_grad_()
-    with pytest.raises(KernelError, match="soft_label_kl_from_hidden has no second derivative"):
-        torch.autograd.grad(term_of(student, teacher).total, hidden, create_graph=True)

@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import re
 
 import pytest
 import torch
@@ -98,11 +97,6 @@ def test_what_arguments_cannot_say_is_given():
     assert "one_stream" not in OBJECTIVES
 
 
-def test_streams_are_not_told_from_layers_in_lists():
-    register_as_objective(unit="token")(one_stream)
-    assert OBJECTIVES["one_stream"].takes_layers is False
-
-
 def test_layers_in_lists_are_asked_for():
     register_as_objective(unit="token", layers=2, batch_coupled=True)(weighed_layers)
     objective = OBJECTIVES["weighed_layers"]
@@ -174,20 +168,15 @@ def test_a_method_may_have_no_options():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"name": "My Method"}, "small letters"),
         ({"name": "minilm"}, "'minilm' already exists"),
-        ({"options": dict}, "no subclass of limbeck.methods.MethodOptions"),
         ({"options": Demanding}, "option 'share' has no default"),
-        ({"tasks": ("poetry",)}, "poetry.*give some of text, classification"),
         ({"summary": ""}, "no summary; give its function a docstring"),
     ],
 )
 def test_methods_are_refused_as_without_the_decorator(changes, said):
     before = list(METHODS)
-    with pytest.raises(PluginError) as caught:
+    with pytest.raises(PluginError, match=said):
         register_as_method(**{"options": Options, "name": "mine", **changes})(compose)
-    assert re.search(said, str(caught.value))
-    assert "\n" not in str(caught.value)
     assert list(METHODS) == before
 
 
@@ -242,14 +231,6 @@ def test_nobody_else_takes_the_name_of_an_entry_point(install):
     install("decorated", PACKAGE, ENTRY_POINTS)
     with pytest.raises(PluginError, match="'absolute' already exists"):
         register_as_objective(unit="token", name="absolute")(one_stream)
-
-
-def test_a_registered_method_replaces_only_another_from_outside():
-    register_as_method(options=Options, name="mine")(compose)
-    with pytest.raises(PluginError, match="'mine' already exists"):
-        register_as_method(options=Options, name="mine")(compose)
-    register_as_method(options=Options, name="mine", summary="Newer.", replace=True)(compose)
-    assert METHODS["mine"].summary == "Newer."
 
 
 def absolute(student, other_student, teacher, other_teacher, *, valid, scale=1.0):

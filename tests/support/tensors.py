@@ -1,0 +1,34 @@
+"""A record of the tensors that operations make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class MadeTensors(TorchDispatchMode):
+    """Notes the largest new tensor, and the memory behind those of at least `least` numbers.
+
+    Args:
+        known: Tensors that are not new.
+        least: Numbers of a tensor whose memory is noted.
+    """
+
+    def __init__(self, known: Iterable[torch.Tensor] = (), least: int = 1) -> None:
+        super().__init__()
+        self.least, self.known = least, {x.untyped_storage().data_ptr() for x in known}
+        self.elements = 0
+        self.large: set[int] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() not in self.known:
+                self.elements = max(self.elements, x.numel())
+                if x.numel() >= self.least:
+                    self.large.add(x.untyped_storage().data_ptr())
+        return result
