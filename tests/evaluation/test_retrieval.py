@@ -3,8 +3,7 @@ import torch
 
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_retrieval_pairs, measure_retrieval
-from limbeck.evaluation.agreement import ranks_of_matches, retrieval_scores
-from limbeck.evaluation.metrics import normalised
+from limbeck.evaluation.agreement import normalised, ranks_of_matches, retrieval_scores
 from tests.support.corpora import documents
 from tests.support.word_models import tiny_bert, tiny_tokenizer
 

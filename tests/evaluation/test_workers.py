@@ -1,15 +1,15 @@
-"""Jobs end one by one, in this process or in others, and one that dies takes nothing with it."""
+"""Trainings end one by one, in this process or in others, and one that dies takes nothing with it."""
 
 import os
 from dataclasses import replace
 
 import pytest
+from limbeck.models.vocabulary import load_tokenizer
 
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, prepare
 from limbeck.evaluation.fine_tuning import CellResult
-from limbeck.evaluation.grid import Failure, Job, attempt, run_jobs
-from limbeck.models.loading import load_tokenizer
+from limbeck.evaluation.grid import Failure, SharedTraining, run_trainings
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 
 
@@ -19,21 +19,24 @@ def jobs(tmp_path):
     prepared = prepare(data, POINT, load_tokenizer(folder), keys=KEYS, cache_dir=tmp_path / "cache")
     cells = {seed: PreparedCell(Cell(str(folder), "t", POINT, seed), prepared) for seed in (1, 2, 3)}
     # The second training is scored for two cells.
+    other = PreparedCell(replace(cells[2].cell, task="u"), prepared)
     return [
-        Job("job-1", {"cell-1": cells[1]}, 1.0),
-        Job("job-2", {"cell-2": cells[2], "cell-2b": PreparedCell(replace(cells[2].cell, task="u"), prepared)}, 1.0),
-        Job("job-3", {"cell-3": cells[3]}, 1.0),
+        SharedTraining("job-1", {"cell-1": cells[1]}, 1.0),
+        SharedTraining("job-2", {"cell-2": cells[2], "cell-2b": other}, 1.0),
+        SharedTraining("job-3", {"cell-3": cells[3]}, 1.0),
     ]
 
 
-def collect(jobs, workers):
+def collect(jobs, workers=1):
     outcomes, moved = {}, []
-    run_jobs(
-        jobs,
-        workers=workers,
-        finished=lambda job, identity, outcome: outcomes.__setitem__(identity, outcome),
-        advance=lambda shares, job: moved.append((dict(shares), job.id)),
-    )
+
+    def received(job, message):
+        if isinstance(message, float):
+            moved.append((job.id, message))
+        else:
+            outcomes[message[0]] = message[1]
+
+    run_trainings(jobs, workers=workers, received=received)
     return outcomes, moved
 
 
@@ -42,7 +45,7 @@ def test_one_by_one(jobs):
     assert list(outcomes) == ["cell-1", "cell-2", "cell-2b", "cell-3"]
     assert all(isinstance(outcome, CellResult) for outcome in outcomes.values())
     assert outcomes["cell-2b"].scores == outcomes["cell-2"].scores != outcomes["cell-3"].scores
-    assert {identity for _, identity in moved} == {job.id for job in jobs}
+    assert {identity for identity, _ in moved} == {job.id for job in jobs}
 
 
 def test_any_error_ends_its_own_job_in_one_line(jobs, monkeypatch):
@@ -51,14 +54,14 @@ def test_any_error_ends_its_own_job_in_one_line(jobs, monkeypatch):
 
     monkeypatch.setattr("limbeck.evaluation.grid.train_once", fail)
     failure = Failure("ValueError: two lines")
-    assert list(attempt(jobs[1], lambda share: None)) == [("cell-2", failure), ("cell-2b", failure)]
+    assert collect(jobs[1:2])[0] == {"cell-2": failure, "cell-2b": failure}
 
 
 def test_a_cell_that_cannot_be_scored_leaves_those_of_its_training(jobs):
     whole, part = jobs[1].cells.values()
     broken = PreparedCell(part.cell, replace(part.task, folder=part.task.folder / "gone"))
-    job = Job("job", {"whole": whole, "broken": broken, "again": whole}, 1.0)
-    outcomes = dict(attempt(job, lambda share: None))
+    job = SharedTraining("job", {"whole": whole, "broken": broken, "again": whole}, 1.0)
+    outcomes, _ = collect([job])
     assert list(outcomes) == ["whole", "broken", "again"]
     assert isinstance(outcomes["broken"], Failure) and "gone" in outcomes["broken"].problem
     assert outcomes["again"].scores == outcomes["whole"].scores
@@ -90,11 +93,11 @@ class DiesWhenRead(dict):
 def test_processes_give_the_same_and_a_dead_one_is_replaced(jobs):
     alone, _ = collect(jobs, 1)
     first = jobs[0].cells["cell-1"]
-    dying = Job("dies", {"one": PreparedCell(first.cell, DiesWhenRead()), "other": first}, 1.0)
+    dying = SharedTraining("dies", {"one": PreparedCell(first.cell, DiesWhenRead()), "other": first}, 1.0)
     outcomes, moved = collect([dying, *jobs], 2)
     dead = Failure("A worker ended with code 3; out of memory, or killed?")
     assert (outcomes.pop("one"), outcomes.pop("other")) == (dead, dead)
     assert {key: outcome.scores for key, outcome in outcomes.items()} == {
         key: outcome.scores for key, outcome in alone.items()
     }
-    assert {identity for _, identity in moved} == {job.id for job in jobs}
+    assert {identity for identity, _ in moved} == {job.id for job in jobs}

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from limbeck.evaluation.cell import Cell, grid
 from limbeck.evaluation.grid_plan import PlannedCell, PlannedModel, PlannedTask
-from limbeck.evaluation.grid_summary import summarise
+from limbeck.evaluation.grid_summary import choose_all, summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.families import Shape
@@ -77,7 +77,7 @@ def make_summary(tasks=tuple(STUDENT), preset="minilmv2", fail=()):
                     if identity in fail:
                         rows[identity] |= {"status": "failed", "error": "out of memory"}
         planned.append(PlannedTask(name, task, settings, "d", tuple(cells), {}, (f"{name}: a note",)))
-    return summarise(rows, planned, models, protocol, seed_count=SEEDS)
+    return summarise(rows, planned, models, protocol, choose_all(rows, planned, models, seed_count=SEEDS))
 
 
 def test_averages_are_the_papers():

@@ -8,21 +8,19 @@ sentences of two different documents. It says how faithful the student is, not h
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from limbeck.core.progress import Report, no_progress
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
-from limbeck.evaluation.inference import encode, spearman_agreement
-from limbeck.evaluation.metrics import normalised
+from limbeck.evaluation.inference import Encoding, encode, spearman_agreement
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -138,6 +136,11 @@ def measure_agreement(
         documents=len(groups),
         seed=seed,
     )
+
+
+def normalised(text: str) -> str:
+    """Return `text` as it is compared for duplicates: case-folded, only letters and digits, single spaces."""
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
 
 
 def _distinct_sentences(documents: Sequence[str]) -> list[list[str]]:
@@ -300,12 +303,7 @@ def measure_retrieval(
     model: nn.Module,
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[tuple[str, str]],
-    *,
-    pooling: str = "mean",
-    max_length: int = 256,
-    batch_size: int = 32,
-    dtype: torch.dtype | None = None,
-    report: Report = no_progress,
+    **encoding: Unpack[Encoding],
 ) -> Retrieval:
     """Return how well a model's summaries find their bodies among all bodies of `pairs`.
 
@@ -313,17 +311,10 @@ def measure_retrieval(
         model: A loaded encoder.
         tokenizer: Its tokenizer.
         pairs: (summary, body), as `build_retrieval_pairs` gives them.
-        pooling: As in `encode`.
-        max_length: As in `encode`; the rest of a longer body is not read.
-        batch_size: As in `encode`.
-        dtype: As in `encode`.
-        report: Is told how far it is.
+        encoding: As in `encode`; what is longer than `max_length` is not read.
     """
     texts = [summary for summary, _ in pairs] + [body for _, body in pairs]
-    vectors = encode(
-        model, tokenizer, texts, pooling=pooling, max_length=max_length, batch_size=batch_size, dtype=dtype,
-        report=report,
-    )  # fmt: skip
+    vectors = encode(model, tokenizer, texts, **encoding)
     return retrieval_scores(ranks_of_matches(vectors[: len(pairs)] @ vectors[len(pairs) :].T))
 
 

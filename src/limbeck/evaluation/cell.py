@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -110,22 +110,14 @@ def grid(task: Task, settings: FineTuning, *, bf16: bool) -> list[Point]:
     """
     if task.kind == "similarity":
         return [SimilarityPoint(settings.length, settings.pooling, settings.max_scored_rows)]
+    shared: dict[str, Any] = {field.name: getattr(settings, field.name, None) for field in fields(TrainingPoint)}
+    shared |= {
+        "stride": settings.stride if task.kind == "question_answering" else 0,
+        "best_epoch_by": (settings.metric or task.metrics[0]) if settings.keep == "best_epoch" else None,
+        "bf16": bf16 if settings.bf16 is None else settings.bf16,
+    }
     return [
-        TrainingPoint(
-            learning_rate=rate,
-            epochs=epochs,
-            batch_size=settings.batch_size,
-            length=settings.length,
-            stride=settings.stride if task.kind == "question_answering" else 0,
-            warmup=settings.warmup,
-            schedule=settings.schedule,
-            weight_decay=settings.weight_decay,
-            group_by_length=settings.group_by_length,
-            best_epoch_by=(settings.metric or task.metrics[0]) if settings.keep == "best_epoch" else None,
-            bf16=bf16 if settings.bf16 is None else settings.bf16,
-            max_train_rows=settings.max_train_rows,
-            max_scored_rows=settings.max_scored_rows,
-        )
+        TrainingPoint(**(shared | {"learning_rate": rate, "epochs": epochs}))
         for epochs, rate in itertools.product(settings.epochs, settings.learning_rates)
     ]
 
@@ -190,16 +182,8 @@ def model_fingerprint(name: str) -> str:
     resolved = resolve_model(name)
     if not is_local(resolved):
         commit = getattr(load_config(name), "_commit_hash", None)
-        return _text_hash(f"{resolved}@{commit}")
-    folder = Path(resolved)
-    files = {file for pattern in (*_MODEL_FILES, *_TOKENIZER_FILES) for file in folder.glob(pattern)}
-    digest = hashlib.blake2b(digest_size=12)
-    for file in sorted(files):
-        digest.update(f"{file.relative_to(folder)}\0".encode())
-        with file.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.blake2b(f"{resolved}@{commit}".encode(), digest_size=12).hexdigest()
+    return _files_hash(Path(resolved), (*_MODEL_FILES, *_TOKENIZER_FILES))
 
 
 def tokenizer_fingerprint(name: str) -> str:
@@ -211,11 +195,16 @@ def tokenizer_fingerprint(name: str) -> str:
     resolved = resolve_model(name)
     if not is_local(resolved):
         return model_fingerprint(name)
-    folder = Path(resolved)
-    files = {file for pattern in _TOKENIZER_FILES for file in folder.glob(pattern)}
+    return _files_hash(Path(resolved), _TOKENIZER_FILES)
+
+
+def _files_hash(folder: Path, patterns: Sequence[str]) -> str:
     digest = hashlib.blake2b(digest_size=12)
-    for file in sorted(files):
-        digest.update(f"{file.name}\0".encode() + file.read_bytes())
+    for file in sorted({file for pattern in patterns for file in folder.glob(pattern)}):
+        digest.update(f"{file.relative_to(folder)}\0".encode())
+        with file.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -245,7 +234,3 @@ def training_set_fingerprint(data: TaskData) -> str:
 def _add_rows(digest: hashlib.blake2b, rows: Sequence[TaskRow]) -> None:
     for row in rows:
         digest.update(json.dumps(list(asdict(row).values()), ensure_ascii=False).encode())
-
-
-def _text_hash(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -6,7 +6,6 @@ why: a long run never ends without its table for want of one figure.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.records import plain
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.evaluation.agreement import (
     Agreement,
@@ -37,7 +37,7 @@ from limbeck.evaluation.costs import (
     tensors_megabytes,
     weights_megabytes,
 )
-from limbeck.evaluation.inference import device_of, pair_similarities
+from limbeck.evaluation.inference import Encoding, device_of, pair_similarities
 from limbeck.models.families import depth
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
@@ -93,10 +93,10 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, fit for JSON; an undefined number (NaN) is None."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        found: dict[str, Any] = plain(asdict(self))
         for role in ("teacher", "student"):
-            plain[role]["parameters"]["total"] = getattr(self, role).parameters.total
-        return plain
+            found[role]["parameters"]["total"] = getattr(self, role).parameters.total
+        return found
 
 
 def compare_models(
@@ -148,16 +148,14 @@ def compare_models(
     held_out = list(held_out_documents)
     unavailable: dict[str, str] = {}
     seconds: dict[str, float] = {}
-    encoding: dict[str, Any] = {
-        "pooling": pooling, "max_length": max_length, "batch_size": batch_size, "dtype": dtype
-    }  # fmt: skip
+    encoding: Encoding = {"pooling": pooling, "max_length": max_length, "batch_size": batch_size, "dtype": dtype}
 
     def agreement() -> Agreement:
         texts_only = [text if isinstance(text, str) else "\n".join(text) for text in held_out]
         chosen = build_pairs(texts_only, pairs, seed=seed)
         texts = [(pair.first, pair.second) for pair in chosen]
         of_student, of_teacher = (
-            pair_similarities(model, tokenizer, texts, **encoding, report=part_of(report, *where))
+            pair_similarities(model, tokenizer, texts, **encoding | {"report": part_of(report, *where)})
             for model, where in zip((student, teacher), _AGREEMENT, strict=True)
         )
         return measure_agreement(chosen, of_student.numpy(), of_teacher.numpy(), seed=seed)
@@ -165,7 +163,7 @@ def compare_models(
     def retrieval() -> tuple[Retrieval, Retrieval]:
         chosen = build_retrieval_pairs(held_out, retrieval_pairs, seed=seed)
         of_student, of_teacher = (
-            measure_retrieval(model, tokenizer, chosen, **encoding, report=part_of(report, *where))
+            measure_retrieval(model, tokenizer, chosen, **encoding | {"report": part_of(report, *where)})
             for model, where in zip((student, teacher), _RETRIEVAL, strict=True)
         )
         return of_student, of_teacher
@@ -223,20 +221,6 @@ def _figures(model: nn.Module, folder: Path | str | None, retrieval: Retrieval |
         with suppress(LimbeckError):  # `megabytes_of` says which it is
             megabytes, source = weights_megabytes(folder), "files"
     return ModelFigures(count_parameters(model), megabytes, source, retrieval)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON knows it: tuples as lists, NaN and infinities as None."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-# What a task-specific student gets right on held-out rows, beside its teacher.
 
 
 METRICS = {"classification": "accuracy", "regression": "spearman", "question_answering": "exact_span"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -27,7 +27,7 @@ from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.tasks import Task, TaskData, TaskKind, TaskRow
 
 Item = TypeVar("Item")
-_ROWS_AT_ONCE = 2000
+_ROWS_AT_ONCE = 500
 _DRAW = 0
 """Seed of the draw of rows: the same for every cell, so that all seeds see the same rows."""
 
@@ -60,44 +60,14 @@ def encode_sequences(
     """
     report = SourceReport()
     encoder = SequenceEncoder(tokenizer, length, paired=rows[0].pair is not None)
-    label_type = pa.float32() if task.kind == "regression" else pa.int64()
-    fields = [("input_ids", pa.list_(pa.int32())), ("length", pa.int32())]
-    if TOKEN_TYPES in tokenizer.model_input_names:
-        fields.append((TOKEN_TYPES, pa.list_(pa.int8())))
-    if labelled:
-        fields.append(("labels", label_type))
 
-    def batches() -> Iterable[Mapping[str, Any]]:
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            part = rows[start : start + _ROWS_AT_ONCE]
-            encoded = encoder.encode([Example(row.text, row.pair, row.label or 0) for row in part], report)
-            yield {
-                "input_ids": encoded.input_ids,
-                TOKEN_TYPES: encoded.token_type_ids,
-                "length": [len(ids) for ids in encoded.input_ids],
-                "labels": encoded.labels,
-            }
+    def encode(part: Sequence[TaskRow]) -> dict[str, Any]:
+        encoded = encoder.encode([Example(row.text, row.pair, row.label or 0) for row in part], report)
+        return {"input_ids": encoded.input_ids, TOKEN_TYPES: encoded.token_type_ids, "labels": encoded.labels}
 
-    write_columns(path, pa.schema(fields), batches())
+    fields = {"labels": pa.float32() if task.kind == "regression" else pa.int64()} if labelled else {}
+    _write_tokens(path, rows, tokenizer, fields, encode)
     return report
-
-
-def write_columns(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, Any]]) -> None:
-    """Write batches of columns to an Arrow stream; columns that the schema does not name are left out."""
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for batch in batches:
-            writer.write_batch(pa.record_batch([pa.array(batch[field.name], field.type) for field in schema], schema))
-
-
-def open_columns(path: Path) -> Dataset:
-    """Open what `write_columns` wrote, mapped into memory."""
-    return Dataset.from_file(str(path)).with_format("numpy")
-
-
-# Questions to windows of tokens in an Arrow file, with what their answers are decoded by.
-
-
-_QUESTIONS_AT_ONCE = 500
 
 
 def encode_questions(
@@ -122,29 +92,43 @@ def encode_questions(
     """
     report = SourceReport()
     cutter = AnswerWindows(tokenizer, length, stride)
-    fields = [("input_ids", pa.list_(pa.int32())), ("length", pa.int32())]
-    if TOKEN_TYPES in tokenizer.model_input_names:
-        fields.append((TOKEN_TYPES, pa.list_(pa.int8())))
-    if training:
-        fields.append(("labels", pa.list_(pa.int32(), 2)))
-    else:
-        fields += [("row", pa.string()), ("first", pa.int32()), ("offsets", pa.list_(pa.int32()))]
 
-    def batches() -> Iterable[Mapping[str, Any]]:
-        for start in range(0, len(rows), _QUESTIONS_AT_ONCE):
-            windows = cut_rows(cutter, rows[start : start + _QUESTIONS_AT_ONCE], report, training=training)
-            yield {
-                "input_ids": [window.input_ids for window in windows],
-                TOKEN_TYPES: [window.token_type_ids for window in windows],
-                "length": [len(window.input_ids) for window in windows],
-                "labels": [list(window.label) for window in windows],
-                "row": [window.row for window in windows],
-                "first": [window.first for window in windows],
-                "offsets": [window.offsets.ravel() for window in windows],
-            }
+    def encode(part: Sequence[TaskRow]) -> dict[str, Any]:
+        windows = cut_rows(cutter, part, report, training=training)
+        return {
+            "input_ids": [window.input_ids for window in windows],
+            TOKEN_TYPES: [window.token_type_ids for window in windows],
+            "labels": [list(window.label) for window in windows],
+            "row": [window.row for window in windows],
+            "first": [window.first for window in windows],
+            "offsets": [window.offsets.ravel() for window in windows],
+        }
 
-    write_columns(path, pa.schema(fields), batches())
+    decoding = {"row": pa.string(), "first": pa.int32(), "offsets": pa.list_(pa.int32())}
+    _write_tokens(path, rows, tokenizer, {"labels": pa.list_(pa.int32(), 2)} if training else decoding, encode)
     return report
+
+
+def _write_tokens(
+    path: Path,
+    rows: Sequence[TaskRow],
+    tokenizer: Any,
+    more: Mapping[str, pa.DataType],
+    encode: Callable[[Sequence[TaskRow]], dict[str, Any]],
+) -> None:
+    """Write tokens to an Arrow stream, some rows at once, with `more` columns of what `encode` returns."""
+    types = {TOKEN_TYPES: pa.list_(pa.int8())} if TOKEN_TYPES in tokenizer.model_input_names else {}
+    schema = pa.schema({"input_ids": pa.list_(pa.int32()), "length": pa.int32(), **types, **more})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            batch = encode(rows[start : start + _ROWS_AT_ONCE])
+            batch["length"] = [len(ids) for ids in batch["input_ids"]]
+            writer.write_batch(pa.record_batch([pa.array(batch[field.name], field.type) for field in schema], schema))
+
+
+def open_columns(path: Path) -> Dataset:
+    """Open what the encoders wrote, mapped into memory."""
+    return Dataset.from_file(str(path)).with_format("numpy")
 
 
 def read_windows(path: Path) -> list[AnswerWindow]:
@@ -161,9 +145,6 @@ def read_windows(path: Path) -> list[AnswerWindow]:
         )
         for item in columns
     ]
-
-
-# Batches of a task's tokens, as its model takes them.
 
 
 _LABELS: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
@@ -197,9 +178,6 @@ class TaskCollator:
             spans = batch.pop("labels")
             batch |= {"start_positions": spans[:, 0], "end_positions": spans[:, 1]}
         return batch
-
-
-# `PreparedTask`: a task's rows and tokens, made once and shared by all cells of a tokenizer and a length.
 
 
 TOKEN_FORMAT = 2
@@ -280,47 +258,36 @@ def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, ca
     if not data.splits.get(TRAIN):
         raise CorpusError(f"{task.title} has no rows to train on ({task.train}); give --data a folder that has them.")
     train = drawn(data.splits[TRAIN], point.max_train_rows)
-    encoder = _Encoder(task, tokenizer, point, cache_dir / "evaluation")
-    choices = [TOKEN_FORMAT, keys.tokenizer, point.length, point.stride]
-    train_folder, cut = encoder.encode({TRAIN: train}, [*choices, keys.training_set, point.max_train_rows])
-    folder, more = encoder.encode(rows, [*choices, keys.rows, point.max_scored_rows, list(rows)])
-    return PreparedTask(task, rows, len(train), train_folder, folder, (*cut, *more))
+    choices, root = [TOKEN_FORMAT, keys.tokenizer, point.length, point.stride], cache_dir / "evaluation"
+    train_key = fingerprint([*choices, keys.training_set, point.max_train_rows])
+    rows_key = fingerprint([*choices, keys.rows, point.max_scored_rows, list(rows)])
+    notes = _encode_splits({TRAIN: train}, task, tokenizer, point, root / train_key)
+    notes += _encode_splits(rows, task, tokenizer, point, root / rows_key)
+    return PreparedTask(task, rows, len(train), root / train_key, root / rows_key, tuple(notes))
 
 
-@dataclass(frozen=True)
-class _Encoder:
-    """Encodes splits of one task."""
+def _encode_splits(
+    splits: Mapping[str, Sequence[TaskRow]], task: Task, tokenizer: Any, point: TrainingPoint, folder: Path
+) -> list[str]:
+    """Write a file for each split unless they are there, and return what there is to say about them."""
 
-    task: Task
-    tokenizer: Any
-    point: TrainingPoint
-    root: Path
+    def build(aside: Path) -> dict[str, Any]:
+        reports = []
+        for number, (split, rows) in enumerate(splits.items()):
+            path, training = aside / _file(number), split == TRAIN
+            if task.kind == "question_answering":
+                report = encode_questions(rows, tokenizer, point.length, point.stride, path, training=training)
+            else:
+                report = encode_sequences(rows, task, tokenizer, point.length, path, labelled=training)
+            reports.append(report.to_dict())
+        return {"reports": reports}
 
-    def encode(self, splits: Mapping[str, Sequence[TaskRow]], key: Sequence[Any]) -> tuple[Path, list[str]]:
-        """Return the folder of the splits' files, one after the other, and what there is to say about them."""
-        folder = self.root / fingerprint(list(key))
-
-        def build(aside: Path) -> dict[str, Any]:
-            return {
-                "reports": [
-                    self._encode(rows, aside / _file(number), split == TRAIN).to_dict()
-                    for number, (split, rows) in enumerate(splits.items())
-                ]
-            }
-
-        reports = build_once(folder, build)["reports"]
-        notes = [
-            f"{self.task.title} {split}: {line}"
-            for split, report in zip(splits, reports, strict=True)
-            for line in SourceReport.from_dict(report).lines()
-        ]
-        return folder, notes
-
-    def _encode(self, rows: Sequence[TaskRow], path: Path, training: bool) -> SourceReport:
-        length = self.point.length
-        if self.task.kind == "question_answering":
-            return encode_questions(rows, self.tokenizer, length, self.point.stride, path, training=training)
-        return encode_sequences(rows, self.task, self.tokenizer, length, path, labelled=training)
+    reports = build_once(folder, build)["reports"]
+    return [
+        f"{task.title} {split}: {line}"
+        for split, report in zip(splits, reports, strict=True)
+        for line in SourceReport.from_dict(report).lines()
+    ]
 
 
 def _file(number: int) -> str:

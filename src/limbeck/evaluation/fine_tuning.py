@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -48,8 +48,6 @@ from limbeck.models.loading import (
     quiet,
 )
 from limbeck.models.locating import sentence_pooling
-
-# Keeping the weights of the epoch that does best on the select split.
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -98,16 +96,6 @@ class BestEpoch(TrainerCallback):
         model.load_state_dict(self._weights)
 
 
-# A model with the head of a task: the checkpoint's where it fits, else a fresh one.
-
-
-_HEADS: dict[str, Head] = {
-    "classification": "classification",
-    "regression": "regression",
-    "question_answering": "question_answering",
-}
-
-
 def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
     """Load a model for fine-tuning on a task, in float32, on the CPU.
 
@@ -123,7 +111,7 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
         ModelError: for a model that cannot be loaded, or whose family has no such head.
     """
     config = task_config(name, task)
-    loader = head_class(config, _HEADS[task.kind])
+    loader = head_class(config, cast(Head, task.kind))
     set_seed(seed)
     model, info = load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)
@@ -187,44 +175,6 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
         raise ModelError(
             f"The weights of '{name}' do not fit its config.json (first {misfits[0]}); copy the model again."
         )
-
-
-# Similarity tasks: the cosine of sentence vectors, nothing trained.
-
-
-def predict_similarities(
-    model: nn.Module, tokenizer: Any, prepared: PreparedTask, split: str, point: SimilarityPoint, pooling: str
-) -> list[float]:
-    """Return the cosine of the two sentence vectors of every row of a split.
-
-    Args:
-        model: A loaded encoder.
-        tokenizer: Its tokenizer.
-        prepared: The task.
-        split: Of pairs.
-        point: The settings.
-        pooling: `"mean"` or `"cls"`.
-
-    Raises:
-        CorpusError: if a row is no pair.
-    """
-    rows = prepared.rows[split]
-    pairs = [(row.text, row.pair) for row in rows if row.pair is not None]
-    if len(pairs) < len(rows):
-        raise CorpusError(f"{prepared.task.title} has rows of one text in '{split}'; similarity is of pairs.")
-    found = pair_similarities(model, tokenizer, pairs, pooling=pooling, max_length=point.length)
-    return [float(value) for value in found]
-
-
-def pooling_of(name: str, point: SimilarityPoint) -> str:
-    """Return the pooling that is asked for, else the one that a model's folder names, else the mean."""
-    if point.pooling is not None:
-        return point.pooling
-    folder = sentence_pooling(name)
-    return "mean" if folder is None else folder.pooling
-
-
-# How far a cell is.
 
 
 Share: TypeAlias = Callable[[float], None]
@@ -365,9 +315,6 @@ class FineTuner:
         return [int(number) for number in scores.argmax(-1)]
 
 
-# `run_cell`: one cell from its settings to its scores; `train_once`: one fine-tuning that several cells share.
-
-
 Scores = Mapping[str, Mapping[str, float]]
 """Split to metric to value, 0 to 1 (correlations -1 to 1)."""
 
@@ -498,22 +445,23 @@ def _scored(cell: PreparedCell, tuner: FineTuner, best: BestEpoch | None) -> tup
 
 
 def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]]:
+    """Score the cosines of the two sentence vectors of every row; nothing is trained."""
     name, point, prepared = cell.cell.model, cell.cell.point, cell.task
     assert isinstance(point, SimilarityPoint)
     tokenizer = load_tokenizer(name)
     model: PreTrainedModel = load_model(name)
     if torch.accelerator.is_available():
         model = model.to(torch.accelerator.current_accelerator())
-    pooling = pooling_of(name, point)
-    scores = {
-        split: score(
-            prepared.task,
-            split,
-            prepared.rows[split],
-            predict_similarities(model, tokenizer, prepared, split, point, pooling),
-        )
-        for split in prepared.task.scored
-    }
+    folder = sentence_pooling(name) if point.pooling is None else None
+    pooling = point.pooling or ("mean" if folder is None else folder.pooling)
+    scores: dict[str, dict[str, float]] = {}
+    for split in prepared.task.scored:
+        rows = prepared.rows[split]
+        pairs = [(row.text, row.pair) for row in rows if row.pair is not None]
+        if len(pairs) < len(rows):
+            raise CorpusError(f"{prepared.task.title} has rows of one text in '{split}'; similarity is of pairs.")
+        cosines = pair_similarities(model, tokenizer, pairs, pooling=pooling, max_length=point.length)
+        scores[split] = score(prepared.task, split, rows, cosines.tolist())
     return scores, {}
 
 

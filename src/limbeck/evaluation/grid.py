@@ -1,12 +1,15 @@
-"""`run_evaluation`: from a request to tables' content, cell by cell, resumable."""
+"""Runs of a grid: every cell once, on disk as soon as it is finished, and the content of the tables at the end.
+
+The flow: a request becomes a plan of cells (`grid_plan`); what `results.jsonl` has is left out; of the rest, cells with
+the same training are one `SharedTraining`, run in this process or in several; `grid_summary` makes the tables.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,10 +22,11 @@ from limbeck.core.files import atomic_text, default_cache_dir
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.workers import Send, run_tasks
+from limbeck.core.records import plain
+from limbeck.core.workers import run_tasks
 from limbeck.errors import Interrupted, LimbeckError, OutputError
 from limbeck.evaluation.encoding import PreparedCell
-from limbeck.evaluation.fine_tuning import CellResult, Share, select_split, train_once
+from limbeck.evaluation.fine_tuning import CellResult, select_split, train_once
 from limbeck.evaluation.grid_plan import (
     EvaluationRequest,
     PlannedModel,
@@ -32,12 +36,15 @@ from limbeck.evaluation.grid_plan import (
     plan_models,
     work_of,
 )
-from limbeck.evaluation.grid_summary import FAILED, FINISHED, Row, Summary, choose, select_score, summarise
+from limbeck.evaluation.grid_summary import FAILED, FINISHED, Choices, Row, Summary, choose_all, select_score, summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.submission import read_predictions, save_predictions, write_submission
 from limbeck.evaluation.tasks import Task
 
 RESULTS = "results.jsonl"
+_PLANNING = 0.05
+"""Share of the progress that loading and encoding the tasks is given; nobody knows how long it takes."""
+Found = TypeVar("Found")
 
 
 class ResultsFile:
@@ -100,9 +107,6 @@ def _parse(line: bytes) -> Row | None:
     return found if isinstance(found, dict) and isinstance(found.get("id"), str) else None
 
 
-# The folder of an evaluation: made by one preset and its overrides, and by no other.
-
-
 MANIFEST = "evaluation.json"
 SUBMISSIONS = "submissions"
 
@@ -149,20 +153,14 @@ def _shown(value: Any) -> str:
     return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "nothing"
 
 
-# A training and its cells, tried: a result of each, or why there is none in one line.
-
-
-Found = TypeVar("Found")
-
-
 @dataclass(frozen=True)
-class Job:
-    """A training that is to run, and the cells that it is scored for.
+class SharedTraining:
+    """A fine-tuning and the cells that it is scored for.
 
     Attributes:
         id: Identity of the training, or of the one cell where nothing is trained.
         cells: By identity; of one model, grid point and seed.
-        work: What it costs, compared with others.
+        work: Its cost, compared with that of others.
     """
 
     id: str
@@ -183,16 +181,46 @@ class Failure:
 
 
 Outcome = CellResult | Failure
+Message = float | tuple[str, Outcome]
+"""How far a training is, 0 to 1; or the identity of one of its cells with its outcome."""
 
 
-def attempt(job: Job, report: Share) -> Iterator[tuple[str, Outcome]]:
-    """Train once and score every cell; yields identity and outcome of each as soon as it is there.
+def run_trainings(
+    trainings: Sequence[SharedTraining], *, workers: int, received: Callable[[SharedTraining, Message], None]
+) -> None:
+    """Run trainings and score their cells, in this process or in several, each with its share of cores and its GPU.
 
-    Whatever goes wrong in the training ends the cells of this job only, and in a cell that cell only.
+    A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
+    process of its own. A failed training ends its own cells only, and a failed cell itself only.
+
+    Args:
+        trainings: In this order.
+        workers: Processes; 1 runs them in this one.
+        received: Is called with every message of a training, as soon as it is there.
     """
-    trained = _tried(partial(train_once, list(job.cells.values()), report))
-    for identity, cell in job.cells.items():
-        yield identity, trained if isinstance(trained, Failure) else _tried(partial(trained.score, cell))
+    if workers == 1 and torch.cuda.device_count() <= 1:
+        for training in trainings:
+            _run_training(training, partial(received, training))
+        return
+    left = {training.id: dict.fromkeys(training.cells) for training in trainings}
+
+    def pass_on(training: SharedTraining, message: Message) -> None:
+        if isinstance(message, tuple):
+            del left[training.id][message[0]]
+        received(training, message)
+
+    def ended(training: SharedTraining, problem: str | None) -> None:
+        for identity in left.pop(training.id):
+            received(training, (identity, Failure(problem or "It has no outcome.")))
+
+    run_tasks(_run_training, trainings, workers=workers, received=pass_on, ended=ended)
+
+
+def _run_training(training: SharedTraining, send: Callable[[Message], None]) -> None:
+    send(0.0)
+    trained = _tried(partial(train_once, list(training.cells.values()), lambda share: send(float(share))))
+    for identity, cell in training.cells.items():
+        send((identity, trained if isinstance(trained, Failure) else _tried(partial(trained.score, cell))))
 
 
 def _tried(action: Callable[[], Found]) -> Found | Failure:
@@ -202,70 +230,6 @@ def _tried(action: Callable[[], Found]) -> Found | Failure:
         return Failure(" ".join(str(error).split()))
     except Exception as error:  # A fault in one cell must not take the night's other cells with it.
         return Failure(" ".join(f"{type(error).__name__}: {error}".split()))
-
-
-# Running jobs: one by one in this process, or in several processes, each with its share of cores and its own GPU.
-
-
-Finished = Callable[[Job, str, Outcome], None]
-"""Is given a job, the identity of one of its cells, and the outcome."""
-Advance = Callable[[dict[str, float], Job], None]
-"""Is told which share of each running job is done, by identity, and which job moved."""
-
-
-def run_jobs(jobs: Sequence[Job], *, workers: int, finished: Finished, advance: Advance) -> None:
-    """Run jobs; the outcome of each cell is handed over as soon as it is there.
-
-    A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
-    process of its own.
-
-    Args:
-        jobs: In this order.
-        workers: Processes; 1 runs them in this one.
-        finished: Is given each outcome.
-        advance: Is told how far the running jobs are.
-    """
-    if workers == 1 and torch.cuda.device_count() <= 1:
-        for job in jobs:
-            shares = {job.id: 0.0}
-
-            def report(share: float, job: Job = job, shares: dict[str, float] = shares) -> None:
-                shares[job.id] = share
-                advance(shares, job)
-
-            report(0.0)
-            for identity, outcome in attempt(job, report):
-                finished(job, identity, outcome)
-        return
-    running: dict[str, float] = {}
-    left = {job.id: dict.fromkeys(job.cells) for job in jobs}
-
-    def received(job: Job, message: float | tuple[str, Outcome]) -> None:
-        if isinstance(message, float):
-            running[job.id] = message
-            advance(running, job)
-            return
-        identity, outcome = message
-        del left[job.id][identity]
-        if not left[job.id]:
-            running.pop(job.id, None)
-        finished(job, identity, outcome)
-
-    def ended(job: Job, problem: str | None) -> None:
-        running.pop(job.id, None)
-        for identity in left.pop(job.id):
-            finished(job, identity, Failure(problem or "It has no outcome."))
-
-    run_tasks(_run_job, jobs, workers=workers, received=received, ended=ended)
-
-
-def _run_job(job: Job, send: Send) -> None:
-    for outcome in attempt(job, lambda share: send(float(share))):
-        send(outcome)
-
-
-_PLANNING = 0.05
-"""Share of the progress that loading and encoding the tasks is given; nobody knows how long it takes."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +254,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
 
     Args:
         request: What to evaluate.
-        report: Is told how far it is.
+        report: Receives the progress.
 
     Raises:
         RecipeError: for an unknown task, preset or setting.
@@ -299,10 +263,10 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
         OutputError: for a folder that cannot be used.
         Interrupted: if the user stopped it; what was finished is kept.
     """
-    names = request.task_names()
-    overrides = parse_overrides(request.overrides, request.short_names())
+    names, tasks_asked = request.task_names(), request.tasks_asked()
+    overrides = parse_overrides(request.overrides, [task.name for task in tasks_asked])
     protocol = PROTOCOLS[request.preset]
-    for task in request.tasks_asked():
+    for task in tasks_asked:
         protocol.settings(task, overrides)  # Refused before anything is downloaded.
     models = plan_models(request.all_models())
     folder = prepare_folder(request.output, preset=protocol.name, overrides=sorted(request.overrides))
@@ -321,25 +285,21 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     for index, name in enumerate(names):
         report(_PLANNING * index / len(names), f"reading {name}", Count(index, "tasks"))
         tasks.append(planner.plan(name))
-    run = _Run(request, folder, results, models, tasks, part_of(report, _PLANNING, 1.0))
-    run.carry_out()
+    _GridRun(request, folder, results, models, tasks, part_of(report, _PLANNING, 1.0)).carry_out()
     planned = {cell.id for task in tasks for cell in task.cells}
     # The latest word on a cell: a failed one may have been tried again.
     rows = {row["id"]: row for row in results.read() if row["id"] in planned}
     rows |= {key: row for key, row in results.finished().items() if key in planned}
-    summary = summarise(rows, tasks, models, protocol, seed_count=request.seeds)
-    submissions, problems = _submissions(folder, rows, tasks, models)
+    choices = choose_all(rows, tasks, models, seed_count=request.seeds)
+    summary = summarise(rows, tasks, models, protocol, choices)
+    submissions, problems = _write_submissions(folder, choices, tasks)
     for kind in ("notes", "notes_in_short"):
         summary[kind] = [*summary[kind], *problems]
-    return EvaluationOutcome(
-        summary=summary,
-        folder=folder,
-        failed=sum(row["status"] != FINISHED for row in rows.values()),
-        submissions=tuple(submissions),
-    )
+    failed = sum(row["status"] != FINISHED for row in rows.values())
+    return EvaluationOutcome(summary, folder, failed, tuple(submissions))
 
 
-class _Run:
+class _GridRun:
     """Carries out what is left of a plan."""
 
     def __init__(
@@ -351,83 +311,81 @@ class _Run:
         tasks: Sequence[PlannedTask],
         report: Report,
     ) -> None:
-        self._workers = request.workers
-        self._preset = request.preset
-        self._folder = folder
-        self._results = results
+        self._request, self._folder, self._results, self._report = request, folder, results, report
         self._models = {model.name: model for model in models}
         self._tasks = {task.name: task for task in tasks}
-        self._report = report
-        self._jobs = self._unfinished()
-        self._work = {job.id: job.work for job in self._jobs}
-        self._total = sum(self._work.values()) or 1.0
-        self._cells = sum(len(job.cells) for job in self._jobs)
-        self._open = {job.id: len(job.cells) for job in self._jobs}
-        self._ended = 0
-        self._ended_work = 0.0
+        self._trainings = self._unfinished()
+        self._left = {training.id: len(training.cells) for training in self._trainings}
+        self._shares: dict[str, float] = {}
+        self._cells = sum(self._left.values())
         self._provenance = {"versions": versions(), "commit": git_commit(), "device": hardware()["device"]}
 
     def carry_out(self) -> None:
-        """Run all jobs.
+        """Run all trainings.
 
         Raises:
             Interrupted: on Ctrl-C.
         """
         try:
-            run_jobs(self._jobs, workers=self._workers, finished=self._finished, advance=self._advance)
+            run_trainings(self._trainings, workers=self._request.workers, received=self._received)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"Stopped; {self._ended} of {self._cells} cells are done and kept in '{self._folder}'; the same "
                 "command goes on from there."
             ) from None
 
-    def _unfinished(self) -> list[Job]:
+    @property
+    def _ended(self) -> int:
+        return self._cells - sum(self._left.values())
+
+    def _unfinished(self) -> list[SharedTraining]:
         done = self._results.finished()
-        cells: dict[str, dict[str, PreparedCell]] = {}
+        found: dict[str, dict[str, PreparedCell]] = {}
         for task in self._tasks.values():
             for planned in task.cells:
                 if planned.id not in done:  # Two names of one model share their cells.
                     prepared = task.prepared[self._models[planned.cell.model].tokenizer]
-                    cells.setdefault(planned.training, {}).setdefault(planned.id, PreparedCell(planned.cell, prepared))
-        return [Job(training, shared, self._work_of(shared)) for training, shared in cells.items()]
+                    found.setdefault(planned.training, {}).setdefault(planned.id, PreparedCell(planned.cell, prepared))
+        return [SharedTraining(training, cells, self._work_of(cells)) for training, cells in found.items()]
 
-    def _work_of(self, cells: dict[str, PreparedCell]) -> float:
+    def _work_of(self, cells: Mapping[str, PreparedCell]) -> float:
         return work_of(cells.values(), self._models[next(iter(cells.values())).cell.model].shape)
 
-    def _advance(self, shares: dict[str, float], job: Job) -> None:
-        running = sum(self._work[identity] * share for identity, share in shares.items())
-        what = f"cell {self._ended + 1} of {self._cells}: {job.describe()}"
-        cells = self._ended + sum(self._open[identity] * share for identity, share in shares.items())
-        self._report(min((self._ended_work + running) / self._total, 1.0), what, Count(cells, "cells"))
+    def _received(self, training: SharedTraining, message: Message) -> None:
+        if isinstance(message, tuple):
+            self._results.append(self._row(training, *message))
+            self._left[training.id] -= 1
+            if self._left[training.id]:
+                return
+            self._shares[training.id] = 1.0
+            what = f"{self._ended} of {self._cells} cells done"
+        else:
+            self._shares[training.id] = message
+            what = f"cell {self._ended + 1} of {self._cells}: {training.describe()}"
+        done = sum(each.work * self._shares.get(each.id, 0.0) for each in self._trainings)
+        whole = sum(each.work for each in self._trainings)
+        cells = self._ended + sum(self._left[key] * share for key, share in self._shares.items())
+        self._report(min(done / whole, 1.0), what, Count(cells, "cells"))
 
-    def _finished(self, job: Job, identity: str, outcome: Outcome) -> None:
-        self._results.append(self._row(job, identity, outcome))
-        self._ended += 1
-        self._open[job.id] -= 1
-        if not self._open[job.id]:
-            self._ended_work += job.work
-            what, cells = f"{self._ended} of {self._cells} cells done", Count(self._ended, "cells")
-            self._report(self._ended_work / self._total, what, cells)
-
-    def _row(self, job: Job, identity: str, outcome: Outcome) -> Row:
-        cell, prepared = job.cells[identity]
+    def _row(self, training: SharedTraining, identity: str, outcome: Outcome) -> Row:
+        cell, prepared = training.cells[identity]
         task = self._tasks[cell.task]
         row: Row = {
             "id": identity,
-            "training": job.id,
+            "training": training.id,
             "status": FINISHED if isinstance(outcome, CellResult) else FAILED,
             "model": cell.model,
             "model_fingerprint": self._models[cell.model].fingerprint,
             "task": task.task.name,
             "data_fingerprint": task.data,
-            "preset": self._preset,
+            "preset": self._request.preset,
             "settings": asdict(cell.point),
             "seed": cell.seed,
             "select": select_split(prepared),
         }
         if isinstance(outcome, CellResult):
             row |= {
-                "scores": {split: _finite(scores) for split, scores in outcome.scores.items()},
+                "scores": plain(outcome.scores),  # A threshold may be infinite.
                 "epoch": outcome.epoch,
                 "rows": dict(outcome.rows),
                 "seconds": outcome.seconds,
@@ -440,9 +398,20 @@ class _Run:
         return {**row, **self._provenance, "created": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
-def _finite(scores: Any) -> dict[str, float | None]:
-    """Scores as JSON knows them: a threshold may be infinite."""
-    return {metric: float(value) if math.isfinite(value) else None for metric, value in scores.items()}
+def _write_submissions(folder: Path, choices: Choices, tasks: Sequence[PlannedTask]) -> tuple[list[Path], list[str]]:
+    """Write the files for leaderboards; what cannot be written costs that file only, and is told in a note."""
+    written: list[Path] = []
+    problems: list[str] = []
+    for task in tasks:
+        for (model, name), choice in choices.items():
+            if name == task.name:
+                try:
+                    written += write_submissions(folder, model, task.task, choice.rows, task.metric)
+                except OutputError as error:
+                    problems.append(
+                        f"The leaderboard file of {model} on {task.task.title} could not be written: {error}"
+                    )
+    return written, problems
 
 
 def write_submissions(folder: Path, model: str, task: Task, rows: Sequence[Row], metric: str) -> list[Path]:
@@ -468,25 +437,3 @@ def write_submissions(folder: Path, model: str, task: Task, rows: Sequence[Row],
     saved = read_predictions(folder / best["predictions"])
     home = folder / SUBMISSIONS / (re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model")
     return [write_submission(task, split, found, home) for split, found in saved.items() if split in task.predicted]
-
-
-def _submissions(
-    folder: Path, rows: dict[str, Row], tasks: Sequence[PlannedTask], models: Sequence[PlannedModel]
-) -> tuple[list[Path], list[str]]:
-    """Write the files for leaderboards; what cannot be written costs that file only, and is told in a note."""
-    written: list[Path] = []
-    problems: list[str] = []
-    for task in tasks:
-        for model in models:
-            own = [rows[c.id] for c in task.cells if c.cell.model == model.name and c.id in rows]
-            done = [row for row in own if row["status"] == FINISHED]
-            choice = choose(done, task.task, task.settings, runs=task.settings.seeds)
-            if choice is not None:
-                metric = task.settings.metric or task.task.metrics[0]
-                try:
-                    written += write_submissions(folder, model.name, task.task, choice.rows, metric)
-                except OutputError as error:
-                    problems.append(
-                        f"The leaderboard file of {model.name} on {task.task.title} could not be written: {error}"
-                    )
-    return written, problems

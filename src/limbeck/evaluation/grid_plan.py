@@ -30,15 +30,12 @@ from limbeck.evaluation.tasks import Task, TaskData, find_task, parse_tasks
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config, load_tokenizer
 
-# `EvaluationRequest`: what is asked of an evaluation, checked as far as it can be without looking at any file.
-
-
 MOST_WORKERS, MOST_SEEDS = 1024, 1000
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What to evaluate.
+    """What is asked of an evaluation, checked as far as possible without looking at any file.
 
     Attributes:
         models: Folders, `package:NAME` or Hub names.
@@ -96,9 +93,6 @@ class EvaluationRequest:
     def short_names(self) -> list[str]:
         """Return the names that settings and columns of the tasks go by: those in the file, for own tasks."""
         return [task.name for task in self.tasks_asked()]
-
-
-# `--set`: settings of all tasks, or of one.
 
 
 Override = tuple[str | None, Mapping[str, Any]]
@@ -188,6 +182,11 @@ class PlannedTask:
     cells: tuple[PlannedCell, ...]
     prepared: Mapping[str, PreparedTask]
     notes: tuple[str, ...]
+
+    @property
+    def metric(self) -> str:
+        """The metric that chooses grid points and fills the tables."""
+        return self.settings.metric or self.task.metrics[0]
 
 
 def plan_models(names: Sequence[str]) -> list[PlannedModel]:

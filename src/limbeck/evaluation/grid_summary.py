@@ -117,25 +117,20 @@ class Choice:
     points: int
 
 
-def choose(rows: Sequence[Row], task: Task, settings: FineTuning, runs: int) -> Choice | None:
+def choose(rows: Sequence[Row], task: Task, settings: FineTuning, runs: int) -> Choice:
     """Choose the grid point whose runs have the highest mean on the select split, or the one best run.
 
     Points that lack runs are passed over while another has all of its runs. Of equals, the first in the grid's order.
 
     Args:
-        rows: Finished cells of one model on the task, in the order of the plan.
+        rows: Finished cells of one model on the task, in the order of the plan; at least one.
         task: The task.
         settings: Whether the mean over seeds decides, and which metric.
         runs: How many each point should have.
-
-    Returns:
-        None without any row.
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(repr(sorted(row["settings"].items())), []).append(row)
-    if not groups:
-        return None
     most = max(map(len, groups.values()))
     whole = [group for group in groups.values() if len(group) == most]
     metric = settings.metric or task.metrics[0]
@@ -144,6 +139,32 @@ def choose(rows: Sequence[Row], task: Task, settings: FineTuning, runs: int) -> 
         return Choice(best["settings"], [best], 1, len(groups))
     group = max(whole, key=lambda group: statistics.fmean(select_score(row, metric) for row in group))
     return Choice(group[0]["settings"], sorted(group, key=lambda row: row["seed"]), runs, len(groups))
+
+
+Choices = Mapping[tuple[str, str], Choice]
+"""Name of a model and name of a task, as the user gave them, to the grid point that stands for it."""
+
+
+def choose_all(
+    rows: Mapping[str, Row], tasks: Sequence[PlannedTask], models: Sequence[PlannedModel], *, seed_count: int | None
+) -> Choices:
+    """Choose a grid point for every model on every task that it has a finished run of.
+
+    Args:
+        rows: The latest row of every planned cell, by identity.
+        tasks: In the order of the columns.
+        models: In the order of the rows.
+        seed_count: Runs of every point where the protocol does not decide.
+    """
+    found: dict[tuple[str, str], Choice] = {}
+    for task in tasks:
+        wanted = len(seeds(task.task, seed_count or task.settings.seeds))
+        for model in models:
+            own = [rows[cell.id] for cell in task.cells if cell.cell.model == model.name and cell.id in rows]
+            done = [row for row in own if row["status"] == FINISHED]
+            if done:
+                found[model.name, task.name] = choose(done, task.task, task.settings, wanted)
+    return found
 
 
 def select_score(row: Row, metric: str) -> float:
@@ -164,8 +185,7 @@ def summarise(
     tasks: Sequence[PlannedTask],
     models: Sequence[PlannedModel],
     protocol: Protocol,
-    *,
-    seed_count: int | None,
+    choices: Choices,
 ) -> Summary:
     """Make the tables' content: the first model is the one that the others are compared with.
 
@@ -174,16 +194,16 @@ def summarise(
         tasks: In the order of the columns.
         models: In the order of the rows.
         protocol: Decides metrics, averages and the papers beside.
-        seed_count: Runs of every point where the protocol does not decide.
+        choices: The grid points whose scores stand for the models.
 
     Returns:
         `columns`, `models` (each with `columns`, `averages`, `retention`, `chosen`), `published`, `notes` and
         `notes_in_short`, a line a kind; scores in percent.
     """
     columns = [
-        {**_described(column, task), "metric": _metric(task)} for task in tasks for column in task_columns(task.task)
+        {**_described(column, task), "metric": task.metric} for task in tasks for column in task_columns(task.task)
     ]
-    found = [_model(model, rows, tasks, columns, protocol, seed_count) for model in models]
+    found = [_model(model, choices, tasks, columns, protocol) for model in models]
     for entry in found:
         entry["retention"] = _retention(entry, found[0]) if entry is not found[0] else {}
     shown = [(column["key"], column["metric"]) for column in columns]
@@ -205,20 +225,16 @@ def summarise(
 
 def _model(
     model: PlannedModel,
-    rows: Mapping[str, Row],
+    choices: Choices,
     tasks: Sequence[PlannedTask],
     columns: Sequence[Mapping[str, Any]],
     protocol: Protocol,
-    seed_count: int | None,
 ) -> dict[str, Any]:
     scores: dict[str, Runs] = {}
     cells: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
     for task in tasks:
-        own = [rows[c.id] for c in task.cells if c.cell.model == model.name and c.id in rows]
-        done = [row for row in own if row["status"] == FINISHED]
-        wanted = len(seeds(task.task, seed_count or task.settings.seeds))
-        choice = choose(done, task.task, task.settings, wanted)
+        choice = choices.get((model.name, task.name))
         if choice is None:
             continue
         chosen[task.task.name] = {
@@ -227,7 +243,7 @@ def _model(
         }  # fmt: skip
         for column in task_columns(task.task):
             by_metric = _by_metric(choice, column)
-            main = by_metric.get(_metric(task)) or next(iter(by_metric.values()))
+            main = by_metric.get(task.metric) or next(iter(by_metric.values()))
             scores[column.key] = main
             cells[column.key] = {
                 **_figures(main),
@@ -296,10 +312,6 @@ def _described(column: Column, task: PlannedTask) -> dict[str, Any]:
         "splits": list(column.splits),
         "detail": column.detail,
     }
-
-
-def _metric(task: PlannedTask) -> str:
-    return task.settings.metric or task.task.metrics[0]
 
 
 def _published(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -78,6 +78,16 @@ def longest_input(model: nn.Module) -> int | None:
 # Axis letters: B batch, L tokens, H hidden.
 
 
+class Encoding(TypedDict, total=False):
+    """The options of `encode`."""
+
+    pooling: str
+    max_length: int
+    batch_size: int
+    dtype: torch.dtype | None
+    report: Report
+
+
 def encode(
     model: nn.Module,
     tokenizer: PreTrainedTokenizerBase,
@@ -145,12 +155,7 @@ def pair_similarities(
     model: nn.Module,
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[tuple[str, str]],
-    *,
-    pooling: str = "mean",
-    max_length: int = 256,
-    batch_size: int = 32,
-    dtype: torch.dtype | None = None,
-    report: Report = no_progress,
+    **encoding: Unpack[Encoding],
 ) -> Tensor:
     """Return each pair's cosine similarity, `[len(pairs)]`; a text in several pairs is encoded once.
 
@@ -158,10 +163,7 @@ def pair_similarities(
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     row_of = {text: row for row, text in enumerate(texts)}
-    vectors = encode(
-        model, tokenizer, texts, pooling=pooling, max_length=max_length, batch_size=batch_size, dtype=dtype,
-        report=report,
-    )  # fmt: skip
+    vectors = encode(model, tokenizer, texts, **encoding)
     left = torch.tensor([row_of[a] for a, _ in pairs], dtype=torch.long)
     right = torch.tensor([row_of[b] for _, b in pairs], dtype=torch.long)
     return (vectors[left] * vectors[right]).sum(-1)

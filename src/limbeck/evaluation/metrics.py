@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, as the scripts of SQuAD, MLQA and CMRC 2018 count them."""
+"""Metrics of tasks; exact match and F1 of answers as the scripts of SQuAD, MLQA and CMRC 2018 count them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,6 @@ from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation.chinese_words import longest_common_run, mixed_segments, remove_punctuation
 from limbeck.evaluation.submission import AnswerPrediction, Predictions
 from limbeck.evaluation.tasks import Task, TaskRow
-
-# Answers before they are compared: SQuAD's normalisation, and MLQA's of each language.
-
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ENGLISH_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -179,9 +176,6 @@ def _f1(common: int, predicted: int, wanted: int) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-# SQuAD 2.0's scores of questions that may have no answer.
-
-
 THRESHOLD = 0.0
 """Null odds above it mean no answer, where no better threshold has been searched."""
 
@@ -269,9 +263,6 @@ def _arrays(
     return score_answers(predictions, rows, task), odds, answerable
 
 
-# `METRICS` and `score`: predictions and rows to the numbers that tables print.
-
-
 Metric: TypeAlias = Callable[[Predictions, Sequence[TaskRow], Task], float]
 
 METRICS: Registry[Metric] = Registry("metric")
@@ -314,66 +305,42 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
     return scores
 
 
-def _accuracy(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
-    return float(accuracy_score(_labels(rows), _values(predictions)))
+def _of_classes(function: Callable[..., float]) -> Metric:
+    return lambda predictions, rows, _: float(function(_labels(rows), np.asarray(predictions)))
 
 
 def _class_f1(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
     """Of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
     average = "binary" if len(task.labels) == 2 else "macro"
-    return float(f1_score(_labels(rows), _values(predictions), average=average, zero_division=0.0))
+    return float(f1_score(_labels(rows), np.asarray(predictions), average=average, zero_division=0.0))
 
 
-def _matthews(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
-    return float(matthews_corrcoef(_labels(rows), _values(predictions)))
+def _correlation(function: Callable[..., Any]) -> Metric:
+    def correlate(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+        ours, theirs = np.asarray(predictions).astype(np.float64), _labels(rows).astype(np.float64)
+        if len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0:
+            return 0.0
+        return float(function(ours, theirs).statistic)
+
+    return correlate
 
 
-def _pearson(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
-    return _correlation(pearsonr, predictions, rows)
+def _of_answers(part: Literal["exact", "f1"]) -> Metric:
+    def mean(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+        scores = thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task)
+        return float(getattr(scores, part).mean())
 
-
-def _spearman(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
-    return _correlation(spearmanr, predictions, rows)
-
-
-def _exact_match(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
-    return float(thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task).exact.mean())
-
-
-def _f1_answer(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
-    return float(thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task).f1.mean())
-
-
-def _correlation(function: Callable[..., object], predictions: Predictions, rows: Sequence[TaskRow]) -> float:
-    ours, theirs = _values(predictions).astype(np.float64), _labels(rows).astype(np.float64)
-    if len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0:
-        return 0.0
-    return float(function(ours, theirs).statistic)  # type: ignore[attr-defined]
+    return mean
 
 
 def _labels(rows: Sequence[TaskRow]) -> NDArray[np.generic]:
     return np.array([row.label for row in rows])
 
 
-def _values(predictions: Predictions) -> NDArray[np.generic]:
-    return np.asarray(predictions)
-
-
-for _name, _metric in (
-    ("accuracy", _accuracy),
-    ("f1", _class_f1),
-    ("matthews", _matthews),
-    ("pearson", _pearson),
-    ("spearman", _spearman),
-    ("exact_match", _exact_match),
-    ("f1_answer", _f1_answer),
-):
-    METRICS.register(_name, _metric)
-
-
-# Comparing texts for duplicates.
-
-
-def normalised(text: str) -> str:
-    """Return `text` as it is compared for duplicates: case-folded, only letters and digits, single spaces."""
-    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+METRICS.register("accuracy", _of_classes(accuracy_score))
+METRICS.register("f1", _class_f1)
+METRICS.register("matthews", _of_classes(matthews_corrcoef))
+METRICS.register("pearson", _correlation(pearsonr))
+METRICS.register("spearman", _correlation(spearmanr))
+METRICS.register("exact_match", _of_answers("exact"))
+METRICS.register("f1_answer", _of_answers("f1"))

@@ -1,4 +1,4 @@
-"""Splits from a folder: which file it is, and the rows in it."""
+"""Rows of tasks: the files of a folder or a Hub data set, each split counted against what is published."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from limbeck.evaluation.tasks import (
     FileSource,
     HubSource,
     SplitFacts,
-    SplitSource,
     Task,
     TaskData,
     TaskDefinition,
@@ -109,9 +108,6 @@ def _subfolders(folder: Path) -> list[Path]:
         return []
 
 
-# Splits from the Hugging Face Hub.
-
-
 def read_split_of_hub(source: HubSource, cache_dir: Path | None = None) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split, downloaded as a whole and kept in the cache of `datasets`.
 
@@ -140,9 +136,6 @@ def read_split_of_hub(source: HubSource, cache_dir: Path | None = None) -> Itera
     names = class_names(rows.features)
     for number, row in enumerate(rows, start=1):
         yield PlacedRow(f"{name} {source.split}:{number}", row, names)
-
-
-# What a row's label column says: a class, a value, or nothing.
 
 
 # Spellings of XNLI's translated training files.
@@ -197,10 +190,9 @@ def _unlabelled(row: PlacedRow, column: str) -> CorpusError:
     )
 
 
-# Rows of tables and of SQuAD's JSON to rows of a task.
-
-
-_SHOWN_CHARACTERS = 40
+_SHOWN_CHARACTERS, _SHOWN_NAMES = 40, 6
+TRAIN = "train"
+"""The key of the rows to train on, whichever split of whichever task they are."""
 NO_PLACE = -1
 """The `answer_start` of an answer that its context does not hold."""
 
@@ -221,42 +213,27 @@ def read_task_rows(
         CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or an id of another.
     """
     rows: list[TaskRow] = []
-    if task.kind == "question_answering":
-        ids: set[str] = set()
-        for row in placed:
-            question = _question_row(row, len(rows), task, facts, columns, report)
-            if question.id in ids:
-                raise CorpusError(f"{row.where} has the id '{question.id}' of an earlier question: give each its own.")
-            ids.add(question.id)
-            rows.append(question)
-        return rows
-    read = _sequence_reader(task, facts, columns, report)
-    for row in placed:
-        sequence = read(row, len(rows))
-        if sequence is not None:
-            rows.append(sequence)
+    ids: set[str] = set()
+    read_label = label_reader(task) if facts.labelled and columns.label is not None else None
+    for place in placed:
+        if task.kind == "question_answering":
+            row = _question_row(place, len(rows), task, facts, columns, report)
+            if row.id in ids:
+                raise CorpusError(f"{place.where} has the id '{row.id}' of an earlier question: give each its own.")
+            ids.add(row.id)
+        else:
+            text = _text(place, columns.text)
+            pair = None if columns.pair is None else _text(place, columns.pair)
+            row = TaskRow(_row_id(place, columns, len(rows)), text, pair, language=facts.language)
+            if read_label is not None and columns.label is not None:
+                _require(place, columns.label)
+                label = read_label(place, columns.label)
+                if label is None:
+                    report.note("row on whose class the annotators did not agree, left out", place.where)
+                    continue
+                row = replace(row, label=label)
+        rows.append(row)
     return rows
-
-
-def _sequence_reader(
-    task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
-) -> Callable[[PlacedRow, int], TaskRow | None]:
-    read_label = label_reader(task)
-    column = columns.label if facts.labelled else None
-
-    def read(row: PlacedRow, number: int) -> TaskRow | None:
-        text = _text(row, columns.text)
-        pair = None if columns.pair is None else _text(row, columns.pair)
-        label = None
-        if column is not None:
-            _require(row, column)
-            label = read_label(row, column)
-            if label is None:
-                report.note("row on whose class the annotators did not agree, left out", row.where)
-                return None
-        return TaskRow(_row_id(row, columns, number), text, pair, label, language=facts.language)
-
-    return read
 
 
 def _question_row(
@@ -333,115 +310,10 @@ def _require(row: PlacedRow, column: str) -> None:
         raise CorpusError(f"{row.where} has no column '{column}'; it has {list_columns(names)}.")
 
 
-# `SplitReader`: the rows of one split, counted against what is published.
-
-
-_SHOWN_NAMES = 6
-
-
-@dataclass(frozen=True)
-class LoadedSplit:
-    """Rows, and what there is to say about them."""
-
-    rows: list[TaskRow]
-    notes: list[str]
-
-
-@dataclass(frozen=True)
-class SplitReader:
-    """Reads splits from folders, or from the Hub.
-
-    Args:
-        folders: Looked through in turn; none for the Hub.
-        cache_dir: Where `datasets` keeps what it downloads.
-    """
-
-    folders: tuple[Path, ...]
-    cache_dir: Path | None = None
-
-    def has(self, definition: TaskDefinition, split: str) -> bool:
-        """Whether a split is there: of the Hub, whether it is known to be."""
-        source = definition.sources[split]
-        if source.parts:
-            return any(self.has(definition, part) for part in source.parts)
-        return find_file(source.files, self.folders) is not None if self.folders else source.hub is not None
-
-    def read(self, definition: TaskDefinition, split: str) -> LoadedSplit:
-        """Return the rows of a split.
-
-        Args:
-            definition: The task and its sources.
-            split: One of its splits.
-
-        Raises:
-            CorpusError: if it is not there, cannot be read, or has no rows.
-        """
-        source, task, facts = definition.sources[split], definition.task, definition.task.splits[split]
-        if source.parts:
-            return self._read_parts(definition, split)
-        return (self._read_file if self.folders else self._read_hub)(task, split, facts, source)
-
-    def _read_hub(self, task: Task, split: str, facts: SplitFacts, source: SplitSource) -> LoadedSplit:
-        if source.hub is None:
-            raise CorpusError(f"{task.title} is not on the Hub: give a folder with its files.")
-        report = SourceReport()
-        placed = read_split_of_hub(source.hub, self.cache_dir)
-        rows = read_task_rows(placed, task, facts, source.hub.columns, report)
-        published = source.hub.published_rows or facts.published_rows
-        return _counted(task, split, rows, published, report, f"The Hub's '{source.hub.name}'")
-
-    def _read_file(self, task: Task, split: str, facts: SplitFacts, source: SplitSource) -> LoadedSplit:
-        found = find_file(source.files, self.folders)
-        if found is None:
-            wanted = ", ".join(file.path for file in source.files)
-            folders = " and ".join(f"'{folder}'" for folder in self.folders)
-            raise CorpusError(
-                f"No file of the split '{split}' of {task.title} in {folders} or a subfolder: looked for {wanted}."
-            )
-        path, file = found
-        report = SourceReport()
-        rows = read_task_rows(read_split_file(path, file, report), task, facts, file.columns, report)
-        return _counted(task, split, rows, facts.published_rows, report, f"'{path}'")
-
-    def _read_parts(self, definition: TaskDefinition, split: str) -> LoadedSplit:
-        title, parts = definition.task.title, definition.sources[split].parts
-        there = [part for part in parts if self.has(definition, part)]
-        if not there:
-            raise CorpusError(f"None of the splits {name_some(parts)} of {title} is there.")
-        read = [self.read(definition, part) for part in there]
-        notes = [note for part in read for note in part.notes]
-        if len(there) < len(parts):
-            notes.append(f"{title} {split}: made of {len(there)} of its {len(parts)} parts")
-        return LoadedSplit([row for part in read for row in part.rows], notes)
-
-
 def name_some(names: Collection[str]) -> str:
     """Return the first few names, and how many more there are."""
     shown = list(names)[:_SHOWN_NAMES]
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
-
-
-def _counted(
-    task: Task, split: str, rows: list[TaskRow], published: int | None, report: SourceReport, origin: str
-) -> LoadedSplit:
-    if not rows:
-        why = f": {'; '.join(report.lines())}" if report.lines() else ""
-        raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
-    name, count = f"{task.title} {split}", len(rows)
-    if published is None:
-        counted = f"{name}: {count} rows"
-    elif published == count:
-        counted = f"{name}: {count} rows, published {published}"
-    else:
-        counted = f"{name}: {count} rows, but {published} are published"
-    return LoadedSplit(rows, [counted, *(f"{name}: {line}" for line in report.lines())])
-
-
-# `load_task`: the rows of a task from a folder or the Hub.
-
-
-TRAIN = "train"
-"""The key of the rows to train on, whichever split of whichever task they are."""
 
 
 def load_task(
@@ -467,22 +339,28 @@ def load_task(
     if data is not None and not data.is_dir():
         raise CorpusError(f"The data folder '{data}' does not exist.")
     beside = Path(name).expanduser().parent if is_own_task(name) else None
-    found = _Places(find_task(name), beside, data, cache_dir)
+    found = _Splits(find_task(name), beside, data, cache_dir)
     missing: list[str] = []
     if splits is None:
         splits, missing = _what_is_there(found)
-    loaded = {key: found.read(key) for key in splits}
     # The parts of a joint split are also read by themselves.
-    notes = list(dict.fromkeys(note for split in loaded.values() for note in split.notes))
+    notes: dict[str, None] = {}
+    rows = {key: found.read(key, notes) for key in splits}
     if missing:
-        notes.append(f"{found.definition.task.title}: not there: {name_some(missing)}")
-    rows = {key: split.rows for key, split in loaded.items()}
+        notes[f"{found.definition.task.title}: not there: {name_some(missing)}"] = None
     return TaskData(_narrowed(found.definition, rows), rows, tuple(notes))
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where the splits of a task, and those of other tasks that it refers to, are."""
+class _Splits:
+    """The splits of a task, and those of other tasks that it refers to, in folders or on the Hub.
+
+    Args:
+        definition: The task.
+        beside: The folder of its description, where it is a user's.
+        data: The folder that the user gave; None for the Hub.
+        cache_dir: Where `datasets` keeps what it downloads.
+    """
 
     definition: TaskDefinition
     beside: Path | None
@@ -490,34 +368,86 @@ class _Places:
     cache_dir: Path | None
 
     def has(self, key: str) -> bool:
-        definition, split = self._locate(key)
-        return self._reader(definition).has(definition, split)
+        """Whether a split is there: of the Hub, whether it is known to be."""
+        definition, split, folders = self._locate(key)
+        source = definition.sources[split]
+        if source.parts:
+            return any(map(self.has, self._keys(definition, source.parts)))
+        return find_file(source.files, folders) is not None if folders else source.hub is not None
 
-    def read(self, key: str) -> LoadedSplit:
-        definition, split = self._locate(key)
-        return self._reader(definition).read(definition, split)
+    def read(self, key: str, notes: dict[str, None]) -> list[TaskRow]:
+        """Return the rows of a split.
 
-    def _locate(self, key: str) -> tuple[TaskDefinition, str]:
-        definition = self.definition
+        Args:
+            key: A split of the task, `"train"`, or `"other task:split"`.
+            notes: Receives row counts beside the published ones, and what was left out, as its keys.
+
+        Raises:
+            CorpusError: if it is not there, cannot be read, or has no rows.
+        """
+        definition, split, folders = self._locate(key)
+        source, task, facts = definition.sources[split], definition.task, definition.task.splits[split]
+        if source.parts:
+            return self._read_parts(task, split, self._keys(definition, source.parts), notes)
+        report, published = SourceReport(), facts.published_rows
+        if not folders:
+            if source.hub is None:
+                raise CorpusError(f"{task.title} is not on the Hub: give a folder with its files.")
+            placed, columns = read_split_of_hub(source.hub, self.cache_dir), source.hub.columns
+            origin, published = f"The Hub's '{source.hub.name}'", source.hub.published_rows or published
+        else:
+            found = find_file(source.files, folders)
+            if found is None:
+                wanted, where = ", ".join(file.path for file in source.files), " and ".join(map(_quoted, folders))
+                raise CorpusError(
+                    f"No file of the split '{split}' of {task.title} in {where} or a subfolder: looked for {wanted}."
+                )
+            placed, columns, origin = read_split_file(*found, report), found[1].columns, _quoted(found[0])
+        rows = read_task_rows(placed, task, facts, columns, report)
+        if not rows:
+            why = f": {'; '.join(report.lines())}" if report.lines() else ""
+            raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
+        counted = f"{task.title} {split}: {len(rows)} rows"
+        if published is not None:
+            counted += f", published {published}" if published == len(rows) else f", but {published} are published"
+        notes |= dict.fromkeys([counted, *(f"{task.title} {split}: {line}" for line in report.lines())])
+        return rows
+
+    def _read_parts(self, task: Task, split: str, parts: Sequence[str], notes: dict[str, None]) -> list[TaskRow]:
+        there = [part for part in parts if self.has(part)]
+        if not there:
+            raise CorpusError(f"None of the splits {name_some(parts)} of {task.title} is there.")
+        rows = [row for part in there for row in self.read(part, notes)]
+        if len(there) < len(parts):
+            notes[f"{task.title} {split}: made of {len(there)} of its {len(parts)} parts"] = None
+        return rows
+
+    def _keys(self, definition: TaskDefinition, splits: Sequence[str]) -> list[str]:
+        return [split if definition is self.definition else f"{definition.task.name}:{split}" for split in splits]
+
+    def _locate(self, key: str) -> tuple[TaskDefinition, str, list[Path]]:
+        """Return whose split a key names, its name, and the folders that it is looked for in; none for the Hub."""
+        definition, folders = self.definition, [] if self.data is None else [self.data]
         if key == TRAIN and definition.task.train is not None:
             key = definition.task.train
         other, colon, split = key.rpartition(":")
         if colon:
             definition = DEFINITIONS[other]
+        elif self.beside is not None:
+            sources = [source for source in definition.sources.values() if not source.parts]
+            on_hub = all(source.hub is not None for source in sources)
+            has_files = any(source.files for source in sources)
+            folders = [] if on_hub and not (has_files and folders) else [self.beside, *folders]
         if split not in definition.sources:
             raise CorpusError(f"{definition.task.title} has no split '{split}'.{suggestion(split, definition.sources)}")
-        return definition, split
-
-    def _reader(self, definition: TaskDefinition) -> SplitReader:
-        folders = () if self.data is None else (self.data,)
-        if self.beside is not None and definition is self.definition:
-            on_hub = all(source.hub is not None for source in definition.sources.values() if not source.parts)
-            has_files = any(source.files for source in definition.sources.values())
-            folders = () if on_hub and not (has_files and folders) else (self.beside, *folders)
-        return SplitReader(folders, self.cache_dir)
+        return definition, split, folders
 
 
-def _what_is_there(places: _Places) -> tuple[list[str], list[str]]:
+def _quoted(path: Path) -> str:
+    return f"'{path}'"
+
+
+def _what_is_there(places: _Splits) -> tuple[list[str], list[str]]:
     """Return the keys of the splits that are there, and of those that are not."""
     definition = places.definition
     task = definition.task
@@ -529,7 +459,7 @@ def _what_is_there(places: _Places) -> tuple[list[str], list[str]]:
     keys = list(dict.fromkeys((*train, *select, *scored, *task.predicted)))
     there = [key for key in keys if places.has(key)]
     if not there:
-        places.read(keys[0])  # Raises, naming the files that it looked for.
+        places.read(keys[0], {})  # Raises, naming the files that it looked for.
     return there, [key for key in keys if key not in there]
 
 
