@@ -4,12 +4,12 @@ import os
 from dataclasses import replace
 
 import pytest
-from limbeck.models.vocabulary import load_tokenizer
 
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import PreparedCell, prepare
 from limbeck.evaluation.fine_tuning import CellResult
 from limbeck.evaluation.grid import Failure, SharedTraining, run_trainings
+from limbeck.models.loading import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 
 
