@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, open_study, run_search
 from limbeck.search.genetic import first_generation, next_generation
 from limbeck.search.genetic_sampler import recorded_generation
+from limbeck.search.workers import machine
 
 SPACE = elm_space(4, 12)
 SETTINGS = GeneticSettings(population=6)
@@ -56,6 +58,13 @@ def evaluate(candidates):
 
 def generations_of(study, count):
     return [list(recorded_generation(study.user_attrs, number)) for number in range(1, count + 1)]
+
+
+def sign_of_life(**changes):
+    """What a worker that is this process writes into its study."""
+    this = psutil.Process()
+    usual = {"machine": machine(), "process": this.pid, "started": this.create_time(), "interval": 99.0, "beat": 0}
+    return {**usual, "ended": False, **changes}
 
 
 def work(place, log, batch, hang_at=None):

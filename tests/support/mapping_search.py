@@ -12,12 +12,15 @@ from types import SimpleNamespace
 from limbeck.models.loading import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.search import engine, mapping
-from limbeck.search.mapping import MappingRequest
+from limbeck.search.genetic_sampler import suggest
+from limbeck.search.mapping import MappingRequest, MappingSearch
+from limbeck.search.mapping import search_mapping as search  # noqa: F401
 from limbeck.search.requests import ProxyRequest
 from limbeck.training.run import build_corpora
 from tests.support.models import make_teacher
 
-TEACHER_LAYERS, STUDENT_LAYERS = 8, 4
+NAME, TEACHER_LAYERS, STUDENT_LAYERS = "mapping", 8, 4
+STOPPED = "what is evaluated is kept in"
 BEST = (0, 0, 3, 7)
 
 
@@ -43,7 +46,7 @@ class Asked:
     before: object = None
 
     @property
-    def mappings(self):
+    def tried(self):
         return [mapping for batch in self.batches for mapping in batch]
 
 
@@ -110,7 +113,26 @@ def recipe_data(teacher: Path, text: Path, **changes):
     } | changes
 
 
-def make_request(recipe, output, *, name="mapping", steps=None, share=1.0, storage=None, **options) -> MappingRequest:
+def make_request(recipe, output, *, name=NAME, steps=None, share=1.0, storage=None, **options) -> MappingRequest:
     """A search of 3 generations of 5; options as of `MappingRequest`."""
     proxy = ProxyRequest(load_recipe(recipe), Path(output), name, steps=steps, share=share, storage=storage)
     return MappingRequest(proxy, **{"generations": 3, "genetic": {"population": 5}, **options})
+
+
+def results(record):
+    """What a search found of each candidate, without times."""
+    return [{name: row[name] for name in ("mapping", "scores", "generation")} for row in record["candidates"]]
+
+
+def take_decided(found):
+    """Take the option that the search decides out of a recipe."""
+    return found["stages"][0]["method"].pop("mapping", None)
+
+
+def leave_running(study, request):
+    """Take a candidate as a worker does; returns its trial."""
+    planned = MappingSearch(request)
+    study.sampler = planned.sampler()
+    trial = study.ask()
+    suggest(trial, planned.space)
+    return trial

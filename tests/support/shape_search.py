@@ -12,28 +12,27 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
-import optuna
 import pytest
 
 from limbeck.models.loading import load_tokenizer
 from limbeck.recipe.load import load_recipe
 from limbeck.search import architecture, engine
+from limbeck.search.architecture import search_architecture as search
 from limbeck.search.latency import ShapeLatency
 from limbeck.search.requests import ArchitectureRequest, MeasuringRequest, ProxyRequest, ShapeLimits, ShapeSizes
 from limbeck.search.shape_space import ShapePoint, shape_points
-from limbeck.search.study import open_storage
 from limbeck.training.run import build_corpora
-from tests.support.corpora import write_text
 from tests.support.models import make_teacher
 
 SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
 POINTS = list(shape_points(SIZES))
 EVERYTHING = len(POINTS)
 STEPS = 30
+NAME, STOPPED = "architecture", "what is trained is kept in"
 
 
 def loss_of(point: ShapePoint) -> float:
@@ -66,7 +65,7 @@ class Asked:
     before: object = None
 
     @property
-    def shapes(self):
+    def tried(self):
         return [point for batch in self.batches for point in batch]
 
 
@@ -160,9 +159,9 @@ def recipe_data(teacher: Path, text: Path, **changes):
     } | changes
 
 
-def make_request(recipe, output, *, name="architecture", steps=None, storage=None, **options) -> ArchitectureRequest:
+def make_request(recipe, output, *, name=NAME, steps=None, share=1.0, storage=None, **options) -> ArchitectureRequest:
     """A search of 6 shapes, 2 at once, without pruning; options as of `ArchitectureRequest`."""
-    proxy = ProxyRequest(load_recipe(recipe), Path(output), name, steps=steps, storage=storage)
+    proxy = ProxyRequest(load_recipe(recipe), Path(output), name, steps=steps, share=share, storage=storage)
     usual = {
         "sizes": SIZES,
         "limits": ShapeLimits(),
@@ -174,25 +173,26 @@ def make_request(recipe, output, *, name="architecture", steps=None, storage=Non
     return ArchitectureRequest(proxy, **{**usual, **options})
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("shaped")
-    return write_teacher(folder), write_text(folder / "text")
+def results(record):
+    """What a search found of each candidate, without times."""
+    return [
+        {name: row[name] for name in ("layers", "hidden", "heads", "ffn", "loss", "state")} for row in record["shapes"]
+    ]
 
 
-@pytest.fixture
-def recipe(files):
-    return recipe_data(*files)
+def take_decided(found):
+    """Take the option that the search decides out of a recipe."""
+    return found["student"].pop("shape", None)
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda file: None)  # most of the time of a search without models
-    return install(monkeypatch)
-
-
-def load_study(output, name="architecture"):
-    return optuna.load_study(study_name=name, storage=open_storage(output / "search.journal"))
+def leave_running(study, request):
+    """Take a candidate that no trial has yet as a worker does; returns its trial."""
+    known = [trial.params for trial in study.trials]
+    study.enqueue_trial(next(point._asdict() for point in POINTS if point._asdict() not in known))
+    trial = study.ask()
+    for name, values in asdict(request.sizes).items():
+        trial.suggest_categorical(name, values)
+    return trial
 
 
 def work(teacher: str, text: str, output: str, log: str) -> None:
@@ -206,7 +206,7 @@ def work(teacher: str, text: str, output: str, log: str) -> None:
                 time.sleep(0.05)
 
         asked.before = hang
-        architecture.search_architecture(make_request(recipe_data(Path(teacher), Path(text)), output))
+        search(make_request(recipe_data(Path(teacher), Path(text)), output))
 
 
 if __name__ == "__main__":

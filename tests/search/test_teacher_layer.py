@@ -4,35 +4,28 @@ import json
 import math
 
 import numpy as np
-import optuna
-import psutil
 import pytest
 import torch
-import yaml
 from optuna.trial import TrialState
 from rich.console import Console
 from scipy.stats import spearmanr
 
-from limbeck.errors import Interrupted, TrainingError
+from limbeck.errors import Interrupted, LimbeckError, OutputError, RecipeError, TrainingError
+from limbeck.methods.registry import METHODS
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import engine, teacher_layer
 from limbeck.search import scores as held_out_scores
-from limbeck.search.engine import with_option
+from limbeck.search.engine import methods_with, with_option
 from limbeck.search.scores import LAYER_SCORES, HeldOutScores, held_out_batches, held_out_pairs
-from limbeck.search.study import open_storage
 from limbeck.search.teacher_layer import TeacherLayerSearch, search_teacher_layer
-from limbeck.search.workers import machine, worker_key
+from limbeck.search.workers import worker_key
 from limbeck.training.proxy import Proxy
-from tests.support import teacher_layer_search
+from tests.support import teacher_layer_search as searched
+from tests.support.known_search import sign_of_life
 from tests.support.teacher_layer_search import DEPTH, make_request
 
 QUIET = Console(quiet=True)
-recipe, raced = teacher_layer_search.recipe, teacher_layer_search.raced
-
-
-def load_study(output):
-    return optuna.load_study(study_name="teacher-layer", storage=open_storage(output / "search.journal"))
 
 
 def layer_scores(proxy, plan):
@@ -99,71 +92,22 @@ def test_scores_are_those_of_the_models_outputs(recipe, monkeypatch):
     assert equal == pytest.approx({"agreement": 100, "explained": 100}, abs=0.5)
 
 
-def test_the_recipe_reads_the_layer_that_is_recommended(recipe, raced, tmp_path):
-    record = search_teacher_layer(make_request(recipe, tmp_path / "out", steps=30, layers=(1, 3)))
-    assert raced == [[1, 3]] and record["best"]["layer"] == 3
-    found = yaml.safe_load(yaml.safe_dump(record["recipe"]))
-    assert found["stages"][0]["method"].pop("teacher_layer") == 3
-    assert found == recipe, "the steps were the proxy's"
-
-
-def test_candidates_are_trials_of_a_study(recipe, raced, tmp_path):
+def test_candidates_are_trials_of_a_study(recipe, asked, tmp_path, study):
     search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    trials = load_study(tmp_path / "out").trials
+    trials = study().trials
     assert [trial.params for trial in trials] == [{"teacher_layer": layer} for layer in (1, 2, 3, 4)]
     assert [trial.value for trial in trials] == [15.0, 30.0, 45.0, 60.0]
     assert trials[3].intermediate_values == {6: 60.0}
 
 
-def test_a_finished_search_gives_its_result_again(recipe, raced, tmp_path):
-    record = search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    assert search_teacher_layer(make_request(recipe, tmp_path / "out")) == record
-    assert len(raced) == 1
-
-
-def test_a_search_that_was_stopped_starts_again(recipe, raced, tmp_path, monkeypatch):
-    halve = teacher_layer.halve
-    with monkeypatch.context() as patch:
-        patch.setattr(teacher_layer, "halve", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(Interrupted, match="starts the training of the candidates again"):
-            search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    assert teacher_layer.halve is halve
-    assert {trial.state for trial in load_study(tmp_path / "out").trials} == {TrialState.FAIL}
-    record = search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    assert raced == [[1, 2, 3, 4]] and record["best"]["layer"] == 4
-
-
-def leave_running(output, worker, **sign):
-    """A trial of another worker with this sign of life."""
-    study = load_study(output)
-    trial = study.ask()
-    trial.set_user_attr("worker", worker)
-    trial.suggest_int("teacher_layer", 1, 1)
-    this = psutil.Process()
-    usual = {"machine": machine(), "process": this.pid, "started": this.create_time(), "interval": 99.0, "beat": 0}
-    study.set_user_attr(worker_key(worker), {**usual, "ended": False, **sign})
-    return study, trial
-
-
-def prepare_study(recipe, output, monkeypatch):
-    """A study that was made for this search, in which nothing is finished."""
-    with monkeypatch.context() as patch:
-        patch.setattr(teacher_layer, "halve", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(Interrupted):
-            search_teacher_layer(make_request(recipe, output))
-
-
-def test_what_a_killed_search_left_is_failed_and_trained_again(recipe, raced, tmp_path, monkeypatch):
-    prepare_study(recipe, tmp_path / "out", monkeypatch)
-    study, trial = leave_running(tmp_path / "out", "killed", started=0.0)
-    record = search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    assert study.trials[trial.number].state == TrialState.FAIL
-    assert record["best"]["layer"] == 4
-
-
-def test_another_process_at_work_is_waited_for(recipe, raced, tmp_path, monkeypatch):
-    prepare_study(recipe, tmp_path / "out", monkeypatch)
-    study, _ = leave_running(tmp_path / "out", "alive")
+def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypatch, study):
+    asked.before = lambda layers: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(Interrupted):
+        search_teacher_layer(make_request(recipe, tmp_path / "out"))
+    shared = study()
+    trial = searched.leave_running(shared, None)
+    trial.set_user_attr("worker", "alive")
+    shared.set_user_attr(worker_key("alive"), sign_of_life())
     waits = []
     sleep = engine.time.sleep
 
@@ -174,11 +118,11 @@ def test_another_process_at_work_is_waited_for(recipe, raced, tmp_path, monkeypa
             sleep(seconds)
         if len(waits) == 3:
             result = {"layers": [{"layer": 2, "steps": 6, "scores": []}], "seconds": 1.0, "created": "then"}
-            study.set_user_attr("result", result)
+            shared.set_user_attr("result", result)
 
     monkeypatch.setattr(engine.time, "sleep", wait)
     record = search_teacher_layer(make_request(recipe, tmp_path / "out"), poll_seconds=0.25)
-    assert waits == [0.25] * 3 and raced == []
+    assert waits == [0.25] * 3 and not asked.batches
     assert record["best"]["layer"] == 2 and record["created"] == "then"
 
 
@@ -193,14 +137,14 @@ def trained_as(monkeypatch, *ends):
     monkeypatch.setattr(teacher_layer, "halve", halve)
 
 
-def test_a_search_in_which_all_diverge_says_so(recipe, raced, tmp_path, monkeypatch):
+def test_a_search_in_which_all_diverge_says_so(recipe, asked, tmp_path, monkeypatch, study):
     trained_as(monkeypatch, *[{"diverged": True}] * DEPTH)
     with pytest.raises(TrainingError, match="Every candidate diverged, so no layer can be recommended"):
         search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    assert {trial.state for trial in load_study(tmp_path / "out").trials} == {TrialState.FAIL}
+    assert {trial.state for trial in study().trials} == {TrialState.FAIL}
 
 
-def test_candidates_that_were_cut_or_diverged_are_in_the_record(recipe, raced, tmp_path, monkeypatch):
+def test_candidates_that_were_cut_or_diverged_are_in_the_record(recipe, asked, tmp_path, monkeypatch, study):
     trained_as(
         monkeypatch,
         {"scores": {2: {"agreement": 1.0, "explained": 2.0}}, "steps": 2, "own_loss": 0.5, "cut": True},
@@ -221,7 +165,7 @@ def test_candidates_that_were_cut_or_diverged_are_in_the_record(recipe, raced, t
     ]
     assert record["layers"][2]["scores"] == [{"step": 2, "score": None, "agreement": None, "explained": 9.0}]
     assert record["cost"]["steps"] == 11
-    states = [trial.state.name for trial in load_study(tmp_path / "out").trials]
+    states = [trial.state.name for trial in study().trials]
     assert states == ["PRUNED", "FAIL", "COMPLETE", "PRUNED"]
 
 
@@ -234,3 +178,66 @@ def test_steps_in_all_are_divided_by_successive_halving(recipe):
     assert {plan.recipe.stages[0].training["max_steps"] for plan in flat.plans} == {20}
     epochs = load_recipe(recipe, ["stages.0.training={num_train_epochs: 1}"])
     assert TeacherLayerSearch(make_request(epochs, output, halving=None)).rungs == ()
+
+
+# What is refused before anything is trained.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": (3, 5)}, "--layers names layer 5, but this teacher has layers 1 to 4"),
+        ({"layers": (0, 1)}, "--layers names layer 0, but this teacher has layers 1 to 4"),
+        ({"layers": (2, 2)}, "1 candidate leaves nothing to choose; give --layers two or more of 1 to 4"),
+        ({"halving": 1}, "A halving factor of 1 drops no candidate"),
+        ({"steps": 1}, "1 steps are too few for 2 rounds of 4 candidates"),
+        ({"steps_total": 10**9 + 1}, "--steps-total 1000000001 is more than any training takes"),
+        ({"steps_total": 7}, "7 steps for 4 candidates in 2 rounds leave some without a step; give at least 8"),
+        ({"steps_total": 3, "halving": None}, "--steps-total 3 leaves some of 4 candidates without a step"),
+        ({"steps_total": 9, "steps": 9}, "--steps and --steps-total both say how long candidates train"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_what_is_asked(recipe, asked, tmp_path, options, message):
+    with pytest.raises(RecipeError, match=message) as caught:
+        search_teacher_layer(make_request(recipe, tmp_path / "out", **options))
+    assert "\n" not in str(caught.value) and not asked.batches
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            ["stages.0.method=tinybert"],
+            "'tinybert' reads no teacher layer by number; methods that do are direct_minilm, minilmv2",
+        ),
+        (["student.shape=6x8h4"], "The student has 6 layers and its teacher 4; give student.shape at most 4"),
+        (["stages=[{name: a, method: minilmv2}, {name: b, method: direct_minilm}]"], "The stages a, b each read a"),
+        (
+            ["stages=[{name: a, method: minilmv2}, {name: b, method: hidden_states}]"],
+            "has 2 stages, and candidates are stopped early only where it has one; give --no-halving",
+        ),
+        (["stages.0.training={}"], "The recipe counts epochs, .*give --steps, or --no-halving"),
+    ],
+    ids=str,
+)
+def test_recipes_that_cannot_be_searched(recipe, tmp_path, changes, message):
+    with pytest.raises(LimbeckError, match=message):
+        search_teacher_layer(make_request(load_recipe(recipe, changes), tmp_path / "out"))
+
+
+def test_methods_that_can_be_searched_read_one_teacher_layer():
+    known = methods_with("teacher_layer")
+    assert {"minilmv2", "direct_minilm"} <= set(known)
+    assert all("teacher_layer" in METHODS[name].options.model_fields for name in known)
+
+
+def test_a_study_of_something_else_is_refused(recipe, asked, tmp_path):
+    search_teacher_layer(make_request(recipe, tmp_path / "out"))
+    for changed, options, key in (
+        (recipe, {"layers": (2, 3)}, r"stages\.0\.training\.max_steps|layers"),
+        (recipe, {"steps": 30}, r"stages\.0\.training\.max_steps"),
+    ):
+        with pytest.raises(OutputError, match=f"was made for another ({key})"):
+            search_teacher_layer(make_request(changed, tmp_path / "out", **options))
+    assert len(asked.batches) == 1

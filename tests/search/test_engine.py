@@ -1,0 +1,237 @@
+"""What all searches do alike: go on, stop, share a study, hold it to its run; with candidates that cost nothing."""
+
+import io
+import json
+
+import pytest
+import yaml
+from optuna.study import get_all_study_names
+from optuna.trial import TrialState
+from rich.console import Console
+
+from limbeck.errors import CorpusError, Interrupted, OutputError, RecipeError, TrainingError
+from limbeck.recipe.load import load_recipe
+from limbeck.search import engine
+from limbeck.search.study import open_storage
+from limbeck.search.workers import worker_key
+from tests.support import mapping_search, shape_search, teacher_layer_search
+from tests.support.corpora import write_text
+from tests.support.known_search import sign_of_life
+from tests.support.models import make_teacher
+
+KINDS = [mapping_search, shape_search, teacher_layer_search]
+COMMON = {"kind", "name", "status", "created", "storage", "identity", "teacher", "methods", "share", "best", "recipe",
+          "cost", "versions", "git_commit", "hardware"}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=[kind.NAME for kind in KINDS])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def run(kind, recipe, tmp_path):
+    """Searches into `out`, or elsewhere."""
+
+    def search(data=recipe, output=tmp_path / "out", console=None, **options):
+        return kind.search(kind.make_request(data, output, **options), console)
+
+    return search
+
+
+def test_a_finished_search_gives_its_result_again_and_trains_nothing(kind, run, recipe, asked):
+    first = run()
+    tried = list(asked.tried)
+    again = run()
+    assert asked.tried == tried and len(set(tried)) == len(tried)
+    assert {**again, "created": ""} == {**first, "created": ""} and first.keys() >= COMMON
+    json.dumps(first, allow_nan=False)
+
+
+def test_what_is_found_is_the_recipe_with_the_best_candidate(kind, run, recipe, asked):
+    found = yaml.safe_load(yaml.safe_dump(run(steps=12, share=0.5)["recipe"]))
+    assert kind.take_decided(found)
+    kind.take_decided(recipe)
+    assert found == recipe, "steps and share were the candidates'"
+
+
+@pytest.mark.parametrize("stopped_by", [KeyboardInterrupt, Interrupted("the training was stopped")], ids=str)
+def test_what_is_in_the_study_is_kept_when_it_is_stopped(kind, run, asked, study, tmp_path, stopped_by):
+    undisturbed = run(output=tmp_path / "whole")
+    several = len(asked.batches) > 1
+    asked.batches.clear()
+
+    def stop(candidates):
+        if len(asked.batches) == several:
+            interrupted.extend(candidates)
+            raise stopped_by
+
+    interrupted = []
+    asked.before = stop
+    with pytest.raises(Interrupted, match=kind.STOPPED):
+        run()
+    told = list(asked.tried)
+    states = [trial.state for trial in study().trials]
+    assert states.count(TrialState.COMPLETE) == len(told) and states.count(TrialState.FAIL) > 0
+    assert TrialState.RUNNING not in states
+    asked.before = None
+    record = run()
+    assert asked.tried[: len(told) + len(interrupted)] == told + interrupted
+    assert len(asked.tried) == len(set(asked.tried))
+    if kind is not shape_search:  # Optuna's samplers draw from the number of a trial, which a failed one takes up.
+        assert kind.results(record) == kind.results(undisturbed)
+
+
+def test_the_trial_of_a_killed_worker_is_failed_and_its_candidate_trained(kind, run, recipe, asked, study, tmp_path):
+    asked.before = lambda candidates: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(Interrupted):
+        run()
+    asked.before = None
+    trial = kind.leave_running(study(), kind.make_request(recipe, tmp_path / "out"))
+    trial.set_user_attr("worker", "killed")
+    study().set_user_attr(worker_key("killed"), sign_of_life(started=0.0))
+    run()
+    assert study().trials[trial.number].state == TrialState.FAIL
+    assert len(asked.tried) == len(set(asked.tried))
+
+
+def test_a_study_of_another_run_is_refused_and_left_alone(kind, run, recipe, asked, study, tmp_path):
+    run()
+    before = study()
+    text = write_text(tmp_path / "other", 20)
+    teacher = kind.write_teacher(tmp_path / "same")
+    sizes = {"mapping": (8, 16, 2, 16), "architecture": (3, 16, 4, 32), "teacher-layer": (4, 16, 4, 32)}[kind.NAME]
+    head = "masked_lm" if kind.NAME == "mapping" else None
+    layers, hidden, heads, ffn = sizes
+    other = make_teacher(
+        tmp_path / "another", "bert", head=head, seed=9, layers=layers, hidden=hidden, heads=heads, ffn=ffn
+    )
+    refused = [
+        (recipe | {"seed": 4}, {}, "another seed: 3, not 4"),
+        (
+            load_recipe(recipe, ["stages.0.training.learning_rate=1e-4"]),
+            {},
+            "another stages.0.training.learning_rate: ",
+        ),
+        (load_recipe(recipe, ["stages.0.training.bf16=true"]), {}, "another stages.0.training.bf16: false, not true"),
+        (load_recipe(recipe, ["corpus.length=20"]), {}, "another corpus: "),
+        (recipe | {"corpus": recipe["corpus"] | {"sources": [str(text)]}}, {}, "another corpus: "),
+        (recipe | {"teacher": {"model": str(other)}}, {}, "another teacher: "),
+        (recipe, {"steps": 29}, "another stages.0.training.max_steps: "),
+        (recipe, {"share": 0.5}, "another share: 1.0, not 0.5"),
+    ]
+    for data, options, named in refused:
+        with pytest.raises(OutputError, match="continue it as it was made, or search into another output") as caught:
+            run(data, **options)
+        assert named in str(caught.value) and "\n" not in str(caught.value)
+    after = study()
+    assert (after.trials, after.user_attrs) == (before.trials, before.user_attrs)
+    tried = list(asked.tried)
+    run(recipe | {"teacher": {"model": str(teacher)}})
+    assert asked.tried == tried, "the same teacher in another place"
+
+
+def test_the_same_run_under_another_roof_is_the_same_study(kind, run, recipe, asked, tmp_path):
+    storage = f"sqlite:///{tmp_path}/search.db"
+    first = run(storage=storage)
+    tried = list(asked.tried)
+    again = run({**recipe, "output": "elsewhere", "name": "another"}, tmp_path / "other", storage=storage)
+    assert asked.tried == tried and kind.results(again) == kind.results(first)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "--steps 0 leaves nothing to do; give 1 or more"),
+        ({"steps": 10**20}, "--steps 10{20} is more than any training takes; give at most 1,000,000,000"),
+        ({"share": 0.0}, "--share 0.0 is no share of the corpus"),
+        ({"share": 1.5}, "--share 1.5 is no share of the corpus"),
+        ({"share": float("nan")}, "--share nan is no share of the corpus"),
+        ({"name": " "}, "--name is empty"),
+        ({"storage": "mongodb://somewhere/search"}, "Unknown storage 'mongodb'"),
+        ({"storage": "postgrsql://host/name"}, "Unknown storage 'postgrsql'. Did you mean 'postgresql'"),
+        ({"storage": "sqlite://::::bad"}, "malformed"),
+        ({"storage": "sqlite:/search.db"}, "malformed.*sqlite:///search.db"),
+        ({"storage": "sqlite:////nowhere/at/all/search.db"}, "cannot be reached.*check the URL"),
+        ({"storage": "/proc/nowhere/search.journal"}, "cannot be opened"),
+    ],
+    ids=str,
+)
+def test_requests_that_cannot_be_met(run, asked, options, message):
+    with pytest.raises((RecipeError, OutputError), match=message) as caught:
+        run(**options)
+    assert "\n" not in str(caught.value) and not asked.batches
+
+
+def test_recipes_whose_students_cannot_be_compared(run, recipe, asked, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": f"text {n}", "label": n % 2}) + "\n" for n in range(30)))
+    labelled = {"sources": [str(rows)], "length": 24, "task": {"kind": "classification"}}
+    with pytest.raises(RecipeError, match=r"labelled rows \(classification\).*leave corpus.task out"):
+        run(recipe | {"corpus": labelled})
+    with pytest.raises(RecipeError, match="The recipe has no stages"):
+        run(recipe | {"stages": []})
+    assert not asked.batches and not (tmp_path / "out").exists()
+
+
+def test_too_little_held_out_text_is_refused_before_there_is_a_study(run, recipe, asked, tmp_path):
+    with pytest.raises(CorpusError, match=r"held out.*corpus\.held_out"):
+        run(recipe | {"corpus": recipe["corpus"] | {"held_out": 0.0}})
+    assert get_all_study_names(open_storage(tmp_path / "out" / "search.journal")) == []
+
+
+def test_an_output_that_holds_something_else_is_left_as_it_is(kind, run, asked, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputError, match="is a file"):
+        run(output=tmp_path / "file")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text("name: a run\n")
+    with pytest.raises(OutputError, match="holds no search"):
+        run(output=folder)
+    assert [path.name for path in folder.iterdir()] == ["recipe.yaml"]
+    (folder / "search.json").write_text(json.dumps({"kind": kind.NAME, "name": "mine"}))
+    with pytest.raises(OutputError, match=f"the search {kind.NAME} 'mine', not {kind.NAME} '{kind.NAME}'"):
+        run(output=folder)
+    (folder / "search.json").write_text("{")
+    with pytest.raises(OutputError, match="cannot be read"):
+        run(output=folder)
+    assert not asked.batches
+
+
+@pytest.fixture
+def workers(kind, monkeypatch):
+    """Sets what happens in place of processes; searches of one process are left out."""
+    if kind is teacher_layer_search:
+        pytest.skip("one process trains all candidates")
+    return lambda run_workers: monkeypatch.setattr(engine, "run_workers", run_workers)
+
+
+def test_workers_that_all_end_early_say_why_and_keep_what_there_is(kind, run, asked, workers):
+    workers(lambda work, task, count, watch: ["Killed.", "Killed."])
+    kept = kind.STOPPED.removeprefix("what")
+    with pytest.raises(
+        TrainingError, match=rf"before it was finished: Killed\. What{kept} .*journal; the same command"
+    ):
+        run(workers=2)
+    run()
+    assert asked.tried
+
+
+def test_a_worker_that_fails_beside_others_is_told_of(kind, run, asked, workers):
+    def run_workers(work, task, count, watch):
+        watch()
+        work(task)
+        watch()
+        return ["Out of memory."]
+
+    workers(run_workers)
+    console = Console(record=True, width=100, file=io.StringIO())
+    record = run(workers=2, console=console)
+    assert kind.results(record) and "Out of memory." in console.export_text()
+
+
+def test_no_or_too_many_workers_are_refused(run, asked, workers):
+    for count, message in ((-1, "--workers -1 leaves nothing to do"), (1025, "--workers 1025 is more than any search")):
+        with pytest.raises(RecipeError, match=message):
+            run(workers=count)
