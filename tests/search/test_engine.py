@@ -199,39 +199,36 @@ def test_an_output_that_holds_something_else_is_left_as_it_is(kind, run, asked, 
     assert not asked.batches
 
 
-@pytest.fixture
-def workers(kind, monkeypatch):
-    """Sets what happens in place of processes; searches of one process are left out."""
-    if kind is teacher_layer_search:
-        pytest.skip("one process trains all candidates")
-    return lambda run_workers: monkeypatch.setattr(engine, "run_workers", run_workers)
+with_workers = pytest.mark.parametrize("kind", KINDS[:2], ids=[kind.NAME for kind in KINDS[:2]], indirect=True)
 
 
-def test_workers_that_all_end_early_say_why_and_keep_what_there_is(kind, run, asked, workers):
-    workers(lambda work, task, count, watch: ["Killed.", "Killed."])
+@with_workers
+def test_workers_that_all_end_early_say_why_and_keep_what_there_is(kind, run, asked, monkeypatch):
     kept = kind.STOPPED.removeprefix("what")
-    with pytest.raises(
-        TrainingError, match=rf"before it was finished: Killed\. What{kept} .*journal; the same command"
-    ):
-        run(workers=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "run_workers", lambda work, task, count, watch: ["Killed.", "Killed."])
+        with pytest.raises(TrainingError, match=rf"before it was finished: Killed\. What{kept} .*journal; the same"):
+            run(workers=2)
     run()
     assert asked.tried
 
 
-def test_a_worker_that_fails_beside_others_is_told_of(kind, run, asked, workers):
+@with_workers
+def test_a_worker_that_fails_beside_others_is_told_of(kind, run, asked, monkeypatch):
     def run_workers(work, task, count, watch):
         watch()
         work(task)
         watch()
         return ["Out of memory."]
 
-    workers(run_workers)
+    monkeypatch.setattr(engine, "run_workers", run_workers)
     console = Console(record=True, width=100, file=io.StringIO())
     record = run(workers=2, console=console)
     assert kind.results(record) and "Out of memory." in console.export_text()
 
 
-def test_no_or_too_many_workers_are_refused(run, asked, workers):
+@with_workers
+def test_no_or_too_many_workers_are_refused(run, asked):
     for count, message in ((-1, "--workers -1 leaves nothing to do"), (1025, "--workers 1025 is more than any search")):
         with pytest.raises(RecipeError, match=message):
             run(workers=count)

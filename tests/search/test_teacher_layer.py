@@ -172,7 +172,7 @@ def test_candidates_that_were_cut_or_diverged_are_in_the_record(recipe, asked, t
 def test_steps_in_all_are_divided_by_successive_halving(recipe):
     output = None
     search = TeacherLayerSearch(make_request(recipe, output, steps_total=80))
-    assert [(rung.candidates, rung.end) for rung in search.rungs] == [(4, 10), (2, 30)]
+    assert search.rounds == [(4, 10), (2, 30)]
     assert {plan.recipe.stages[0].training["max_steps"] for plan in search.plans} == {30}
     flat = TeacherLayerSearch(make_request(recipe, output, steps_total=80, halving=None))
     assert {plan.recipe.stages[0].training["max_steps"] for plan in flat.plans} == {20}

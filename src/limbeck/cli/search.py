@@ -184,8 +184,8 @@ def _parameter(name: str, option: Option) -> inspect.Parameter:
         *([option.flag] if option.flag else []), help=option.help, metavar=option.metavar, min=least, max=most,
         rich_help_panel=option.panel, autocompletion=_COMPLETIONS.get(name),
     )  # fmt: skip
-    kind = option.kind if option.default is not None else option.kind | None
-    default = inspect.Parameter.empty if option.default is MISSING else option.default
+    kind = option.kind if option.given is not None else option.kind | None
+    default = inspect.Parameter.empty if option.given is MISSING else option.given
     annotation: Any = Annotated[kind, described]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

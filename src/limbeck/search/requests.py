@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 (`option` and `part` return dataclass fields)
 """The requests of the three searches, whose fields are the options of `limbeck search`: each is described here once.
 
 Nothing heavy is imported, so that a help is shown at once; `limbeck.search.engine.Search` plans a request.
@@ -6,10 +5,11 @@ Nothing heavy is imported, so that a help is shown at once; `limbeck.search.engi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from limbeck.errors import RecipeError, suggestion
 
@@ -35,13 +35,12 @@ _FIELD: Any = object()
 
 @dataclass(frozen=True)
 class Option:
-    """A field of a request as an option of the command.
+    """How a field of a request is given on the command line; it annotates the field.
 
     Args:
         help: Its line in the help.
         panel: Its panel there; None for the first.
-        default: On the command line; `MISSING` if it has to be given.
-        kind: Its type on the command line.
+        given: Default of the command line; by default the field's.
         name: Parameter of the command; empty for the field's name.
         flag: The option itself; empty for the parameter's name with hyphens.
         metavar: Stands for the value in the help.
@@ -49,12 +48,12 @@ class Option:
         most: Upper bound of a number that is at least 1.
         bounds: Bounds that the command line holds itself.
         after: The option that it follows in the help; empty for the one before it in the request.
+        kind: Its type on the command line; `options_of` sets it.
     """
 
     help: str
-    panel: str | None
-    default: Any
-    kind: type = str
+    panel: str | None = None
+    given: Any = _FIELD
     name: str = ""
     flag: str = ""
     metavar: str | None = None
@@ -62,44 +61,50 @@ class Option:
     most: int | None = None
     bounds: tuple[float | None, float | None] = (None, None)
     after: str = ""
+    kind: Any = str
 
 
 @dataclass(frozen=True)
 class Part:
-    """A field of a request that several options make.
+    """A field of a request that several options make; it annotates the field.
 
     Args:
         kind: The dataclass whose fields are the options.
-        make: Makes the field's value of theirs.
+        make: Makes the field's value of theirs; by default the dataclass.
         changes: What is different about an option in this request, by field.
     """
 
     kind: type
-    make: Callable[..., Any]
-    changes: Mapping[str, Mapping[str, Any]]
+    make: Callable[..., Any] | None = None
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def option(text: str, panel: str | None = None, default: Any = MISSING, *, given: Any = _FIELD, **more: Any) -> Any:
-    """Return a field that is an option; `given` is the default of the command line where the field has another."""
-    described = Option(text, panel, default if given is _FIELD else given, **more)
-    return field(default=default, metadata={"option": described})
+def _notes(request: Any) -> dict[str, tuple[Any, Option | Part | None]]:
+    """The type of each field and what annotates it."""
+    # These are not imported, and no option has them for a type.
+    hints = get_type_hints(request, localns={"Recipe": Any, "MeasuresSpec": Any}, include_extras=True)
+    found: dict[str, tuple[Any, Option | Part | None]] = {}
+    for one in fields(request):
+        hint = hints[one.name]
+        found[one.name] = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+    return found
 
 
-def part(kind: type, make: Callable[..., Any] | None = None, *, default: Any = MISSING, **changes: Any) -> Any:
-    """Return a field that the options of another dataclass make."""
-    metadata = {"part": Part(kind, make or kind, changes)}
-    return field(metadata=metadata) if default is MISSING else field(default_factory=default, metadata=metadata)
-
-
-def options_of(request: type, changes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Option]:
-    """Return the options of a request's command by the command's parameters."""
+def options_of(request: Any, changes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Option]:
+    """Return the options of a request's command, with their types and defaults, by the command's parameters."""
     found: dict[str, Option] = {}
     for one in fields(request):
-        if "part" in one.metadata:
-            found |= options_of(one.metadata["part"].kind, one.metadata["part"].changes)
-        elif "option" in one.metadata:
-            described = replace(one.metadata["option"], **(changes or {}).get(one.name, {}))
-            found[described.name or one.name] = described
+        kind, note = _notes(request)[one.name]
+        if isinstance(note, Part):
+            found |= options_of(note.kind, note.changes)
+        elif note is not None:
+            note = replace(note, **(changes or {}).get(one.name, {}))
+            if NoneType in get_args(kind):
+                kind = get_args(kind)[0]
+            if note.reads or get_origin(kind) is Literal:
+                kind = str
+            given = one.default if note.given is _FIELD else note.given
+            found[note.name or one.name] = replace(note, given=given, kind=kind)
     return found
 
 
@@ -107,24 +112,22 @@ Request = TypeVar("Request")
 
 
 def make_request(request: Callable[..., Request], values: Mapping[str, Any]) -> Request:
-    """Make a request, or a part of one, of its command's values.
+    """Make a request of its command's values.
 
     Args:
-        request: The dataclass, or what a part makes of its options.
-        values: By the command's parameters, read; what the dataclass does not describe as an option by the field.
+        request: The dataclass.
+        values: By the command's parameters, read; of a field that is no option by the field.
     """
     return request(**_field_values(request, values))
 
 
 def _field_values(request: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for one in fields(request):
-        if "part" in one.metadata:
-            made: Part = one.metadata["part"]
-            found[one.name] = made.make(**_field_values(made.kind, values))
+    for name, (_, note) in _notes(request).items():
+        if isinstance(note, Part):
+            found[name] = (note.make or note.kind)(**_field_values(note.kind, values))
         else:
-            name = one.metadata["option"].name if "option" in one.metadata else ""
-            found[one.name] = values[name or one.name]
+            found[name] = values[note.name if note is not None and note.name else name]
     return found
 
 
@@ -145,9 +148,9 @@ class SearchRequest:
         Raises:
             RecipeError: one line for the first.
         """
-        for name, described, value in _described(self):
-            if described.most is not None and value is not None:
-                _check_count(described.flag or f"--{name.replace('_', '-')}", value, described.most)
+        for flag, most, value in _given(self):
+            if most is not None and value is not None:
+                _check_count(flag, value, most)
         share = self.proxy.share
         if not 0 < share <= 1:
             raise RecipeError(f"--share {share} is no share of the corpus; give more than 0 and at most 1.")
@@ -155,13 +158,14 @@ class SearchRequest:
             raise RecipeError("--name is empty; give the study a name, or leave it out.")
 
 
-def _described(request: Any) -> Iterator[tuple[str, Option, Any]]:
-    for one in fields(request):
-        value = getattr(request, one.name)
-        if "option" in one.metadata:
-            yield one.metadata["option"].name or one.name, one.metadata["option"], value
-        elif isinstance(value, one.metadata["part"].kind if "part" in one.metadata else ()):
-            yield from _described(value)
+def _given(request: Any) -> Iterator[tuple[str, int | None, Any]]:
+    """Each option of a request with its upper bound and value."""
+    for name, (_, note) in _notes(type(request)).items():
+        value = getattr(request, name)
+        if isinstance(note, Option):
+            yield note.flag or f"--{(note.name or name).replace('_', '-')}", note.most, value
+        elif isinstance(note, Part) and isinstance(value, note.kind):
+            yield from _given(value)
 
 
 def _check_count(flag: str, value: float, most: int) -> None:
@@ -177,16 +181,21 @@ class ProxyRequest:
     """The run that is searched for, the share of text and steps that its candidates get, and the study."""
 
     recipe: Recipe
-    output: Path = option("The search's folder; the same command goes on in it.", kind=Path, metavar="DIR")
-    name: str = option("Name of the study in the storage.", STUDY)
-    steps: int | None = option(
-        "Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.",
-        TRAINING, None, kind=int, most=MOST_STEPS,
-    )  # fmt: skip
-    share: float = option("Share of the corpus that candidates are trained on.", TRAINING, 1.0, kind=float)
-    storage: str | None = option(
-        "Journal file or database URL that workers share; default: search.journal in the output.", STUDY, None
-    )
+    output: Annotated[Path, Option("The search's folder; the same command goes on in it.", metavar="DIR")]
+    name: Annotated[str, Option("Name of the study in the storage.", STUDY)]
+    steps: Annotated[
+        int | None,
+        Option(
+            "Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.",
+            TRAINING,
+            most=MOST_STEPS,
+        ),
+    ] = None
+    share: Annotated[float, Option("Share of the corpus that candidates are trained on.", TRAINING)] = 1.0
+    storage: Annotated[
+        str | None,
+        Option("Journal file or database URL that workers share; default: search.journal in the output.", STUDY),
+    ] = None
 
     @property
     def place(self) -> str:
@@ -204,11 +213,9 @@ class ProxyRequest:
         return load_recipe(self.recipe, [f"stages.{index}.training.max_steps={self.steps}" for index in stages])
 
 
-def _workers() -> Any:
-    text = "Processes that search side by side on this machine; one a GPU."
-    return option(text, STUDY, 1, kind=int, most=MOST_WORKERS)
-
-
+Workers: TypeAlias = Annotated[
+    int, Option("Processes that search side by side on this machine; one a GPU.", STUDY, most=MOST_WORKERS)
+]
 Parents: TypeAlias = Literal["generation", "best"]
 _PROBABILITIES = ("crossover", "exchange", "mutation", "flip")
 
@@ -229,20 +236,22 @@ class GeneticSettings:
         ELM (arXiv 2012.06153) algorithm 1 and section 5.2.
     """
 
-    population: int = option(
-        "Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.",
-        GENETIC, 12, given=None, kind=int,
-    )  # fmt: skip
-    parents: Parents = option(
-        "Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new "
-        "children only, which costs a whole generation each time and found more in as many (docs/search.md).",
-        GENETIC, "generation",
-    )  # fmt: skip
-    elite: int = option("Best of a generation that go on unchanged; the paper keeps none.", GENETIC, 0, kind=int)
-    crossover: float = option("How likely a pair of parents is crossed (p_C).", GENETIC, 0.2, kind=float)
-    exchange: float = option("How likely a crossed pair exchanges each layer (q_C).", GENETIC, 0.2, kind=float)
-    mutation: float = option("How likely a child is mutated (p_M).", GENETIC, 0.8, kind=float)
-    flip: float = option("How likely a mutated child flips each bit (q_M).", GENETIC, 0.05, kind=float)
+    population: Annotated[
+        int, Option("Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.", GENETIC, given=None)
+    ] = 12
+    parents: Annotated[
+        Parents,
+        Option(
+            "Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new "
+            "children only, which costs a whole generation each time and found more in as many (docs/search.md).",
+            GENETIC,
+        ),
+    ] = "generation"
+    elite: Annotated[int, Option("Best of a generation that go on unchanged; the paper keeps none.", GENETIC)] = 0
+    crossover: Annotated[float, Option("How likely a pair of parents is crossed (p_C).", GENETIC)] = 0.2
+    exchange: Annotated[float, Option("How likely a crossed pair exchanges each layer (q_C).", GENETIC)] = 0.2
+    mutation: Annotated[float, Option("How likely a child is mutated (p_M).", GENETIC)] = 0.8
+    flip: Annotated[float, Option("How likely a mutated child flips each bit (q_M).", GENETIC)] = 0.05
 
     def __post_init__(self) -> None:
         for name in _PROBABILITIES:
@@ -267,20 +276,23 @@ class GeneticSettings:
 class ProxyTasks:
     """The tasks that candidates are fine-tuned on, as the command line names them."""
 
-    tasks: str | None = option(
-        "Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, "
-        "held-out text decides, which needs no labels.",
-        SCORES, None,
-    )  # fmt: skip
-    data: str | None = option(
-        "Folder with the tasks' files, or `hub`; default with tasks: hub.", SCORES, None, metavar="DIR"
-    )
-    preset: str = option("Protocol of the fine-tuning, as `limbeck evaluate` has it.", SCORES, "quick")
-    seeds: int = option("Fine-tunings of every student on every task.", SCORES, 1, kind=int)
-    settings: Sequence[str] | None = option(
-        "Override the protocol: --set-task mnli.epochs=1",
-        SCORES, None, kind=list[str], flag="--set-task", metavar="SETTING=VALUE",
-    )  # fmt: skip
+    tasks: Annotated[
+        str | None,
+        Option(
+            "Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, "
+            "held-out text decides, which needs no labels.",
+            SCORES,
+        ),
+    ] = None
+    data: Annotated[
+        str | None, Option("Folder with the tasks' files, or `hub`; default with tasks: hub.", SCORES, metavar="DIR")
+    ] = None
+    preset: Annotated[str, Option("Protocol of the fine-tuning, as `limbeck evaluate` has it.", SCORES)] = "quick"
+    seeds: Annotated[int, Option("Fine-tunings of every student on every task.", SCORES)] = 1
+    settings: Annotated[
+        list[str] | None,
+        Option("Override the protocol: --set-task mnli.epochs=1", SCORES, flag="--set-task", metavar="SETTING=VALUE"),
+    ] = None
 
     def measures(self) -> MeasuresSpec:
         """Return what candidates are fine-tuned on: without names the paper's tasks where `data` is given.
@@ -323,95 +335,127 @@ class MappingRequest(SearchRequest):
     text decides. A worker trains its part of a generation at once where `batch` is None.
     """
 
-    proxy: ProxyRequest = part(ProxyRequest, name={"default": "mapping"}, share={"default": 0.1})
-    generations: int = option(
-        "Generations in all; a finished search goes on where they are more.", GENETIC, 5, kind=int, most=MOST_TRIALS
+    proxy: Annotated[ProxyRequest, Part(ProxyRequest, None, {"name": {"given": "mapping"}, "share": {"given": 0.1}})]
+    generations: Annotated[
+        int,
+        Option("Generations in all; a finished search goes on where they are more.", GENETIC, most=MOST_TRIALS),
+    ] = 5
+    genetic: Annotated[Mapping[str, Any], Part(GeneticSettings, _given_only)] = field(default_factory=dict)
+    teacher_layers: Annotated[
+        tuple[int, ...] | None,
+        Option("Teacher layers that may be learned from: 1-8,10.", GENETIC, reads="layers", metavar="LAYERS"),
+    ] = None
+    measures: Annotated[MeasuresSpec, Part(ProxyTasks, task_measures)] = field(
+        default_factory=lambda: task_measures("none")
     )
-    genetic: Mapping[str, Any] = part(GeneticSettings, _given_only, default=dict)
-    teacher_layers: tuple[int, ...] | None = option(
-        "Teacher layers that may be learned from: 1-8,10.", GENETIC, None, reads="layers", metavar="LAYERS"
-    )
-    measures: MeasuresSpec = part(ProxyTasks, task_measures, default=lambda: task_measures("none"))
-    batch: int | None = option(
-        "Students that a worker trains at once under one teacher; default: its part of a generation.",
-        STUDY, None, kind=int, most=MOST_TRIALS,
-    )  # fmt: skip
-    workers: int = _workers()
+    batch: Annotated[
+        int | None,
+        Option(
+            "Students that a worker trains at once under one teacher; default: its part of a generation.",
+            STUDY,
+            most=MOST_TRIALS,
+        ),
+    ] = None
+    workers: Workers = 1
 
 
 @dataclass(frozen=True)
 class ShapeSizes:
     """The sizes that a student's shape has one of each of."""
 
-    layers: tuple[int, ...] = option(
-        "Numbers of layers to choose from, by commas: 3,4,6.", SHAPES, reads="numbers", after="output"
-    )
-    hidden: tuple[int, ...] = option("Hidden widths to choose from, by commas: 192,312,384.", SHAPES, reads="numbers")
-    heads: tuple[int, ...] = option(
-        "Numbers of heads to choose from, by commas: 6,12.", SHAPES, given="12", reads="numbers"
-    )
-    ffn: tuple[float, ...] = option(
-        "Feed-forward widths to choose from, as multiples of the hidden width: 2,4.",
-        SHAPES, given="4", reads="multiples",
-    )  # fmt: skip
+    layers: Annotated[
+        tuple[int, ...],
+        Option("Numbers of layers to choose from, by commas: 3,4,6.", SHAPES, reads="numbers", after="output"),
+    ]
+    hidden: Annotated[
+        tuple[int, ...], Option("Hidden widths to choose from, by commas: 192,312,384.", SHAPES, reads="numbers")
+    ]
+    heads: Annotated[
+        tuple[int, ...],
+        Option("Numbers of heads to choose from, by commas: 6,12.", SHAPES, given="12", reads="numbers"),
+    ]
+    ffn: Annotated[
+        tuple[float, ...],
+        Option(
+            "Feed-forward widths to choose from, as multiples of the hidden width: 2,4.",
+            SHAPES,
+            given="4",
+            reads="multiples",
+        ),
+    ]
 
 
 @dataclass(frozen=True)
 class ShapeLimits:
     """What a student may be at most: parameters of its encoder, and its latency as a share of its teacher's."""
 
-    parameters: int | None = option(
-        "Most parameters of the student's encoder: 30M.",
-        SHAPES, None, name="max_parameters", reads="count", metavar="COUNT", after="share",
-    )  # fmt: skip
-    latency_share: float | None = option(
-        "Longest latency, as a share of the teacher's: 0.5.", SHAPES, None, name="max_latency_share", kind=float
-    )
+    parameters: Annotated[
+        int | None,
+        Option(
+            "Most parameters of the student's encoder: 30M.",
+            SHAPES,
+            name="max_parameters",
+            reads="count",
+            metavar="COUNT",
+            after="share",
+        ),
+    ] = None
+    latency_share: Annotated[
+        float | None,
+        Option("Longest latency, as a share of the teacher's: 0.5.", SHAPES, name="max_latency_share"),
+    ] = None
 
 
 @dataclass(frozen=True)
 class MeasuringRequest:
     """How latencies are to be measured; see `limbeck.search.latency.LatencySetting`."""
 
-    device: str = option("cpu, cuda, cuda:1 …; auto: the accelerator where there is one.", MEASURING, "auto")
-    length: int | None = option(
-        "Tokens a text for the latency; default: 128, or all that the teacher takes.",
-        MEASURING, None, name="measure_length", kind=int, most=MOST_TRIALS,
-    )  # fmt: skip
-    batch: int = option("Texts a pass for the latency.", MEASURING, 1, name="measure_batch", kind=int, most=MOST_TRIALS)
-    seconds: float = option(
-        "Time for the latency of each shape.",
-        MEASURING, 4.0, name="measure_seconds", kind=float, bounds=(0.0, LONGEST_SECONDS),
-    )  # fmt: skip
+    device: Annotated[str, Option("cpu, cuda, cuda:1 …; auto: the accelerator where there is one.", MEASURING)] = "auto"
+    length: Annotated[
+        int | None,
+        Option(
+            "Tokens a text for the latency; default: 128, or all that the teacher takes.",
+            MEASURING,
+            name="measure_length",
+            most=MOST_TRIALS,
+        ),
+    ] = None
+    batch: Annotated[
+        int, Option("Texts a pass for the latency.", MEASURING, name="measure_batch", most=MOST_TRIALS)
+    ] = 1
+    seconds: Annotated[
+        float,
+        Option("Time for the latency of each shape.", MEASURING, name="measure_seconds", bounds=(0.0, LONGEST_SECONDS)),
+    ] = 4.0
 
 
 @dataclass(frozen=True)
 class ArchitectureRequest(SearchRequest):
     """A search for a student's shape."""
 
-    proxy: ProxyRequest = part(ProxyRequest, name={"default": "architecture"})
-    sizes: ShapeSizes = part(ShapeSizes)
-    limits: ShapeLimits = part(ShapeLimits, default=ShapeLimits)
-    measuring: MeasuringRequest = part(MeasuringRequest, default=MeasuringRequest)
-    trials: int = option(
-        "Shapes to train in all; a finished search goes on with more.", STUDY, 24, kind=int, most=MOST_TRIALS
+    proxy: Annotated[ProxyRequest, Part(ProxyRequest, None, {"name": {"given": "architecture"}})]
+    sizes: Annotated[ShapeSizes, Part(ShapeSizes)]
+    limits: Annotated[ShapeLimits, Part(ShapeLimits)] = field(default_factory=ShapeLimits)
+    measuring: Annotated[MeasuringRequest, Part(MeasuringRequest)] = field(default_factory=MeasuringRequest)
+    trials: Annotated[
+        int, Option("Shapes to train in all; a finished search goes on with more.", STUDY, most=MOST_TRIALS)
+    ] = 24
+    sampler: Annotated[str, Option("Optuna's sampler: tpe, random, nsga2, gp.", STUDY)] = "tpe"
+    batch: Annotated[int, Option("Shapes that a worker trains at once under one teacher.", STUDY, most=MOST_TRIALS)] = 4
+    prune: Annotated[bool, Option("Stop shapes whose reward on the way is below the median of the others.", STUDY)] = (
+        True
     )
-    sampler: str = option("Optuna's sampler: tpe, random, nsga2, gp.", STUDY, "tpe")
-    batch: int = option("Shapes that a worker trains at once under one teacher.", STUDY, 4, kind=int, most=MOST_TRIALS)
-    prune: bool = option(
-        "Stop shapes whose reward on the way is below the median of the others.", STUDY, True, kind=bool
-    )
-    workers: int = _workers()
+    workers: Workers = 1
 
 
 @dataclass(frozen=True)
 class Halving:
     """Of how many candidates one goes on after each round, as the command line says it."""
 
-    halving: int | None = option(
-        "Of how many candidates one goes on after each round; default: 2.", RACE, None, kind=int
+    halving: Annotated[int | None, Option("Of how many candidates one goes on after each round; default: 2.", RACE)] = (
+        None
     )
-    no_halving: bool = option("Train every candidate to the end.", RACE, False, kind=bool, flag="--no-halving")
+    no_halving: Annotated[bool, Option("Train every candidate to the end.", RACE, flag="--no-halving")] = False
 
 
 def _read_halving(halving: int | None, no_halving: bool) -> int | None:
@@ -420,22 +464,23 @@ def _read_halving(halving: int | None, no_halving: bool) -> int | None:
     return None if no_halving else 2 if halving is None else halving
 
 
+_STEPS = "Steps of a candidate that is never dropped; default: the recipe's. What is found keeps those."
+
+
 @dataclass(frozen=True)
 class TeacherLayerRequest(SearchRequest):
-    """A search for the teacher layer to learn from, `halving` None trains all candidates to the end."""
+    """A search for the teacher layer to learn from; `halving` None trains all candidates to the end."""
 
-    proxy: ProxyRequest = part(
+    proxy: Annotated[
         ProxyRequest,
-        name={"default": "teacher-layer"},
-        steps={
-            "help": "Steps of a candidate that is never dropped; default: the recipe's. What is found keeps those.",
-            "panel": RACE,
-        },
-    )
-    layers: tuple[int, ...] | None = option(
-        "Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.", RACE, None, reads="layers", after="method"
-    )
-    steps_total: int | None = option(
-        "Steps of all candidates together, in place of --steps.", RACE, None, kind=int, most=MOST_STEPS, after="steps"
-    )
-    halving: int | None = part(Halving, _read_halving, default=lambda: 2)
+        Part(ProxyRequest, None, {"name": {"given": "teacher-layer"}, "steps": {"help": _STEPS, "panel": RACE}}),
+    ]
+    layers: Annotated[
+        tuple[int, ...] | None,
+        Option("Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.", RACE, reads="layers", after="method"),
+    ] = None
+    steps_total: Annotated[
+        int | None,
+        Option("Steps of all candidates together, in place of --steps.", RACE, most=MOST_STEPS, after="steps"),
+    ] = None
+    halving: Annotated[int | None, Part(Halving, _read_halving)] = 2

@@ -116,31 +116,7 @@ def survivors(losses: Mapping[Candidate, float], count: int) -> list[Candidate]:
     return sorted(losses, key=lambda one: math.inf if math.isnan(losses[one]) else losses[one])[:count]
 
 
-@dataclass(frozen=True)
-class LayerRung:
-    """One round on one training.
-
-    Args:
-        candidates: How many are in it.
-        end: The step after which they are scored, counted from the start of the training.
-    """
-
-    candidates: int
-    end: int
-
-
-def rungs_of_budget(candidates: int, total: int, factor: int) -> list[LayerRung]:
-    """Divide a budget of all candidates' steps together; see `halving_rungs`.
-
-    Raises:
-        RecipeError: see `halving_rungs`.
-    """
-    rungs = halving_rungs(candidates, total, factor)
-    ends = accumulate(rung.steps for rung in rungs)
-    return [LayerRung(rung.candidates, end) for rung, end in zip(rungs, ends, strict=True)]
-
-
-def rungs_of_training(candidates: int, steps: int, factor: int) -> list[LayerRung]:
+def rungs_of_training(candidates: int, steps: int, factor: int) -> list[Rung]:
     """Divide the steps of a training so that every round costs all its candidates together the same.
 
     Round i of n_i candidates gets a share of the steps in proportion to 1 / n_i, as successive halving has it; the
@@ -156,7 +132,12 @@ def rungs_of_training(candidates: int, steps: int, factor: int) -> list[LayerRun
         raise RecipeError(
             f"{steps} steps are too few for {len(sizes)} rounds of {candidates} candidates; give more, or --no-halving."
         )
-    return [LayerRung(size, end) for size, end in zip(sizes, ends, strict=True)]
+    return [Rung(size, end - before) for size, (before, end) in zip(sizes, pairwise([0, *ends]), strict=True)]
+
+
+def ends_of(rungs: Sequence[Rung]) -> list[int]:
+    """Return the step after which each round ends, counted from the start of one training."""
+    return list(accumulate(rung.steps for rung in rungs))
 
 
 @dataclass
@@ -220,7 +201,7 @@ def halve(
     proxy: Proxy,
     plans: Sequence[RunPlan],
     candidates: Sequence[LayerCandidate],
-    rungs: Sequence[LayerRung],
+    rungs: Sequence[Rung],
     measure: Measure,
     console: Console,
 ) -> None:
@@ -251,7 +232,7 @@ def halve(
             candidates[index].cut = index not in best
         return best
 
-    cuts = {rung.end: partial(drop, rung.end, after.candidates) for rung, after in pairwise(rungs)}
+    cuts = {end: partial(drop, end, after.candidates) for end, after in zip(ends_of(rungs), rungs[1:], strict=False)}
     for index, found in enumerate(proxy.train(plans, cuts=cuts)):
         one = candidates[index]
         one.steps, one.diverged, one.own_loss = found.steps, found.diverged, found.held_out.get("loss", math.nan)
@@ -266,6 +247,7 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
     Attributes:
         layers: The candidates in order.
         rungs: The rounds; none where all are trained as long as the recipe says.
+        rounds: Candidates and last step of each.
         plans: One for each candidate; they differ in the teacher layer only.
     """
 
@@ -293,12 +275,13 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
             )
         self.layers = choose_layers(request.layers, plan)
         self.rungs = self._rungs(plan)
+        self.rounds = [(rung.candidates, end) for rung, end in zip(self.rungs, ends_of(self.rungs), strict=True)]
         if self.rungs:
-            recipe = replace(request.proxy, steps=self.rungs[-1].end).proxy_recipe
+            recipe = replace(request.proxy, steps=ends_of(self.rungs)[-1]).proxy_recipe
         self.plans = [plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers]
         self.plan = self.plans[0]
 
-    def _rungs(self, plan: RunPlan) -> Sequence[LayerRung]:
+    def _rungs(self, plan: RunPlan) -> Sequence[Rung]:
         count, halving, total = len(self.layers), self.request.halving, self.request.steps_total
         if halving is None:
             if total is None:
@@ -307,17 +290,16 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
                 raise RecipeError(
                     f"--steps-total {total} leaves some of {count} candidates without a step; give at least {count}."
                 )
-            return (LayerRung(count, total // count),)
+            return (Rung(count, total // count),)
         if total is not None:
             if len(plan.stages) > 1:
                 steps_of_only_stage(plan, "--no-halving")
-            return rungs_of_budget(count, total, halving)
+            return halving_rungs(count, total, halving)
         return rungs_of_training(count, steps_of_only_stage(plan, "--no-halving"), halving)
 
     def identity(self) -> dict[str, Any]:
         """Return what scores must have in common to be compared."""
-        rungs = [[rung.candidates, rung.end] for rung in self.rungs]
-        return {"layers": list(self.layers), "rungs": rungs, **describe_layer_scores(self.plan)}
+        return {"layers": list(self.layers), "rungs": self.rounds, **describe_layer_scores(self.plan)}
 
     def sampler(self) -> RandomSampler:
         """Return a sampler that has nothing to choose: every candidate is tried once."""
@@ -334,7 +316,7 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
 
     def announce(self, study: Study, console: Console) -> None:
         """Say how many candidates there are, and the rounds."""
-        rungs = ", ".join(f"{rung.candidates} to step {rung.end}" for rung in self.rungs)
+        rungs = ", ".join(f"{candidates} to step {end}" for candidates, end in self.rounds)
         if not self.is_finished(study):
             say(console, f"{len(self.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
 
@@ -388,7 +370,7 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
             "student": {"shape": str(plan.student)},
             "scores": list(LAYER_SCORES),
             "halving": self.request.halving,
-            "rungs": [{"candidates": rung.candidates, "end": rung.end} for rung in self.rungs],
+            "rungs": [{"candidates": candidates, "end": end} for candidates, end in self.rounds],
             "layers": result["layers"],
             "best": best,
             "recipe": recipe.model_dump(mode="json", exclude_unset=True),

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from limbeck.errors import RecipeError
 from limbeck.search import teacher_layer
-from limbeck.search.teacher_layer import LayerCandidate, LayerRung, halve, rungs_of_budget, rungs_of_training
+from limbeck.search.teacher_layer import LayerCandidate, Rung, ends_of, halve, rungs_of_training
 
-RUNGS = [LayerRung(8, 10), LayerRung(4, 30), LayerRung(2, 70)]
+RUNGS = [Rung(8, 10), Rung(4, 20), Rung(2, 40)]
+END = 70
 
 
 class FakeProxy:
@@ -21,7 +22,7 @@ class FakeProxy:
 
     def train(self, plans, *, cuts):
         active, steps = list(range(len(plans))), dict.fromkeys(range(len(plans)), 0)
-        for step in [*sorted(cuts), RUNGS[-1].end]:
+        for step in [*sorted(cuts), END]:
             active = [index for index in active if self.diverges.get(index, math.inf) >= step]
             steps |= dict.fromkeys(active, step)
             if step in cuts:
@@ -31,7 +32,7 @@ class FakeProxy:
             SimpleNamespace(
                 student=(index, steps[index]),
                 steps=steps[index],
-                diverged=index in self.diverges and steps[index] < RUNGS[-1].end,
+                diverged=index in self.diverges and steps[index] < END,
                 held_out={"loss": 0.1 * index},
             )
             for index in range(len(plans))
@@ -103,7 +104,7 @@ def test_scores_that_are_no_number_are_the_lowest(monkeypatch):
     assert [one.state for one in found] == ["diverged"] * 3
 
 
-@pytest.mark.parametrize("rungs", [[], [LayerRung(8, 70)]], ids=["none", "one"])
+@pytest.mark.parametrize("rungs", [[], [Rung(8, 70)]], ids=["none", "one"])
 def test_without_halving_all_are_trained_to_the_end(monkeypatch, rungs):
     found, _ = run(monkeypatch, lambda index, step: -index, rungs=rungs)
     assert {one.steps for one in found} == {70}
@@ -114,27 +115,17 @@ def test_candidates_of_equal_score_rank_in_their_order():
     assert ranking([LayerCandidate(1, None, {10: {"score": 1.0}}) for _ in range(4)]) == [0, 1, 2, 3]
 
 
-def test_a_budget_is_divided_as_successive_halving_has_it():
-    # Three rounds of 80 steps each: 8 x 10, 4 x 20, 2 x 40.
-    assert rungs_of_budget(8, 240, 2) == RUNGS
-    with pytest.raises(RecipeError, match="give at least 24"):
-        rungs_of_budget(8, 23, 2)
-
-
 @pytest.mark.parametrize(("candidates", "factor"), [(8, 2), (12, 2), (24, 2), (24, 3), (2, 2), (3, 2), (7, 4)])
 @pytest.mark.parametrize("steps", [100, 1000, 20_000])
 def test_a_training_is_divided_so_that_rounds_cost_the_same(candidates, factor, steps):
     rungs = rungs_of_training(candidates, steps, factor)
-    assert rungs[0].candidates == candidates and rungs[-1].end == steps
-    costs, before = [], 0
-    for rung in rungs:
-        costs.append(rung.candidates * (rung.end - before))
-        before = rung.end
+    assert rungs[0].candidates == candidates and ends_of(rungs)[-1] == steps
+    costs = [rung.candidates * rung.steps for rung in rungs]
     assert max(costs) - min(costs) <= 2 * candidates, "but for rounding"
 
 
 def test_a_training_that_is_too_short_for_its_rounds_is_refused():
-    assert rungs_of_training(8, 7, 2) == [LayerRung(8, 1), LayerRung(4, 3), LayerRung(2, 7)]
+    assert rungs_of_training(8, 7, 2) == [Rung(8, 1), Rung(4, 2), Rung(2, 4)]
     with pytest.raises(RecipeError, match="3 steps are too few for 3 rounds of 8 candidates; give more, or --no-halv"):
         rungs_of_training(8, 3, 2)
     with pytest.raises(RecipeError, match="factor of 1 drops no candidate"):
