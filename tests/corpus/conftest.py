@@ -1,34 +1,27 @@
 """Tiny tokenizers of each layout of special tokens, made on the spot."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from transformers import PreTrainedTokenizerFast
 
-from tests.support.corpora import byte_tokenizer
-
-
-@pytest.fixture
-def bert_tokenizer() -> PreTrainedTokenizerFast:
-    return byte_tokenizer(
-        "[CLS] $A [SEP]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]"
-    )
+from tests.support.corpora import bert_byte_tokenizer, byte_tokenizer
 
 
 @pytest.fixture
-def llama_tokenizer() -> PreTrainedTokenizerFast:
+def bert_tokenizer():
+    return bert_byte_tokenizer()
+
+
+@pytest.fixture
+def llama_tokenizer():
     return byte_tokenizer("<s> $A", bos_token="<s>", eos_token="</s>")
 
 
 @pytest.fixture
-def plain_tokenizer() -> PreTrainedTokenizerFast:
+def plain_tokenizer():
     return byte_tokenizer(None, eos_token="<|end|>")
 
 
 @pytest.fixture
-def articles(tmp_path: Path) -> Path:
+def articles(tmp_path):
     """A folder with one text file of 40 documents of three sentences in two paragraphs."""
     folder = tmp_path / "articles"
     folder.mkdir()
@@ -41,5 +34,11 @@ def articles(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Path:
+def cache(tmp_path):
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def no_fsync(monkeypatch):
+    """What outlives a loss of power is not the question, and waiting for the disk takes most of the time."""
+    monkeypatch.setattr("os.fsync", lambda _: None)

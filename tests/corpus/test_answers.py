@@ -1,13 +1,10 @@
 """Windows of contexts, against the tokenizer's own and a search through every token."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
-from typing import Any
 
 import pytest
-from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
+from transformers import ByT5Tokenizer
 
 from limbeck.corpus import SourceReport
 from limbeck.corpus.answers import AnswerWindows, Question
@@ -20,7 +17,7 @@ LENGTH, STRIDE = 40, 10
 WORDS = ("the", "model", "of", "a", "teacher", "is", "ab", "and", "xyz", "student,", "q", "(layer)", "in", "12")
 
 
-def random_examples(count: int, seed: int = 0) -> list[Example]:
+def random_examples(count, seed=0):
     """Contexts of 0 to 60 words with an answer of up to 5 of them; one in five has none."""
     draw = random.Random(seed)
     found = []
@@ -34,7 +31,7 @@ def random_examples(count: int, seed: int = 0) -> list[Example]:
     return found
 
 
-def by_the_tokenizer(tokenizer: Any, example: Example) -> list[tuple[list[int], list[int], list[int] | None]]:
+def by_the_tokenizer(tokenizer, example):
     """Ids, labels and segments of every window, as `transformers`' own call and a search through the offsets give."""
     right = tokenizer.padding_side == "right"
     encoded = tokenizer(
@@ -61,7 +58,7 @@ def by_the_tokenizer(tokenizer: Any, example: Example) -> list[tuple[list[int], 
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
-def test_windows_and_answers_are_those_of_the_tokenizer(family: str, side: str) -> None:
+def test_windows_and_answers_are_those_of_the_tokenizer(family, side):
     tokenizer = tiny_tokenizer(family)
     tokenizer.padding_side = side
     examples = random_examples(60)
@@ -77,7 +74,7 @@ def test_windows_and_answers_are_those_of_the_tokenizer(family: str, side: str) 
 
 
 @pytest.mark.parametrize("template", [None, "<s> $A"])
-def test_answers_of_characters_with_several_tokens(template: str | None) -> None:
+def test_answers_of_characters_with_several_tokens(template):
     names = {"eos_token": "</s>"} if template is None else {"bos_token": "<s>", "eos_token": "</s>"}
     tokenizer = byte_tokenizer(template, **names)
     context = "Ça va — „très“ bien, 日本語."
@@ -89,7 +86,7 @@ def test_answers_of_characters_with_several_tokens(template: str | None) -> None
         assert tokenizer.decode(rows.input_ids[0][first : last + 1]).strip() == answer
 
 
-def test_a_long_question_is_cut_and_leaves_room_for_the_context() -> None:
+def test_a_long_question_is_cut_and_leaves_room_for_the_context():
     tokenizer = tiny_tokenizer()
     context = " ".join(WORDS * 5)
     example = Example(context, "the " * 100, (0, 3))
@@ -115,14 +112,14 @@ def test_a_long_question_is_cut_and_leaves_room_for_the_context() -> None:
     assert rows.labels == [[15, 15], *[[0, 0]] * (len(windows) - 1)]
 
 
-def test_an_answer_without_a_token_is_dropped_and_counted() -> None:
+def test_an_answer_without_a_token_is_dropped_and_counted():
     report = SourceReport()
     rows = AnswerWindows(tiny_tokenizer(), LENGTH, STRIDE).encode([Example("the  model", "of", (3, 5))], report)
     assert rows.input_ids == []
     assert report.counts == {"answer without a token, dropped": 1}
 
 
-def test_an_answer_longer_than_a_window_is_in_none() -> None:
+def test_an_answer_longer_than_a_window_is_in_none():
     context = " ".join(WORDS * 5)
     rows = AnswerWindows(tiny_tokenizer(), LENGTH, STRIDE).encode([Example(context, "of", (0, 200))], SourceReport())
     assert len(rows.labels) > 2
@@ -130,7 +127,7 @@ def test_an_answer_longer_than_a_window_is_in_none() -> None:
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_offsets_are_those_of_the_tokenizer(side: str) -> None:
+def test_offsets_are_those_of_the_tokenizer(side):
     tokenizer = tiny_tokenizer()
     tokenizer.padding_side = side
     right = side == "right"
@@ -152,7 +149,7 @@ def test_offsets_are_those_of_the_tokenizer(side: str) -> None:
     assert [(window.row, window.first, window.offsets.tolist()) for window in windows] == expected
 
 
-def test_offsets_give_back_the_text() -> None:
+def test_offsets_give_back_the_text():
     tokenizer = byte_tokenizer("[CLS] $A [SEP]", cls_token="[CLS]", sep_token="[SEP]")
     context = "Ça va — „très“ bien, 日本語."
     (window,) = AnswerWindows(tokenizer, 100, 0).cut([Question("q", "Où?", context)], SourceReport(), "")
@@ -161,7 +158,7 @@ def test_offsets_give_back_the_text() -> None:
     assert tokenizer.decode(window.input_ids[window.first : window.first + len(spans)]) == context
 
 
-def test_refusals(bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_refusals(bert_tokenizer):
     with pytest.raises(CorpusError, match="slow tokenizer ByT5Tokenizer"):
         AnswerWindows(ByT5Tokenizer(), LENGTH, STRIDE)
     with pytest.raises(CorpusError, match="length 40 and stride 36 leave no room"):

@@ -1,13 +1,8 @@
-from __future__ import annotations
-
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from transformers import PreTrainedTokenizerFast
 
 from limbeck.core.files import MANIFEST, default_cache_dir
 from limbeck.corpus import Corpus, CorpusSettings, Document, build_corpus, store
@@ -18,24 +13,22 @@ from tests.support.corpora import byte_tokenizer, decode
 LENGTH = 32
 
 
-def build(source: Path, tokenizer: Any, cache: Path, **settings: Any) -> Corpus:
-    options: dict[str, Any] = {"length": LENGTH, "minimum_tokens": 1, "held_out": 0.2, **settings}
+def build(source, tokenizer, cache, **settings):
+    options = {"length": LENGTH, "minimum_tokens": 1, "held_out": 0.2, **settings}
     return build_corpus(CorpusSettings((str(source),), **options), tokenizer, cache_dir=cache, workers=1)
 
 
-def times(folder: Path) -> dict[str, int]:
+def times(folder):
     return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def texts_of(corpus: Corpus, tokenizer: Any) -> str:
+def texts_of(corpus, tokenizer):
     rows = [*corpus.train["input_ids"], *corpus.held_out["input_ids"]]
     return " ".join(sorted("".join(decode(tokenizer, row) for row in rows).split()))
 
 
 @pytest.mark.parametrize("unit", ["document", "paragraph", "sentence"])
-def test_a_corpus_holds_all_the_text_in_blocks(
-    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, unit: str
-) -> None:
+def test_a_corpus_holds_all_the_text_in_blocks(articles, cache, bert_tokenizer, unit):
     corpus = build(articles, bert_tokenizer, cache, unit=unit)
     for split in (corpus.train, corpus.held_out):
         assert split.column_names == ["input_ids", "length"]
@@ -56,7 +49,7 @@ def test_a_corpus_holds_all_the_text_in_blocks(
     assert corpus.manifest["held_out_documents"] == len(held) > 0
 
 
-def test_joined_blocks_are_full(articles: Path, cache: Path, plain_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_joined_blocks_are_full(articles, cache, plain_tokenizer):
     corpus = build(articles, plain_tokenizer, cache, join=True)
     assert set(corpus.train["length"]) == {LENGTH}
     stream = [token for row in corpus.train["input_ids"] for token in row]
@@ -65,11 +58,8 @@ def test_joined_blocks_are_full(articles: Path, cache: Path, plain_tokenizer: Pr
 
 
 def test_held_out_documents_are_the_same_for_any_unit_length_and_tokenizer(
-    articles: Path,
-    cache: Path,
-    bert_tokenizer: PreTrainedTokenizerFast,
-    plain_tokenizer: PreTrainedTokenizerFast,
-) -> None:
+    articles, cache, bert_tokenizer, plain_tokenizer
+):
     corpora = [
         build(articles, bert_tokenizer, cache),
         build(articles, bert_tokenizer, cache, unit="sentence", length=12),
@@ -84,25 +74,21 @@ def test_held_out_documents_are_the_same_for_any_unit_length_and_tokenizer(
     assert set(held[0]) < set(more)
 
 
-def test_held_out_may_be_nothing_or_a_single_document(
-    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_held_out_may_be_nothing_or_a_single_document(articles, cache, bert_tokenizer):
     nothing = build(articles, bert_tokenizer, cache, held_out=0)
     assert len(nothing.held_out) == 0
     assert nothing.held_out_documents() == []
     assert len(build(articles, bert_tokenizer, cache, held_out=1e-9).held_out_documents()) == 1
 
 
-def test_held_out_threshold() -> None:
+def test_held_out_threshold():
     keys = (np.arange(100, dtype=np.uint64) * np.uint64(2**64 // 100))[::-1] + np.uint64(9**9)
     for share, most, expected in [(0.25, 99, 25), (0.25, 7, 7), (1e-12, 9, 1), (0.9999, 1000, 99)]:
         assert int((keys < np.uint64(held_out_threshold(keys, share, most))).sum()) == expected
     assert held_out_threshold(keys, 0, 9) == held_out_threshold(keys[:1], 0.5, 9) == 0
 
 
-def test_repeated_documents_are_counted_and_kept_once(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_repeated_documents_are_counted_and_kept_once(tmp_path, cache, bert_tokenizer):
     source = tmp_path / "a.txt"
     source.write_text("\n\n".join(["the same", "another", "the same", "a third"] * 3))
     corpus = build(source, bert_tokenizer, cache)
@@ -110,7 +96,7 @@ def test_repeated_documents_are_counted_and_kept_once(
     assert corpus.report.counts == {"document that repeats another": 9}
 
 
-def test_names_of_files_that_are_not_utf8(tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_names_of_files_that_are_not_utf8(tmp_path, cache, bert_tokenizer):
     source = tmp_path / "folder"
     source.mkdir()
     (source / os.fsdecode(b"na\xefve.txt")).write_bytes(b"bad \xff byte\n\nmore text")
@@ -119,17 +105,15 @@ def test_names_of_files_that_are_not_utf8(tmp_path: Path, cache: Path, bert_toke
     assert build(source, bert_tokenizer, cache).path == corpus.path
 
 
-def test_max_documents(articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_max_documents(articles, cache, bert_tokenizer):
     assert build(articles, bert_tokenizer, cache, max_documents=5).manifest["documents"] == 5
 
 
-def test_many_shards_in_many_processes_give_the_same(
-    articles: Path, tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_shards_in_many_processes_give_the_same(articles, tmp_path, bert_tokenizer, monkeypatch):
     whole = build(articles, bert_tokenizer, tmp_path / "one")
     monkeypatch.setattr(store, "SHARD_CHARACTERS", 500)
     monkeypatch.setattr(store, "_BATCH_ITEMS", 3)
-    steps: list[tuple[str, int, int | None, str]] = []
+    steps = []
     settings = CorpusSettings((str(articles),), length=LENGTH, minimum_tokens=1, held_out=0.2)
     parts = build_corpus(
         settings,
@@ -147,9 +131,7 @@ def test_many_shards_in_many_processes_give_the_same(
     assert steps[-1] == ("tokenising", characters, characters, "characters")
 
 
-def test_a_second_build_reuses_the_first(
-    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_build_reuses_the_first(articles, cache, bert_tokenizer, monkeypatch):
     first = build(articles, bert_tokenizer, cache)
     before = times(cache)
     second = build(articles, bert_tokenizer, cache)
@@ -160,9 +142,7 @@ def test_a_second_build_reuses_the_first(
     build(articles, bert_tokenizer, cache, unit="sentence")
 
 
-def test_whatever_decides_the_blocks_gives_another_folder(
-    articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_whatever_decides_the_blocks_gives_another_folder(articles, cache, bert_tokenizer):
     paths = [build(articles, bert_tokenizer, cache).path]
     paths += [build(articles, bert_tokenizer, cache, length=16).path]
     paths += [build(articles, bert_tokenizer, cache, unit="sentence").path]
@@ -175,7 +155,7 @@ def test_whatever_decides_the_blocks_gives_another_folder(
     assert len(set(paths)) == len(paths)
 
 
-def test_a_damaged_corpus_is_built_again(articles: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_a_damaged_corpus_is_built_again(articles, cache, bert_tokenizer):
     corpus = build(articles, bert_tokenizer, cache)
     tokens = corpus.tokens
     # Folders as a kill or a full disk may leave them: without a manifest, or with a file cut short.
@@ -191,9 +171,7 @@ def test_a_damaged_corpus_is_built_again(articles: Path, cache: Path, bert_token
         assert build(articles, bert_tokenizer, cache).tokens == tokens
 
 
-def test_the_cache_goes_where_it_is_told(
-    articles: Path, tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_goes_where_it_is_told(articles, tmp_path, bert_tokenizer, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("LIMBECK_CACHE", raising=False)
     assert default_cache_dir() == tmp_path / "home" / ".cache" / "limbeck"
@@ -204,9 +182,7 @@ def test_the_cache_goes_where_it_is_told(
     assert "tokens" in repr(corpus)
 
 
-def test_a_cache_that_cannot_be_written(
-    articles: Path, tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_a_cache_that_cannot_be_written(articles, tmp_path, bert_tokenizer):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CorpusError, match="Cannot write the corpus cache"):
         build(articles, bert_tokenizer, tmp_path / "file")
@@ -221,14 +197,7 @@ def test_a_cache_that_cannot_be_written(
         ("short", {"join": True}, "no block of text to train on"),
     ],
 )
-def test_empty_corpora_are_refused(
-    tmp_path: Path,
-    cache: Path,
-    bert_tokenizer: PreTrainedTokenizerFast,
-    content: str,
-    settings: dict[str, Any],
-    message: str,
-) -> None:
+def test_empty_corpora_are_refused(tmp_path, cache, bert_tokenizer, content, settings, message):
     source = tmp_path / "a.txt"
     source.write_text(content)
     with pytest.raises(CorpusError, match=message):
@@ -247,17 +216,17 @@ def test_empty_corpora_are_refused(
         ({"minimum_tokens": 0}, "minimum_tokens is 0"),
     ],
 )
-def test_settings_that_cannot_be_meant(settings: dict[str, Any], message: str) -> None:
+def test_settings_that_cannot_be_meant(settings, message):
     with pytest.raises(CorpusError, match=message):
         CorpusSettings(**{"sources": ("a",), **settings})
 
 
-def test_settings_take_one_source_or_a_list() -> None:
+def test_settings_take_one_source_or_a_list():
     assert CorpusSettings("a").sources == ("a",)
     assert CorpusSettings(["a", "b"]) == CorpusSettings(("a", "b"))
 
 
-def test_installed_docs_keep_their_titles(tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_installed_docs_keep_their_titles(tmp_path, cache, bert_tokenizer):
     packages = tmp_path / "packages"
     packages.mkdir()
     for number in range(20):

@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import errno
 import os
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,19 +10,19 @@ from limbeck.core.files import NothingToBuildError, build_once, finish_piece, re
 from limbeck.errors import CorpusError
 
 
-def test_of_two_builders_at_once_one_waits(tmp_path: Path) -> None:
+def test_of_two_builders_at_once_one_waits(tmp_path):
     folder = tmp_path / "result"
     begun, waits = threading.Event(), threading.Event()
     manifests, built = [], []
 
-    def make(aside: Path) -> dict[str, Any]:
+    def make(aside):
         begun.set()
         assert waits.wait(10)
         (aside / "content").write_text("the same")
         built.append(threading.get_ident())
         return {"by": threading.get_ident()}
 
-    def second() -> None:
+    def second():
         assert begun.wait(10)
         manifests.append(build_once(folder, make, waiting=waits.set))
 
@@ -42,10 +38,10 @@ def test_of_two_builders_at_once_one_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_what_a_failed_build_leaves(tmp_path: Path, goes_on: bool) -> None:
-    found: list[list[str]] = []
+def test_what_a_failed_build_leaves(tmp_path, goes_on):
+    found = []
 
-    def make(aside: Path) -> dict[str, Any]:
+    def make(aside):
         found.append([path.name for path in aside.iterdir()])
         (aside / "half").write_text("done")
         if len(found) == 1:
@@ -62,10 +58,8 @@ def test_what_a_failed_build_leaves(tmp_path: Path, goes_on: bool) -> None:
     ("error", "with_piece", "is_kept"),
     [(CorpusError, True, True), (CorpusError, False, False), (NothingToBuildError, True, False)],
 )
-def test_pieces_are_kept_unless_they_are_of_no_use(
-    tmp_path: Path, error: type[CorpusError], with_piece: bool, is_kept: bool
-) -> None:
-    def make(aside: Path) -> dict[str, Any]:
+def test_pieces_are_kept_unless_they_are_of_no_use(tmp_path, error, with_piece, is_kept):
+    def make(aside):
         (aside / "content").write_text("done")
         if with_piece:
             finish_piece(aside, "first", ["content"], {})
@@ -76,17 +70,17 @@ def test_pieces_are_kept_unless_they_are_of_no_use(
     assert (tmp_path / ".building-x").exists() == is_kept
 
 
-def test_a_builder_killed_at_its_last_step_has_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_builder_killed_at_its_last_step_has_finished(tmp_path, monkeypatch):
     built = []
 
-    def make(aside: Path) -> dict[str, Any]:
+    def make(aside):
         built.append(aside)
         for name in ("a", "b"):
             (aside / name).write_text(name)
             finish_piece(aside, name, [name], {})
         return {"by": "me"}
 
-    def die_half_way(folder: Path) -> None:
+    def die_half_way(folder):
         next(folder.glob("*.piece.json")).unlink()
         raise KeyboardInterrupt
 
@@ -100,8 +94,8 @@ def test_a_builder_killed_at_its_last_step_has_finished(tmp_path: Path, monkeypa
     assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["a", "b", "manifest.json"]
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    def make(aside: Path) -> dict[str, Any]:
+def test_a_full_disk_is_one_line(tmp_path):
+    def make(aside):
         (aside / "piece").write_text("kept")
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -112,7 +106,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert (tmp_path / ".building-x" / "piece").exists()
 
 
-def test_leftovers_of_killed_builders_are_removed_after_a_week(tmp_path: Path) -> None:
+def test_leftovers_of_killed_builders_are_removed_after_a_week(tmp_path):
     old, new = tmp_path / ".building-y", tmp_path / ".building-z"
     old.mkdir()
     new.mkdir()

@@ -4,15 +4,12 @@ The reference reads the whole file at once, with nothing of the package: it deco
 repeats as docs/corpora.md says.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,11 +17,9 @@ from hypothesis import strategies as st
 
 from limbeck.corpus import CorpusSettings, SourceReport, build_corpus, open_source
 from limbeck.errors import CorpusError
-from tests.support.corpora import byte_tokenizer, decode
+from tests.support.corpora import TOKENIZER, decode
 
-TOKENIZER = byte_tokenizer(
-    "[CLS] $A [SEP]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]"
-)
+pytestmark = pytest.mark.usefixtures("no_fsync")
 quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 BAD_BYTES = "line with bytes that are not UTF-8"
@@ -69,14 +64,14 @@ class Expected(NamedTuple):
     counts: dict[str, int]
 
 
-def is_no_text(content: bytes) -> bool:
+def is_no_text(content):
     """Sixteen bytes that no text has, and a tenth of all; or sixteen NULs; or the mark of a wide encoding."""
     controls = sum((byte < 32 and byte not in b"\t\n\v\f\r\x1b") or byte == 127 for byte in content)
     strange = controls + content.decode(errors="replace").count("\ufffd")
     return content.startswith(WIDE_MARKS) or content.count(0) >= 16 or strange >= max(16, len(content) / 10)
 
 
-def cleaned(text: str) -> tuple[str, bool]:
+def cleaned(text):
     """The text as a corpus has it, and whether a character was taken out of it."""
     found = []
     for character in re.sub("\r\n?", "\n", text):
@@ -91,7 +86,7 @@ def cleaned(text: str) -> tuple[str, bool]:
     return "".join(found).strip(), "".join(found) != unix
 
 
-def split_lines(content: bytes, counts: dict[str, int]) -> list[str]:
+def split_lines(content, counts):
     found = []
     for raw in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         text = raw.decode(errors="replace")
@@ -101,7 +96,7 @@ def split_lines(content: bytes, counts: dict[str, int]) -> list[str]:
     return found
 
 
-def take(text: str, found: Expected) -> None:
+def take(text, found):
     clean, changed = cleaned(text)
     if not clean:
         found.counts[EMPTY] = found.counts.get(EMPTY, 0) + 1
@@ -111,10 +106,10 @@ def take(text: str, found: Expected) -> None:
     found.documents.append(clean)
 
 
-def expected_text(content: bytes) -> Expected:
+def expected_text(content):
     """Documents between blank lines; of a paragraph both ends are bare."""
     found = Expected([], {})
-    paragraphs: list[str] = []
+    paragraphs = []
     for line in [*split_lines(content, found.counts), ""]:
         if paragraph := line.strip():
             paragraphs.append(paragraph)
@@ -124,7 +119,7 @@ def expected_text(content: bytes) -> Expected:
     return found
 
 
-def expected_json(content: bytes) -> Expected:
+def expected_json(content):
     """The `text` of every line that is an object and has one."""
     found = Expected([], {})
     for line in split_lines(content, found.counts):
@@ -149,19 +144,13 @@ def expected_json(content: bytes) -> Expected:
     return found
 
 
-def expected_of(content: bytes, read: Callable[[bytes], Expected]) -> Expected:
+def expected_of(content, read):
     if not content:
         return Expected([], {"empty file": 1})
     return Expected([], {NO_TEXT: 1}) if is_no_text(content) else read(content)
 
 
-@pytest.fixture(autouse=True)
-def _do_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What outlives a loss of power is not the question here, and waiting takes most of the time."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
-def check_reading(name: str, content: bytes, expected: Expected) -> None:
+def check_reading(name, content, expected):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         path.write_bytes(content)
@@ -171,7 +160,7 @@ def check_reading(name: str, content: bytes, expected: Expected) -> None:
     assert report.counts == expected.counts
 
 
-def check_building(name: str, content: bytes, expected: Expected) -> None:
+def check_building(name, content, expected):
     unique = list(dict.fromkeys(expected.documents))
     counts = dict(expected.counts)
     if repeated := len(expected.documents) - len(unique):
@@ -181,7 +170,7 @@ def check_building(name: str, content: bytes, expected: Expected) -> None:
         path.write_bytes(content)
         options = CorpusSettings(str(path), length=4000, minimum_tokens=1, held_out=0)
         try:
-            corpus: Any = build_corpus(options, TOKENIZER, cache_dir=Path(folder, "cache"), workers=1)
+            corpus = build_corpus(options, TOKENIZER, cache_dir=Path(folder, "cache"), workers=1)
         except CorpusError as error:
             assert unique == []
             assert str(error).isprintable()
@@ -196,31 +185,31 @@ def check_building(name: str, content: bytes, expected: Expected) -> None:
 
 @settings(quick, max_examples=80)
 @given(contents)
-def test_text_is_read_as_a_plain_reader_reads_it(content: bytes) -> None:
+def test_text_is_read_as_a_plain_reader_reads_it(content):
     check_reading("a.txt", content, expected_of(content, expected_text))
 
 
 @settings(quick, max_examples=80)
 @given(json_contents)
-def test_json_lines_are_read_as_a_plain_reader_reads_them(content: bytes) -> None:
+def test_json_lines_are_read_as_a_plain_reader_reads_them(content):
     check_reading("a.jsonl", content, expected_of(content, expected_json))
 
 
 @quick
 @given(contents)
-def test_what_is_built_of_text_is_what_stands_there(content: bytes) -> None:
+def test_what_is_built_of_text_is_what_stands_there(content):
     check_building("a.txt", content, expected_of(content, expected_text))
 
 
 @quick
 @given(json_contents)
-def test_what_is_built_of_json_lines_is_what_stands_there(content: bytes) -> None:
+def test_what_is_built_of_json_lines_is_what_stands_there(content):
     check_building("a.jsonl", content, expected_of(content, expected_json))
 
 
 @quick
 @given(st.binary(min_size=1, max_size=400))
-def test_any_bytes_under_any_name_are_ours_to_refuse(content: bytes) -> None:
+def test_any_bytes_under_any_name_are_ours_to_refuse(content):
     for name in ("a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.zst", "a.parquet"):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, name).write_bytes(content)
@@ -229,5 +218,5 @@ def test_any_bytes_under_any_name_are_ours_to_refuse(content: bytes) -> None:
         assert found or report.counts or is_blank(content)
 
 
-def is_blank(content: bytes) -> bool:
+def is_blank(content):
     return not content.decode(errors="replace").removeprefix("\ufeff").strip()

@@ -1,17 +1,12 @@
 """Builds that are killed, and go on to the same result."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
 import signal
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
-from transformers import PreTrainedTokenizerFast
 
 from limbeck.core.files import finish_piece, read_piece, remove_pieces
 from limbeck.corpus import CorpusSettings, Mix, build_corpus, store
@@ -19,10 +14,8 @@ from limbeck.corpus import build as tokenising
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.store import SeenKeys
 from limbeck.errors import CorpusError
-from tests.support.corpora import byte_tokenizer
+from tests.support.corpora import bert_byte_tokenizer
 from tests.support.streams import make_texts, write_texts
-
-TOKENIZER = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
 
 class KilledError(BaseException):
@@ -30,7 +23,7 @@ class KilledError(BaseException):
 
 
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def sources(tmp_path, monkeypatch):
     """Three sources with bad lines, repeats, and small shards."""
     monkeypatch.setattr(store, "SHARD_CHARACTERS", 2500)
     monkeypatch.setattr(store, "_BATCH_ITEMS", 10)
@@ -51,26 +44,23 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [str(tmp_path / "a"), str(tmp_path / "b.parquet"), f"installed-docs:{packages}"]
 
 
-def build(sources: list[str], cache: Path, workers: int = 1) -> None:
+def build(sources, cache, workers=1):
     settings = CorpusSettings(sources, length=24, minimum_tokens=1, held_out=0.1)
-    tokenizer = byte_tokenizer("[CLS] $A [SEP]", **TOKENIZER)
-    build_corpus(settings, tokenizer, cache_dir=cache, workers=workers)
+    build_corpus(settings, bert_byte_tokenizer(), cache_dir=cache, workers=workers)
 
 
-def contents(cache: Path) -> dict[str, bytes]:
+def contents(cache):
     return {str(path.relative_to(cache)): path.read_bytes() for path in sorted(cache.rglob("*")) if path.is_file()}
 
 
-def test_a_build_goes_on_wherever_it_was_stopped(
-    sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_goes_on_wherever_it_was_stopped(sources, tmp_path, monkeypatch):
     build(sources, tmp_path / "whole")
     whole = contents(tmp_path / "whole")
     assert sum("documents-" in name for name in whole) > 6
-    finished: list[str] = []
+    finished = []
 
-    def die_after(number: int) -> Any:
-        def finish(folder: Path, name: str, files: Any, content: Any) -> None:
+    def die_after(number):
+        def finish(folder, name, files, content):
             finish_piece(folder, name, files, content)
             finished.append(name)
             if len(finished) == number:
@@ -101,7 +91,7 @@ def test_a_build_goes_on_wherever_it_was_stopped(
     assert pieces > 9
 
 
-def test_a_piece_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
+def test_a_piece_that_was_not_finished_is_made_again(tmp_path):
     (tmp_path / "a.arrow").write_bytes(b"12345")
     finish_piece(tmp_path, "a", ["a.arrow"], {"rows": 3})
     assert read_piece(tmp_path, "a") == {"rows": 3}
@@ -114,13 +104,13 @@ def test_a_piece_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.arrow"]
 
 
-def test_a_build_that_asks_for_the_impossible_leaves_nothing(sources: list[str], tmp_path: Path) -> None:
+def test_a_build_that_asks_for_the_impossible_leaves_nothing(sources, tmp_path):
     with pytest.raises(CorpusError, match="holds no text"):
         build([*sources, str(write_texts(tmp_path / "none.txt", []))], tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache" / "documents").iterdir() if path.is_dir()]
 
 
-def kill_and_go_on(sources: list[str], tmp_path: Path, shares: list[float], workers: int) -> None:
+def kill_and_go_on(sources, tmp_path, shares, workers):
     """Kill builds after shares of the time of a whole one, and compare what a second build makes with the whole."""
     context = multiprocessing.get_context("fork")
     began = time.monotonic()
@@ -141,21 +131,19 @@ def kill_and_go_on(sources: list[str], tmp_path: Path, shares: list[float], work
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_build_goes_on(sources: list[str], tmp_path: Path, workers: int) -> None:
+def test_a_killed_build_goes_on(sources, tmp_path, workers):
     kill_and_go_on(sources, tmp_path, [0.5], workers)
 
 
-def test_a_dead_worker_takes_no_finished_piece_with_it(
-    sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dead_worker_takes_no_finished_piece_with_it(sources, tmp_path, monkeypatch):
     build(sources, tmp_path / "whole")
     encode, done = TokenEncoder.encode, []
 
-    def finish(folder: Path, name: str, files: Any, content: Any) -> None:
+    def finish(folder, name, files, content):
         finish_piece(folder, name, files, content)
         done.append(name)
 
-    def encode_or_die(self: TokenEncoder, texts: list[str]) -> list[list[int]]:
+    def encode_or_die(self, texts):
         if done:  # In this worker: each has a list of its own.
             os.kill(os.getpid(), signal.SIGKILL)
         return encode(self, texts)
@@ -180,11 +168,11 @@ def test_a_dead_worker_takes_no_finished_piece_with_it(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_builds_killed_at_many_moments_go_on(sources: list[str], tmp_path: Path, workers: int) -> None:
+def test_builds_killed_at_many_moments_go_on(sources, tmp_path, workers):
     kill_and_go_on(sources, tmp_path, [number / 20 for number in range(1, 20)], workers)
 
 
-def test_seen_keys(tmp_path: Path) -> None:
+def test_seen_keys(tmp_path):
     with SeenKeys(tmp_path / "keys") as seen:
         assert seen.add([1, 2**64 - 1, 1, 0]) == [True, True, False, True]
         assert seen.add([2**64 - 1, 2**63, 0]) == [False, True, False]
@@ -194,9 +182,7 @@ def test_seen_keys(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_of_mixed_sources_stand_in_their_order(
-    sources: list[str], tmp_path: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_rows_of_mixed_sources_stand_in_their_order(sources, tmp_path, bert_tokenizer):
     settings = CorpusSettings(sources, length=24, minimum_tokens=1, held_out=0.1, mix=Mix(exponent=0.0))
     corpus = build_corpus(settings, bert_tokenizer, cache_dir=tmp_path / "cache", workers=1)
     rows = corpus.manifest["source_rows"]

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from limbeck.corpus import Document, SourceReport
@@ -32,7 +28,7 @@ if True:
 
 
 @pytest.fixture
-def packages(tmp_path: Path) -> Path:
+def packages(tmp_path):
     root = tmp_path / "packages"
     files = {
         "alpha/__init__.py": EXPLOSIVE,
@@ -54,10 +50,10 @@ def packages(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_docstrings_without_import(packages: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docstrings_without_import(packages, workers, monkeypatch):
     monkeypatch.setattr(module, "_CHUNK", 1)  # One file a piece of work, so that there is work for two.
     report = SourceReport()
-    steps: list[tuple[int, int | None, str]] = []
+    steps = []
     source = InstalledDocs([packages], workers)
     documents = list(source.documents(report, lambda *now: steps.append(now)))
     summary = "A module that must not be imported by anyone."
@@ -81,18 +77,18 @@ def test_docstrings_without_import(packages: Path, workers: int, monkeypatch: py
     assert (steps[0], steps[-1]) == ((0, 8, "files"), (8, 8, "files"))
 
 
-def test_a_summary_that_repeats_another_is_no_title(tmp_path: Path) -> None:
+def test_a_summary_that_repeats_another_is_no_title(tmp_path):
     (tmp_path / "a.py").write_text('"""Words that are repeated."""\n')
     (tmp_path / "b.py").write_text('"""Words that are repeated.\n\nMore words.\nAnd.\n\nStill more words."""\n')
     documents = list(InstalledDocs([tmp_path]).documents(SourceReport()))
     assert documents[1] == Document("More words. And.\nStill more words.")
 
 
-def test_unreadable_file_is_counted(tmp_path: Path) -> None:
+def test_unreadable_file_is_counted(tmp_path):
     assert read_docstrings(str(tmp_path / "none.py")).problem == ("unreadable Python file: No such file or directory")
 
 
-def test_fingerprints(packages: Path) -> None:
+def test_fingerprints(packages):
     before = InstalledDocs([packages]).fingerprint()
     assert InstalledDocs([packages]).fingerprint() == before
     (packages / "beta" / "none.py").write_text("x = 12\n")
@@ -101,13 +97,13 @@ def test_fingerprints(packages: Path) -> None:
     assert any(name.startswith("torch==") for name in whole[-1])
 
 
-def test_roots_of_this_interpreter_hold_the_standard_library_and_packages() -> None:
+def test_roots_of_this_interpreter_hold_the_standard_library_and_packages():
     roots = installed_roots()
     assert any((root / "ast.py").is_file() for root in roots)
     assert any((root / "torch").is_dir() for root in roots)
 
 
-def test_each_file_once(packages: Path) -> None:
+def test_each_file_once(packages):
     files = list(python_files([packages, packages / "alpha"]))
     assert files == sorted(set(files))
     assert len(files) == 8

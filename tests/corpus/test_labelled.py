@@ -1,11 +1,7 @@
 """Labelled corpora: tokens and labels, what is held out, the cache, and the shape of the result."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,13 +24,13 @@ from tests.support.models import tiny_tokenizer
 CLASSES = ("no", "yes")
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write_rows(path, rows):
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
 
 
 @pytest.fixture
-def pairs(tmp_path: Path) -> Path:
+def pairs(tmp_path):
     """60 pairs on 20 texts, three each."""
     rows = [
         {
@@ -49,7 +45,7 @@ def pairs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def questions(tmp_path: Path) -> Path:
+def questions(tmp_path):
     """40 questions on 20 contexts of some 70 tokens."""
     rows = []
     for number in range(40):
@@ -59,14 +55,14 @@ def questions(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "questions.jsonl", rows)
 
 
-def build(source: Path, cache: Path, tokenizer: Any = None, **settings: Any) -> LabelledCorpus:
-    options: dict[str, Any] = {"task": "classification", "labels": CLASSES, "held_out": 0.2, "length": 40, **settings}
+def build(source, cache, tokenizer=None, **settings):
+    options = {"task": "classification", "labels": CLASSES, "held_out": 0.2, "length": 40, **settings}
     return build_labelled_corpus(
         LabelledSettings(sources=(str(source),), **options), tokenizer or tiny_tokenizer(), cache_dir=cache, workers=1
     )
 
 
-def test_classes_of_pairs(pairs: Path, cache: Path) -> None:
+def test_classes_of_pairs(pairs, cache):
     tokenizer = tiny_tokenizer()
     corpus = build(pairs, cache, pair_column="pair")
     assert corpus.train.column_names == ["input_ids", "length", "labels", "token_type_ids"]
@@ -90,8 +86,8 @@ def test_classes_of_pairs(pairs: Path, cache: Path) -> None:
     assert "classification" in repr(corpus)
 
 
-def test_rows_on_one_text_are_held_out_together_whatever_the_tokens(pairs: Path, cache: Path) -> None:
-    def held(corpus: LabelledCorpus) -> set[str]:
+def test_rows_on_one_text_are_held_out_together_whatever_the_tokens(pairs, cache):
+    def held(corpus):
         return {document.text for document in corpus.held_out_documents()}
 
     corpora = [
@@ -111,13 +107,13 @@ def test_rows_on_one_text_are_held_out_together_whatever_the_tokens(pairs: Path,
     assert (len(none.held_out), none.held_out_documents(), len(none.train)) == (0, [], 60)
 
 
-def test_values_and_models_without_segments(pairs: Path, cache: Path) -> None:
+def test_values_and_models_without_segments(pairs, cache):
     corpus = build(pairs, cache, tiny_tokenizer("roberta"), task="regression", label_column="value", held_out=0)
     assert corpus.train.column_names == ["input_ids", "length", "labels"]
     assert corpus.train["labels"][:] == [number / 4 for number in range(60)]
 
 
-def test_long_pairs_lose_the_end_of_the_longer_text_first(tmp_path: Path, cache: Path) -> None:
+def test_long_pairs_lose_the_end_of_the_longer_text_first(tmp_path, cache):
     tokenizer = tiny_tokenizer()
     texts = [("the " * 30, "of " * 30), ("the " * 30, "of of of"), ("the the", "of " * 30)]
     rows = [{"text": a, "pair": b, "label": 1} for a, b in texts]
@@ -132,7 +128,7 @@ def test_long_pairs_lose_the_end_of_the_longer_text_first(tmp_path: Path, cache:
     assert corpus.report.counts == {"row cut to 20 tokens": 3}
 
 
-def test_slow_tokenizers_cut_as_fast_ones_do() -> None:
+def test_slow_tokenizers_cut_as_fast_ones_do():
     tokenizer = tiny_tokenizer()
     for first, second, room in product(range(1, 8), range(1, 8), range(2, 9)):
         ids = tokenizer("the " * first, "of " * second, truncation="longest_first", max_length=room + 3)["input_ids"]
@@ -141,13 +137,13 @@ def test_slow_tokenizers_cut_as_fast_ones_do() -> None:
     assert [longest_first([length], 4) for length in (3, 4, 5)] == [[3], [4], [4]]
 
 
-def test_questions(questions: Path, cache: Path) -> None:
+def test_questions(questions, cache):
     tokenizer = tiny_tokenizer()
     corpus = build(questions, cache, task="question_answering", stride=10)
     counts = corpus.manifest
     assert (counts["documents"], counts["texts"]) == (40, 20)
     assert len(corpus.train) + len(corpus.held_out) > 80
-    answered: dict[str, int] = {}
+    answered = {}
     for split, name in ((corpus.train, "train"), (corpus.held_out, "held_out")):
         for row in split:
             start, end = row["labels"]
@@ -169,9 +165,7 @@ def test_questions(questions: Path, cache: Path) -> None:
         ("question_answering", "span", None, (4, 2)),
     ],
 )
-def test_rows_make_batches(
-    pairs: Path, questions: Path, cache: Path, task: str, kind: Any, column: str | None, shape: tuple[int, ...]
-) -> None:
+def test_rows_make_batches(pairs, questions, cache, task, kind, column, shape):
     tokenizer = tiny_tokenizer()
     settings = {"label_column": column} if column else {"stride": 8}
     corpus = build(pairs if column else questions, cache, task=task, **settings)
@@ -183,9 +177,7 @@ def test_rows_make_batches(
     assert batch["token_type_ids"].shape == batch["input_ids"].shape
 
 
-def test_a_second_build_reads_nothing_and_other_tokens_read_the_rows_once(
-    pairs: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_build_reads_nothing_and_other_tokens_read_the_rows_once(pairs, cache, monkeypatch):
     first = build(pairs, cache)
     monkeypatch.setattr(store, "_read_examples", lambda *_: pytest.fail("read again"))
     assert build(pairs, cache).path == first.path
@@ -196,7 +188,7 @@ def test_a_second_build_reads_nothing_and_other_tokens_read_the_rows_once(
     assert build(pairs, cache, stride=3).path == first.path
 
 
-def test_whatever_decides_the_rows_gives_another_folder(pairs: Path, cache: Path) -> None:
+def test_whatever_decides_the_rows_gives_another_folder(pairs, cache):
     paths = [build(pairs, cache).path, build(pairs, cache, pair_column="pair").path]
     paths += [build(pairs, cache, labels=("yes", "no")).path, build(pairs, cache, max_rows=30).path]
     paths += [build(pairs, cache, task="regression", label_column="value").path]
@@ -206,20 +198,18 @@ def test_whatever_decides_the_rows_gives_another_folder(pairs: Path, cache: Path
     assert len(set(paths)) == len(paths)
 
 
-def test_max_rows_and_the_report_of_a_source_left_in_the_middle(tmp_path: Path, cache: Path) -> None:
+def test_max_rows_and_the_report_of_a_source_left_in_the_middle(tmp_path, cache):
     rows = [{"text": " ", "label": 1}, *({"text": f"text {number}", "label": 1} for number in range(9))]
     corpus = build(write_rows(tmp_path / "a.jsonl", rows), cache, max_rows=5)
     assert corpus.manifest["documents"] == 5
     assert corpus.report.counts == {"row whose column 'text' is empty": 1}
 
 
-def test_many_shards_in_many_processes_give_the_same(
-    questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_shards_in_many_processes_give_the_same(questions, tmp_path, monkeypatch):
     whole = build(questions, tmp_path / "one", task="question_answering", stride=8)
     monkeypatch.setattr(store, "ROW_SHARD_CHARACTERS", 2000)
     monkeypatch.setattr(store, "_BATCH_ITEMS", 3)
-    steps: list[tuple[str, int, int | None, str]] = []
+    steps = []
     settings = LabelledSettings("question_answering", str(questions), length=40, stride=8, held_out=0.2)
     parts = build_labelled_corpus(
         settings,
@@ -238,7 +228,7 @@ def test_many_shards_in_many_processes_give_the_same(
     assert steps[-1] == ("tokenising", rows, rows, "rows")
 
 
-def test_a_slow_tokenizer_is_enough_for_classes(pairs: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_tokenizer_is_enough_for_classes(pairs, cache, caplog):
     tokenizer = ByT5Tokenizer()
     corpus = build(pairs, cache, tokenizer, pair_column="pair", held_out=0, length=15)
     rows = [tokenizer.decode(ids) for ids in corpus.train["input_ids"]]
@@ -250,7 +240,7 @@ def test_a_slow_tokenizer_is_enough_for_classes(pairs: Path, cache: Path, caplog
         build(pairs, cache, tokenizer, task="question_answering")
 
 
-def test_refusals(pairs: Path, tmp_path: Path, cache: Path) -> None:
+def test_refusals(pairs, tmp_path, cache):
     with pytest.raises(CorpusError, match="no class names"):
         build(pairs, cache, labels=())
     with pytest.raises(CorpusError, match="puts 3 special tokens in a row"):
@@ -263,7 +253,7 @@ def test_refusals(pairs: Path, tmp_path: Path, cache: Path) -> None:
     assert not [path for path in (cache / "labelled").iterdir() if path.is_dir()]
 
 
-def test_corpora_of_the_two_kinds_are_told_apart(pairs: Path, tmp_path: Path, cache: Path) -> None:
+def test_corpora_of_the_two_kinds_are_told_apart(pairs, tmp_path, cache):
     corpus = build(pairs, cache)
     assert isinstance(corpus, Corpus)
     assert LabelledCorpus(corpus.path).task == "classification"
@@ -274,7 +264,7 @@ def test_corpora_of_the_two_kinds_are_told_apart(pairs: Path, tmp_path: Path, ca
         LabelledCorpus(tmp_path)
 
 
-def test_the_tokenizer_is_not_changed(pairs: Path, cache: Path) -> None:
+def test_the_tokenizer_is_not_changed(pairs, cache):
     tokenizer = tiny_tokenizer()
     before = tokenizer.backend_tokenizer.to_str()
     build(pairs, cache, tokenizer, length=9)

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +21,7 @@ from limbeck.training.data import LengthGroupedSampler
         (Mix(exponent=0.5), [9000, 1000], [0.75, 0.25]),
     ],
 )
-def test_shares(mix: Mix, sizes: list[int | None], expected: list[float]) -> None:
+def test_shares(mix, sizes, expected):
     assert mix.shares(sizes) == pytest.approx(expected)
 
 
@@ -40,12 +37,12 @@ def test_shares(mix: Mix, sizes: list[int | None], expected: list[float]) -> Non
         ({"exponent": float("nan")}, "from 0 to 1"),
     ],
 )
-def test_mixes_that_cannot_be_meant(values: dict[str, Any], message: str) -> None:
+def test_mixes_that_cannot_be_meant(values, message):
     with pytest.raises(CorpusError, match=message):
         Mix(**values)
 
 
-def test_sizes_that_do_not_suit() -> None:
+def test_sizes_that_do_not_suit():
     with pytest.raises(CorpusError, match="size of a source is not known"):
         Mix(exponent=0.3).shares([3, None])
     with pytest.raises(CorpusError, match="2 weights for 3 sources"):
@@ -56,22 +53,22 @@ def test_sizes_that_do_not_suit() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 5000), st.lists(st.floats(0.01, 100), min_size=1, max_size=9), st.floats(0, 0.999))
-def test_counts_are_shares_rounded_up_or_down(total: int, weights: list[float], offset: float) -> None:
+def test_counts_are_shares_rounded_up_or_down(total, weights, offset):
     shares = [weight / sum(weights) for weight in weights]
     counts = draw_counts(total, shares, offset)
     assert sum(counts) == total
     assert all(abs(count - total * share) < 1 + 1e-6 for count, share in zip(counts, shares, strict=True))
 
 
-def test_counts_are_the_shares_on_average() -> None:
+def test_counts_are_the_shares_on_average():
     shares = [0.001, 0.299, 0.7]
     counts = np.mean([draw_counts(10, shares, offset) for offset in np.linspace(0, 1, 5000, endpoint=False)], axis=0)
     assert counts == pytest.approx([10 * share for share in shares], abs=0.01)
 
 
-def test_a_row_comes_again_only_after_all_others_of_its_source() -> None:
+def test_a_row_comes_again_only_after_all_others_of_its_source():
     mix = RowMix([100, 7, 30], [0.5, 0.25, 0.25], seed=1)
-    seen: Counter[int] = Counter()
+    seen = Counter()
     for epoch in range(9):
         rows = mix.draw(epoch)
         assert len(rows) == 137
@@ -84,11 +81,11 @@ def test_a_row_comes_again_only_after_all_others_of_its_source() -> None:
     assert (mix.draw(0) != RowMix([100, 7, 30], [0.5, 0.25, 0.25], seed=2).draw(0)).any()
 
 
-def test_a_mixed_sampler_tells_what_it_drew() -> None:
+def test_a_mixed_sampler_tells_what_it_drew():
     lengths = list(range(1, 138))
     sampler = LengthGroupedSampler(lengths, 8, 3, RowMix([100, 7, 30], [0.5, 0.25, 0.25], seed=1))
     bounds = [0, 100, 107, 137]
-    drawn: list[int] = []
+    drawn = []
     for epoch in range(3):
         sampler.set_epoch(epoch)
         drawn += list(sampler)
@@ -97,6 +94,6 @@ def test_a_mixed_sampler_tells_what_it_drew() -> None:
         assert sampler.drawn(rows) == expected
 
 
-def test_without_a_mix_the_order_is_that_of_all_rows() -> None:
+def test_without_a_mix_the_order_is_that_of_all_rows():
     sampler = LengthGroupedSampler([5, 4, 3, 2, 1, 9, 9], 2, 3)
     assert sorted(sampler) == list(range(7))

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import pickle
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizer
 
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
 from limbeck.errors import CorpusError
@@ -16,9 +13,7 @@ SPECIAL = st.lists(st.integers(0, 4), max_size=2)
 
 
 @given(units=UNITS, prefix=SPECIAL, suffix=SPECIAL, length=st.integers(5, 20))
-def test_without_join_no_token_is_lost_and_no_unit_joined(
-    units: list[list[int]], prefix: list[int], suffix: list[int], length: int
-) -> None:
+def test_without_join_no_token_is_lost_and_no_unit_joined(units, prefix, suffix, length):
     packer = BlockPacker(length, prefix, suffix)
     room = length - len(prefix) - len(suffix)
     for unit in units:
@@ -33,9 +28,7 @@ def test_without_join_no_token_is_lost_and_no_unit_joined(
 
 
 @given(units=UNITS, prefix=SPECIAL, suffix=SPECIAL, length=st.integers(5, 20))
-def test_with_join_blocks_are_full_and_the_stream_is_kept(
-    units: list[list[int]], prefix: list[int], suffix: list[int], length: int
-) -> None:
+def test_with_join_blocks_are_full_and_the_stream_is_kept(units, prefix, suffix, length):
     separator = 7
     packer = BlockPacker(length, prefix, suffix, join=True, separator=separator, minimum=3)
     blocks = list(packer.pack(units))
@@ -48,7 +41,7 @@ def test_with_join_blocks_are_full_and_the_stream_is_kept(
     assert packer.counts.tokens == len(blocks) * length
 
 
-def test_short_blocks_are_dropped_and_counted() -> None:
+def test_short_blocks_are_dropped_and_counted():
     packer = BlockPacker(6, [1], [2], minimum=3)
     assert list(packer.pack([[5, 5], [6] * 6, [7, 7, 7], []])) == [
         [1, 6, 6, 6, 6, 2],
@@ -57,7 +50,7 @@ def test_short_blocks_are_dropped_and_counted() -> None:
     assert packer.counts == PackingCounts(blocks=2, tokens=11, dropped_blocks=2, dropped_tokens=4)
 
 
-def test_what_cannot_be_packed_is_refused() -> None:
+def test_what_cannot_be_packed_is_refused():
     with pytest.raises(CorpusError, match="length is 2, but this tokenizer puts 2 special tokens"):
         BlockPacker(2, [1], [2])
     with pytest.raises(CorpusError, match="join needs a separator"):
@@ -72,9 +65,7 @@ def test_what_cannot_be_packed_is_refused() -> None:
         ("plain_tokenizer", [], [], "<|end|>"),
     ],
 )
-def test_special_tokens_are_found(
-    request: pytest.FixtureRequest, name: str, prefix: list[str], suffix: list[str], separator: str
-) -> None:
+def test_special_tokens_are_found(request, name, prefix, suffix, separator):
     tokenizer = request.getfixturevalue(name)
     encoder = TokenEncoder(tokenizer)
     assert tokenizer.convert_ids_to_tokens(encoder.prefix) == prefix
@@ -84,9 +75,7 @@ def test_special_tokens_are_found(
     assert [*encoder.prefix, *encoder.encode([text])[0], *encoder.suffix] == tokenizer(text)["input_ids"]
 
 
-def test_padding_and_truncation_of_the_file_are_ignored_and_left_alone(
-    bert_tokenizer: PreTrainedTokenizerFast,
-) -> None:
+def test_padding_and_truncation_of_the_file_are_ignored_and_left_alone(bert_tokenizer):
     plain = TokenEncoder(bert_tokenizer).fingerprint()
     backend = bert_tokenizer.backend_tokenizer
     backend.enable_padding(length=16)
@@ -99,7 +88,7 @@ def test_padding_and_truncation_of_the_file_are_ignored_and_left_alone(
     assert encoder.fingerprint() == plain
 
 
-def test_special_tokens_in_the_text_are_plain_text(bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_special_tokens_in_the_text_are_plain_text(bert_tokenizer):
     encoder = TokenEncoder(bert_tokenizer)
     for copy in (encoder, pickle.loads(pickle.dumps(encoder))):
         ids = copy.encode(["a [SEP] b"])[0]
@@ -108,40 +97,40 @@ def test_special_tokens_in_the_text_are_plain_text(bert_tokenizer: PreTrainedTok
         assert copy.fingerprint() == encoder.fingerprint()
 
 
-def test_huge_texts_are_encoded_whole(bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_huge_texts_are_encoded_whole(bert_tokenizer):
     encoder = TokenEncoder(bert_tokenizer)
     huge = "word " * 90_000 + "x" * 450_000
     assert list(map(len, encoder.encode(["a", huge, ""]))) == [1, len(huge), 0]
 
 
-class LetterTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
+class LetterTokenizer(PreTrainedTokenizer):
     """A tokenizer without a fast backend: one token a character."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options):
         self.letters = {"[CLS]": 0, "[SEP]": 1, "[UNK]": 2, **{chr(c): c for c in range(97, 123)}}
         super().__init__(cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", **options)
 
     @property
-    def vocab_size(self) -> int:
+    def vocab_size(self):
         return 123
 
-    def get_vocab(self) -> dict[str, int]:
+    def get_vocab(self):
         return dict(self.letters)
 
-    def _tokenize(self, text: str, **_: Any) -> list[str]:
+    def _tokenize(self, text, **_):
         return list(text)
 
-    def _convert_token_to_id(self, token: str) -> int:
+    def _convert_token_to_id(self, token):
         return self.letters.get(token, 2)
 
-    def _convert_id_to_token(self, index: int) -> str:
+    def _convert_id_to_token(self, index):
         return chr(index)
 
-    def build_inputs_with_special_tokens(self, first: list[int], second: list[int] | None = None) -> list[int]:
+    def build_inputs_with_special_tokens(self, first, second=None):
         return [0, *first, 1]
 
 
-def test_tokenizers_without_fast_backend() -> None:
+def test_tokenizers_without_fast_backend():
     encoder = TokenEncoder(LetterTokenizer(model_max_length=4))
     assert encoder.encode(["abcdefg", "b"]) == [[97, 98, 99, 100, 101, 102, 103], [98]]
     assert (encoder.prefix, encoder.suffix, encoder.separator) == ([0], [1], 1)

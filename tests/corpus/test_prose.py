@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import inspect
 import time
 
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from limbeck.corpus.prose import extract_prose, unwrap_markup
 
 
-def prose(text: str) -> list[str]:
+def prose(text):
     return extract_prose(inspect.cleandoc(text)).paragraphs
 
 
@@ -105,11 +103,11 @@ REST = """Compute the thing that is asked for.
     ],
     ids=["google", "numpy", "rest"],
 )
-def test_parameter_lists_and_code_are_left_out(text: str, expected: list[str]) -> None:
+def test_parameter_lists_and_code_are_left_out(text, expected):
     assert prose(text) == ["Compute the thing that is asked for.", *expected]
 
 
-def test_fences_headings_prompts_and_unmarked_code_are_left_out() -> None:
+def test_fences_headings_prompts_and_unmarked_code_are_left_out():
     text = """
     # Heading of the page
 
@@ -138,7 +136,7 @@ def test_fences_headings_prompts_and_unmarked_code_are_left_out() -> None:
     assert prose(text) == ["Words before the fence.", "Words after all of that, see for more."]
 
 
-def test_list_items_remain_when_they_are_prose() -> None:
+def test_list_items_remain_when_they_are_prose():
     text = """There are two kinds of them:
 
     - short one
@@ -157,7 +155,7 @@ def test_list_items_remain_when_they_are_prose() -> None:
     ]
 
 
-def test_has_summary_only_when_the_first_words_are_prose() -> None:
+def test_has_summary_only_when_the_first_words_are_prose():
     assert extract_prose("A summary of it.\n\nMore words about it.").has_summary
     assert not extract_prose("f(x, y)\n\nMore words about it.").has_summary
     assert not extract_prose("").has_summary
@@ -181,19 +179,19 @@ def test_has_summary_only_when_the_first_words_are_prose() -> None:
         ("snake_case_ and __init__ and example::", "snake_case and __init and example:"),
     ],
 )
-def test_inline_markup_is_unwrapped(text: str, expected: str) -> None:
+def test_inline_markup_is_unwrapped(text, expected):
     assert unwrap_markup(text) == expected
 
 
 @given(st.text(alphabet=st.sampled_from(list("ab `*_[](){}<>|:.-=#~\\\n\"'>")), max_size=200))
-def test_any_text_gives_single_lines(text: str) -> None:
+def test_any_text_gives_single_lines(text):
     for paragraph in extract_prose(text).paragraphs:
         assert paragraph == paragraph.strip() != ""
         assert "\n" not in paragraph
 
 
 @pytest.mark.parametrize("piece", ["[", "`", "*", "<a ", ":a", "|a", "[a](", "- ", "a_", "=", "__"])
-def test_hostile_repetition_is_not_slow(piece: str) -> None:
+def test_hostile_repetition_is_not_slow(piece):
     started = time.perf_counter()
     extract_prose(piece * 3000)
     assert time.perf_counter() - started < 2

@@ -1,14 +1,8 @@
 """A kind of file or of source that is registered once works everywhere: text, labelled rows, recipes and tasks."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from limbeck.evaluation.task import Columns, FileSource
 
 from limbeck.corpus import (
     CorpusSettings,
@@ -21,27 +15,28 @@ from limbeck.corpus import (
     open_source,
     open_stream,
 )
-from limbeck.corpus.readers import FILE_KINDS, FileKind, FileText, OpenFile, PlacedRow
+from limbeck.corpus.readers import FILE_KINDS, FileKind, FileText, PlacedRow
 from limbeck.corpus.sources import SOURCES, SourceKind, check_source, open_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.task_files import read_split_file
+from limbeck.evaluation.tasks import Columns, FileSource
 from tests.support.models import tiny_tokenizer
 
 
-def read_bars(file: OpenFile) -> Iterator[FileText]:
+def read_bars(file):
     """A text between every two bars."""
     for number, text in enumerate(file.stream.read().decode().split("|"), start=1):
         if number > file.start.position:
             yield FileText(text, number, number)
 
 
-def read_bar_rows(file: OpenFile) -> Iterator[PlacedRow]:
+def read_bar_rows(file):
     for number, text in enumerate(file.stream.read().decode().split("|"), start=1):
         yield PlacedRow(f"{file.path}:{number}", {"text": text, "label": "yes" if number % 2 else "no"})
 
 
 @pytest.fixture
-def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bars(tmp_path, monkeypatch):
     """A file of a kind that only this test knows; its offsets count texts, as those of binary files count rows."""
     monkeypatch.setitem(FILE_KINDS._items, ".bars", FileKind(read_bars, read_bar_rows, is_binary=True))
     path = tmp_path / "text.bars"
@@ -49,8 +44,8 @@ def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_new_kind_of_file_works_everywhere(bars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer: Any = tiny_tokenizer()
+def test_a_new_kind_of_file_works_everywhere(bars, tmp_path, monkeypatch):
+    tokenizer = tiny_tokenizer()
     for source in (bars, bars.parent):
         assert len(list(open_source(str(source)).documents(SourceReport()))) == 40
         assert len(list(open_rows(str(source)).rows(SourceReport()))) == 40
@@ -75,9 +70,7 @@ def test_a_new_kind_of_file_works_everywhere(bars: Path, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("suffix", list(FILE_KINDS))
-def test_no_file_of_a_known_kind_is_taken_for_a_data_set(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_file_of_a_known_kind_is_taken_for_a_data_set(suffix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CorpusError, match="does not exist"):
         check_source(f"nowhere/text{suffix}")
@@ -89,21 +82,21 @@ def test_no_file_of_a_known_kind_is_taken_for_a_data_set(
 class Counting:
     """A source of the numbers up to one."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         self.last = int(text.removeprefix("count:"))
 
-    def fingerprint(self) -> Any:
+    def fingerprint(self):
         return ["count", self.last]
 
-    def documents(self, report: SourceReport, progress: Any = None, cursor: Any = None) -> Iterator[Document]:
+    def documents(self, report, progress=None, cursor=None):
         for number in range(self.last):
             cursor.offset.position = number
             yield Document(f"the teacher has {number} words")
         cursor.next_shard()
 
 
-def test_a_new_kind_of_source_works_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(text: str) -> None:
+def test_a_new_kind_of_source_works_everywhere(tmp_path, monkeypatch):
+    def check(text):
         if not text.removeprefix("count:").isdecimal():
             raise CorpusError(f"'{text}' counts to no number.")
 

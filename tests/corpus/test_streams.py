@@ -1,15 +1,10 @@
-from __future__ import annotations
-
 import json
 from collections import Counter
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import datasets
 import fsspec
 import pytest
-from transformers import PreTrainedTokenizerFast
 
 from limbeck.corpus import Corpus, CorpusSettings, Document, Lane, Mix, build_corpus, open_stream, readers
 from limbeck.errors import CorpusError
@@ -17,20 +12,13 @@ from tests.support.corpora import decode
 from tests.support.streams import KINDS, make_texts, stream, take, write_texts
 
 
-def texts_of(batches: list[Any], tokenizer: Any) -> list[str]:
+def texts_of(batches, tokenizer):
     return [decode(tokenizer, list(ids)) for blocks, _ in batches for ids in blocks]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lane", [Lane(0, 1), Lane(1, 3)], ids=["alone", "of three"])
-def test_a_stream_goes_on_behind_any_batch(
-    tmp_path: Path,
-    cache: Path,
-    bert_tokenizer: PreTrainedTokenizerFast,
-    kind: str,
-    lane: Lane,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_stream_goes_on_behind_any_batch(tmp_path, cache, bert_tokenizer, kind, lane, monkeypatch):
     monkeypatch.setattr(readers, "PROBED_LINES", 20)
     files = 31 if kind == ".md" else 2
     for number in range(files):
@@ -44,9 +32,7 @@ def test_a_stream_goes_on_behind_any_batch(
 
 
 @pytest.mark.parametrize("unit", ["document", "paragraph", "sentence"])
-def test_joined_blocks_go_on_in_the_middle(
-    tmp_path: Path, cache: Path, plain_tokenizer: PreTrainedTokenizerFast, unit: str
-) -> None:
+def test_joined_blocks_go_on_in_the_middle(tmp_path, cache, plain_tokenizer, unit):
     source = write_texts(tmp_path / "a.jsonl", [f"{text}. And more.\nAgain." for text in make_texts("a", 30)])
     corpus = stream(cache, plain_tokenizer, source, join=True, unit=unit)
     whole = take(corpus, 60)
@@ -55,15 +41,13 @@ def test_joined_blocks_go_on_in_the_middle(
         assert take(corpus, 5, state=whole[behind][1]) == whole[behind + 1 : behind + 6]
 
 
-def test_a_pass_has_every_document_once_over_all_lanes(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_a_pass_has_every_document_once_over_all_lanes(tmp_path, cache, bert_tokenizer):
     texts = make_texts("text", 120)
     for number in range(6):
         write_texts(tmp_path / "six" / f"{number}.jsonl", texts[number::6])
     corpus = stream(cache, bert_tokenizer, tmp_path / "six", length=400, held_out=0.0, shuffle_buffer=1)
     for lanes in (1, 2, 3, 4):  # Six files are dealt to three lanes; of four every one reads all.
-        found: Counter[str] = Counter()
+        found = Counter()
         for index in range(lanes):
             for blocks, _ in corpus.batches(Lane(index, lanes), batch_size=1, seed=0):
                 if blocks[0].number:
@@ -72,14 +56,12 @@ def test_a_pass_has_every_document_once_over_all_lanes(
         assert found == Counter(texts), lanes
 
 
-def test_every_pass_and_every_seed_has_another_order(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_every_pass_and_every_seed_has_another_order(tmp_path, cache, bert_tokenizer):
     for number in range(4):
         write_texts(tmp_path / "four" / f"{number}.jsonl", make_texts(f"shard {number}", 10))
     corpus = stream(cache, bert_tokenizer, tmp_path / "four", length=400, held_out=0.0, shuffle_buffer=40)
 
-    def order(seed: int, number: int) -> list[tuple[int, ...]]:
+    def order(seed, number):
         batches = islice(corpus.batches(Lane(0, 1), batch_size=4, seed=seed), 10 * (number + 1))
         return [tuple(block.ids.tolist()) for blocks, _ in batches for block in blocks if block.number == number]
 
@@ -89,9 +71,7 @@ def test_every_pass_and_every_seed_has_another_order(
     assert orders[0] != sorted(orders[0])
 
 
-def test_batches_have_blocks_of_similar_length(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_batches_have_blocks_of_similar_length(tmp_path, cache, bert_tokenizer):
     source = write_texts(tmp_path / "a.jsonl", make_texts("text", 200))
     corpus = stream(cache, bert_tokenizer, source, length=400, shuffle_buffer=160)
     spreads = [max(map(len, blocks)) - min(map(len, blocks)) for blocks, _ in take(corpus, 40, batch_size=8)]
@@ -99,9 +79,7 @@ def test_batches_have_blocks_of_similar_length(
     assert sum(spreads) / len(spreads) < (max(lengths) - min(lengths)) / 5
 
 
-def test_what_is_held_out_is_the_same_as_of_a_built_corpus_and_never_met(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_what_is_held_out_is_the_same_as_of_a_built_corpus_and_never_met(tmp_path, cache, bert_tokenizer):
     source = write_texts(tmp_path / "a.jsonl", make_texts("text", 200))
     corpus = stream(cache, bert_tokenizer, source, length=400, held_out=0.2)
     settings = CorpusSettings(str(source), length=400, minimum_tokens=1, held_out=0.2)
@@ -117,23 +95,19 @@ def test_what_is_held_out_is_the_same_as_of_a_built_corpus_and_never_met(
     assert len(corpus.train) == 200 - len(held_out)
 
 
-def test_the_beginning_is_read_once(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_beginning_is_read_once(tmp_path, cache, bert_tokenizer, monkeypatch):
     source = write_texts(tmp_path / "a.jsonl", make_texts("text", 20))
     first = stream(cache, bert_tokenizer, source)
     monkeypatch.setattr("limbeck.corpus.streaming.store_beginning", lambda *_: pytest.fail("read again"))
     assert stream(cache, bert_tokenizer, source, shuffle_buffer=3).path == first.path
 
 
-def test_sources_are_mixed_by_their_shares(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_sources_are_mixed_by_their_shares(tmp_path, cache, bert_tokenizer):
     sources = [
         write_texts(tmp_path / f"{name}.jsonl", make_texts(name, count)) for name, count in (("en", 400), ("sw", 25))
     ]
 
-    def drawn(**settings: Any) -> list[int]:
+    def drawn(**settings):
         corpus = stream(cache, bert_tokenizer, *sources, length=400, shuffle_buffer=100, **settings)
         state = json.loads(take(corpus, 100)[-1][1])
         assert sum(state["drawn"]) == 400
@@ -147,13 +121,11 @@ def test_sources_are_mixed_by_their_shares(
     assert abs(drawn()[0] - 400 * sizes[0] / sum(sizes)) <= 4
 
 
-def test_a_hub_data_set_is_streamed_shard_by_shard(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_data_set_is_streamed_shard_by_shard(tmp_path, cache, bert_tokenizer, monkeypatch):
     files = [str(write_texts(tmp_path / f"{n}.jsonl", make_texts(f"shard {n}", 30))) for n in range(4)]
     original = datasets.load_dataset
 
-    def load(name: str, config: str | None, **options: Any) -> Any:
+    def load(name, config, **options):
         assert (name, config, options["revision"]) == ("some/data", "en", "abc")
         return original("json", data_files=files, split=options["split"], streaming=options["streaming"])
 
@@ -170,7 +142,7 @@ def test_a_hub_data_set_is_streamed_shard_by_shard(
         stream(cache, bert_tokenizer, "hub:some/data:en#abc", files[0])
 
 
-def test_remote_shards(tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_remote_shards(tmp_path, cache, bert_tokenizer):
     local = [write_texts(tmp_path / f"{n}.jsonl.zst", make_texts(f"shard {n}", 30)) for n in range(2)]
     remote = fsspec.filesystem("memory")
     for path in local:
@@ -190,9 +162,7 @@ def test_remote_shards(tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTo
     remote.rm("/bucket", recursive=True)
 
 
-def test_bad_text_is_counted_while_it_is_streamed(
-    tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_bad_text_is_counted_while_it_is_streamed(tmp_path, cache, bert_tokenizer):
     lines = [json.dumps({"text": text}) for text in make_texts("text", 40)]
     lines[10:10] = ["{", "[]"]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
@@ -205,7 +175,7 @@ def test_bad_text_is_counted_while_it_is_streamed(
     assert take(corpus, 5, state=whole[4][1])[-1] == whole[9]
 
 
-def test_what_cannot_be_streamed(tmp_path: Path, cache: Path, bert_tokenizer: PreTrainedTokenizerFast) -> None:
+def test_what_cannot_be_streamed(tmp_path, cache, bert_tokenizer):
     source = write_texts(tmp_path / "a.jsonl", ["one text alone"])
     corpus = stream(cache, bert_tokenizer, source, held_out=0.0)
     lanes = 64

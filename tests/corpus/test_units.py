@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,11 +21,11 @@ from limbeck.corpus import UNITS, split_paragraphs, split_sentences
         ["v1.2.3 is out.", "2 bugs were fixed."],
     ],
 )
-def test_sentences(sentences: list[str]) -> None:
+def test_sentences(sentences):
     assert split_sentences(" ".join(sentences)) == sentences
 
 
-def test_sentences_of_scripts_without_spaces() -> None:
+def test_sentences_of_scripts_without_spaces():
     assert split_sentences("今天天气很好。我们去公园吧！好吗？") == [
         "今天天气很好。",
         "我们去公园吧！",
@@ -36,11 +34,11 @@ def test_sentences_of_scripts_without_spaces() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from(list("aB1 .!?\"'()。…\u00a0")), max_size=120))
-def test_no_word_is_lost_or_moved(text: str) -> None:
+def test_no_word_is_lost_or_moved(text):
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 
 
-def test_units_of_a_document() -> None:
+def test_units_of_a_document():
     text = "First here. Second here.\n\n Third here. \n"
     assert split_paragraphs(text) == ["First here. Second here.", "Third here."]
     assert UNITS["document"](text) == [text]

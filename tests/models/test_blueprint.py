@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
 from limbeck.errors import ModelError
 from limbeck.models.blueprint import (
-    StudentBlueprint,
     blueprint_like,
     build_student,
     parse_blueprint,
@@ -17,7 +14,7 @@ from limbeck.models.loading import model_class
 from tests.support import models as tiny
 
 
-def _numbers(blueprint: StudentBlueprint) -> tuple[int | None, ...]:
+def _numbers(blueprint):
     return (blueprint.layers, blueprint.hidden, blueprint.heads, blueprint.ffn, blueprint.embedding)
 
 
@@ -43,17 +40,17 @@ def _numbers(blueprint: StudentBlueprint) -> tuple[int | None, ...]:
         ("nas-3x384", (3, 384, 12, 1024, None)),
     ],
 )
-def test_strings_and_presets(text: str, numbers: tuple[int | None, ...]) -> None:
+def test_strings_and_presets(text, numbers):
     assert _numbers(parse_blueprint(text)) == numbers
 
 
-def test_every_preset_has_numbers_checked_above_and_a_source() -> None:
+def test_every_preset_has_numbers_checked_above_and_a_source():
     checked = test_strings_and_presets.pytestmark[0].args[1]
     assert set(presets) <= {text for text, _ in checked}
     assert all(preset.source.endswith(".") for _, preset in presets.items())
 
 
-def test_transformer_parameters_match_the_ones_that_minilm_prints() -> None:
+def test_transformer_parameters_match_the_ones_that_minilm_prints():
     """MiniLM, table 4: millions of parameters in the embeddings and in the Transformer blocks."""
     teacher = tiny.tiny_config("bert", vocab_size=30522, max_position_embeddings=512)
     printed = {"3x384": (11.7, 5.3), "4x384": (11.7, 7.1), "6x384": (11.7, 10.6), "12x384": (11.7, 21.3)}
@@ -66,7 +63,7 @@ def test_transformer_parameters_match_the_ones_that_minilm_prints() -> None:
         assert (words / 1e6, blocks / 1e6) == pytest.approx((embedding, transformer), abs=0.06)
 
 
-def test_mappings_fill_in_what_is_left_out() -> None:
+def test_mappings_fill_in_what_is_left_out():
     assert _numbers(parse_blueprint({"layers": 3, "hidden": 384})) == (3, 384, 12, 1536, None)
     full = parse_blueprint({"layers": 3, "hidden": 50, "heads": 5, "ffn": 70, "embedding": 20, "dropout": 0.0})
     assert (*_numbers(full), full.dropout) == (3, 50, 5, 70, 20, 0.0)
@@ -98,19 +95,19 @@ def test_mappings_fill_in_what_is_left_out() -> None:
         ({"layers": 6, "hidden": 384, "dropout": 1.0}, r"The student's dropout cannot be 1\.0"),
     ],
 )
-def test_bad_students_are_refused_in_one_clear_line(source: object, message: str) -> None:
+def test_bad_students_are_refused_in_one_clear_line(source, message):
     with pytest.raises(ModelError, match=message) as caught:
-        parse_blueprint(source)  # type: ignore[arg-type]
+        parse_blueprint(source)
     assert "\n" not in str(caught.value)
 
 
-def test_the_ffn_is_never_the_teachers() -> None:
+def test_the_ffn_is_never_the_teachers():
     teacher = tiny.tiny_config("bert", ffn=3072)
     assert shape_of(student_config(parse_blueprint("6x384"), teacher)).ffn == 1536
 
 
 @pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
-def test_a_student_of_every_family_at_a_new_depth_and_width_runs(family: str) -> None:
+def test_a_student_of_every_family_at_a_new_depth_and_width_runs(family):
     teacher = tiny.tiny_config(family)
     before = teacher.to_dict()
     blueprint = parse_blueprint({"layers": 2, "hidden": 32, "heads": 2, "ffn": 40})
@@ -129,7 +126,7 @@ def test_a_student_of_every_family_at_a_new_depth_and_width_runs(family: str) ->
 
 
 @pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
-def test_only_the_shape_changes(family: str) -> None:
+def test_only_the_shape_changes(family):
     teacher = tiny.tiny_config(family)
     config = student_config(blueprint_like(shape_of(teacher), 2), teacher)
     fields = family_of(teacher).fields
@@ -138,7 +135,7 @@ def test_only_the_shape_changes(family: str) -> None:
     assert changed <= {fields.layers, "layer_types", "architectures", "dtype", "max_window_layers"}
 
 
-def test_grouped_query_heads_keep_the_teachers_ratio() -> None:
+def test_grouped_query_heads_keep_the_teachers_ratio():
     teacher = tiny.tiny_config("llama", heads=4, num_key_value_heads=2)
     config = student_config(parse_blueprint({"layers": 2, "hidden": 48, "heads": 6}), teacher)
     assert (shape_of(config).key_value_heads, shape_of(config).head_size) == (3, 8)
@@ -146,12 +143,12 @@ def test_grouped_query_heads_keep_the_teachers_ratio() -> None:
     assert shape_of(odd).key_value_heads == 3
 
 
-def test_an_explicit_head_width_of_the_teacher_survives_where_the_attention_is_the_same() -> None:
+def test_an_explicit_head_width_of_the_teacher_survives_where_the_attention_is_the_same():
     teacher = tiny.tiny_config("qwen3", head_dim=20)
     assert shape_of(student_config(blueprint_like(shape_of(teacher), 2), teacher)).head_size == 20
 
 
-def test_modernbert_keeps_its_pattern_of_global_layers() -> None:
+def test_modernbert_keeps_its_pattern_of_global_layers():
     teacher = tiny.tiny_config("modernbert", layers=7)
     kinds = teacher.layer_types
     deep = student_config(blueprint_like(shape_of(teacher), 9), teacher)
@@ -162,7 +159,7 @@ def test_modernbert_keeps_its_pattern_of_global_layers() -> None:
     assert picked.layer_types == [kinds[1], kinds[3], kinds[6]]
 
 
-def test_dropout_is_the_teachers_unless_asked() -> None:
+def test_dropout_is_the_teachers_unless_asked():
     teacher = tiny.tiny_config("distilbert", dropout=0.3)
     fields = {"layers": 2, "hidden": 48, "heads": 4}
     assert student_config(parse_blueprint(fields), teacher).dropout == 0.3
@@ -170,7 +167,7 @@ def test_dropout_is_the_teachers_unless_asked() -> None:
     assert (without.dropout, without.attention_dropout) == (0.0, 0.0)
 
 
-def test_a_factorised_bert_is_an_electra() -> None:
+def test_a_factorised_bert_is_an_electra():
     teacher = tiny.tiny_config("bert", hidden_dropout_prob=0.2)
     config = student_config(parse_blueprint({"layers": 2, "hidden": 48, "heads": 4, "embedding": 16}), teacher)
     assert config.model_type == "electra"
@@ -181,20 +178,20 @@ def test_a_factorised_bert_is_an_electra() -> None:
     assert student(**tiny.tiny_batch("bert")).last_hidden_state.shape == (3, 12, 48)
 
 
-def test_an_embedding_as_wide_as_hidden_is_not_factorised() -> None:
+def test_an_embedding_as_wide_as_hidden_is_not_factorised():
     teacher = tiny.tiny_config("bert")
     blueprint = parse_blueprint({"layers": 2, "hidden": 48, "heads": 4, "embedding": 48})
     assert student_config(blueprint, teacher).model_type == "bert"
 
 
 @pytest.mark.parametrize("family", ["roberta", "distilbert", "modernbert", "ernie", "llama"])
-def test_factorised_embeddings_elsewhere_are_refused(family: str) -> None:
+def test_factorised_embeddings_elsewhere_are_refused(family):
     blueprint = parse_blueprint({"layers": 2, "hidden": 48, "heads": 4, "embedding": 16})
     with pytest.raises(ModelError, match=rf"A {family} student cannot have factorised embeddings .*electra"):
         student_config(blueprint, tiny.tiny_config(family))
 
 
-def test_factorised_families_keep_or_change_their_embedding_width() -> None:
+def test_factorised_families_keep_or_change_their_embedding_width():
     teacher = tiny.tiny_config("albert")
     plain = parse_blueprint({"layers": 2, "hidden": 48, "heads": 4})
     assert shape_of(student_config(plain, teacher)).embedding == tiny.EMBEDDING
@@ -205,7 +202,7 @@ def test_factorised_families_keep_or_change_their_embedding_width() -> None:
     assert shape_of(student_config(half, wide)).embedding == 24
 
 
-def test_a_seed_decides_every_weight_and_nothing_else_changes() -> None:
+def test_a_seed_decides_every_weight_and_nothing_else_changes():
     config = tiny.tiny_config("bert")
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -216,7 +213,7 @@ def test_a_seed_decides_every_weight_and_nothing_else_changes() -> None:
     assert not torch.equal(first["encoder.layer.0.output.dense.weight"], other["encoder.layer.0.output.dense.weight"])
 
 
-def test_a_student_is_float32_and_has_no_pooler_whatever_the_teacher() -> None:
+def test_a_student_is_float32_and_has_no_pooler_whatever_the_teacher():
     teacher = tiny.tiny_config("bert")
     teacher.dtype = torch.bfloat16
     student = build_student(student_config(parse_blueprint("1x24"), teacher), seed=0)
@@ -224,14 +221,14 @@ def test_a_student_is_float32_and_has_no_pooler_whatever_the_teacher() -> None:
     assert not any("pooler" in name for name, _ in student.named_parameters())
 
 
-def test_a_tapped_teacher_does_not_pass_on_its_attention() -> None:
+def test_a_tapped_teacher_does_not_pass_on_its_attention():
     teacher = tiny.tiny_model("bert")
     teacher.set_attn_implementation("eager")
     student = build_student(student_config(parse_blueprint("1x24"), teacher.config), seed=0)
     assert student.config._attn_implementation == "sdpa"
 
 
-def test_heads_that_do_not_divide_are_refused_when_built() -> None:
+def test_heads_that_do_not_divide_are_refused_when_built():
     with pytest.raises(ModelError, match="5 heads do not divide the hidden width 48"):
         build_student(tiny.tiny_config("bert", heads=5), seed=0)
 

@@ -1,11 +1,8 @@
 """Model folders from anywhere: numbers that no model has, and files that name what lies elsewhere."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +12,11 @@ from limbeck.models.locating import sentence_pooling
 
 
 @pytest.fixture
-def model(bert_folder: Path, tmp_path: Path) -> Path:
+def model(bert_folder, tmp_path):
     return Path(shutil.copytree(bert_folder, tmp_path / "model"))
 
 
-def change(path: Path, **values: Any) -> None:
+def change(path, **values):
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
@@ -32,7 +29,7 @@ def change(path: Path, **values: Any) -> None:
         ("intermediate_size", 0), ("num_hidden_layers", True),
     ],
 )  # fmt: skip
-def test_numbers_that_no_model_has(model: Path, name: str, value: Any) -> None:
+def test_numbers_that_no_model_has(model, name, value):
     change(model / "config.json", **{name: value})
     with pytest.raises(ModelError, match=r"The config\.json of") as caught:
         load_config(model)
@@ -43,7 +40,7 @@ def test_numbers_that_no_model_has(model: Path, name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "content", ["[" * 100_000, '{"model_type": "timm_wrapper"}', '{"model_type": "vit"}', "[]", "\x00"]
 )
-def test_configurations_that_are_none(model: Path, content: str) -> None:
+def test_configurations_that_are_none(model, content):
     (model / "config.json").write_text(content)
     with pytest.raises(ModelError, match=str(model)) as caught:
         load_config(model)
@@ -51,7 +48,7 @@ def test_configurations_that_are_none(model: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../kept.safetensors", "/etc/passwd", "a/../../x.safetensors", "a\0b", "x" * 500])
-def test_weights_that_lie_elsewhere(model: Path, name: str) -> None:
+def test_weights_that_lie_elsewhere(model, name):
     (model / "model.safetensors").rename(model.parent / "kept.safetensors")
     index = {"weight_map": {"embeddings.word_embeddings.weight": name}}
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -59,7 +56,7 @@ def test_weights_that_lie_elsewhere(model: Path, name: str) -> None:
         load_model(model)
 
 
-def test_an_index_of_nothing(model: Path) -> None:
+def test_an_index_of_nothing(model):
     (model / "model.safetensors").unlink()
     (model / "model.safetensors.index.json").write_text('{"weight_map": {}}')
     with pytest.raises(ModelError, match="names no file"):
@@ -67,7 +64,7 @@ def test_an_index_of_nothing(model: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../model", "/etc", "a/../../model"])
-def test_modules_that_lie_elsewhere(model: Path, path: str) -> None:
+def test_modules_that_lie_elsewhere(model, path):
     folder = model.parent / "modules"
     folder.mkdir()
     (folder / "modules.json").write_text(json.dumps([{"path": path, "type": "x.Transformer"}]))
@@ -79,7 +76,7 @@ def test_modules_that_lie_elsewhere(model: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("length", ["many", [], {}, -1, 0, 1e308, float("nan"), float("inf"), "", 10**30, True, 4.5])
-def test_a_longest_input_that_is_none(model: Path, length: Any) -> None:
+def test_a_longest_input_that_is_none(model, length):
     (model / "modules.json").write_text(json.dumps([{"path": "1_Pooling", "type": "x.Pooling"}, 3, []]))
     (model / "1_Pooling").mkdir()
     (model / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
@@ -92,7 +89,7 @@ def test_a_longest_input_that_is_none(model: Path, length: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["~no-such-user/x", "a\0b", "x" * 5000, "\x1b[2J"])
-def test_names_that_no_file_system_has(name: str) -> None:
+def test_names_that_no_file_system_has(name):
     with pytest.raises(ModelError) as caught:
         load_model(name)
     assert str(caught.value).isprintable()

@@ -1,37 +1,31 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModelForMaskedLM
 
 from limbeck.errors import ModelError
 from limbeck.models.blueprint import blueprint_like, build_student, parse_blueprint, student_config
 from limbeck.models.families import blocks, shape_of
-from limbeck.models.initialise import InitialisationReport, initialise_student, selected_layers
+from limbeck.models.initialise import initialise_student, selected_layers
 from limbeck.models.loading import load_checkpoint
 from tests.support import models as tiny
 
 EXACT = pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
 
 
-def _student(teacher: PreTrainedModel, layers: int, **changes: Any) -> PreTrainedModel:
+def _student(teacher, layers, **changes):
     blueprint = blueprint_like(shape_of(teacher.config), layers).model_copy(update=changes)
     return build_student(student_config(blueprint, teacher.config), seed=99)
 
 
-def _initialised(
-    teacher: PreTrainedModel, layers: int, strategy: Any, *, embeddings: str = "auto", **changes: Any
-) -> tuple[PreTrainedModel, InitialisationReport]:
+def _initialised(teacher, layers, strategy, *, embeddings="auto", **changes):
     student = _student(teacher, layers, **changes)
     return student, initialise_student(student, teacher, layers=strategy, embeddings=embeddings, seed=3)
 
 
 @EXACT
-def test_a_truncated_teacher_is_the_teachers_lower_half(family: str) -> None:
+def test_a_truncated_teacher_is_the_teachers_lower_half(family):
     teacher = tiny.tiny_model(family)
     student, report = _initialised(teacher, 2, "first")
     batch = tiny.tiny_batch(family)
@@ -47,7 +41,7 @@ def test_a_truncated_teacher_is_the_teachers_lower_half(family: str) -> None:
 
 
 @EXACT
-def test_the_whole_teacher_again_is_the_teacher(family: str) -> None:
+def test_the_whole_teacher_again_is_the_teacher(family):
     teacher = tiny.tiny_model(family)
     student, report = _initialised(teacher, tiny.LAYERS, "uniform")
     given = teacher.state_dict()
@@ -59,7 +53,7 @@ def test_the_whole_teacher_again_is_the_teacher(family: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["last", "ends", "uniform", [4, 1, 1]])
 @pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "gpt2", "llama"])
-def test_each_block_equals_its_source(family: str, strategy: Any) -> None:
+def test_each_block_equals_its_source(family, strategy):
     teacher = tiny.tiny_model(family)
     student, report = _initialised(teacher, 3, strategy)
     assert list(report.layers) == selected_layers(strategy, 3, tiny.LAYERS)
@@ -68,7 +62,7 @@ def test_each_block_equals_its_source(family: str, strategy: Any) -> None:
         assert all(torch.equal(tensor, given[name]) for name, tensor in block.state_dict().items())
 
 
-def test_the_student_shares_no_memory_with_the_teacher() -> None:
+def test_the_student_shares_no_memory_with_the_teacher():
     teacher = tiny.tiny_model("bert")
     student, _ = _initialised(teacher, 2, [1, 1])
     owned = {parameter.data_ptr() for parameter in teacher.parameters()}
@@ -78,7 +72,7 @@ def test_the_student_shares_no_memory_with_the_teacher() -> None:
     assert all(parameter.requires_grad for parameter in student.parameters())
 
 
-def test_a_half_precision_teacher_gives_a_float32_student() -> None:
+def test_a_half_precision_teacher_gives_a_float32_student():
     teacher = tiny.tiny_model("bert").bfloat16()
     student, _ = _initialised(teacher, 2, "first")
     assert {parameter.dtype for parameter in student.parameters()} == {torch.float32}
@@ -86,7 +80,7 @@ def test_a_half_precision_teacher_gives_a_float32_student() -> None:
     assert torch.equal(words, teacher.get_input_embeddings().weight.float())
 
 
-def test_modernbert_blocks_keep_their_kind_and_an_attention_norm_that_has_no_source_is_reset() -> None:
+def test_modernbert_blocks_keep_their_kind_and_an_attention_norm_that_has_no_source_is_reset():
     teacher = tiny.tiny_model("modernbert")
     blueprint = blueprint_like(shape_of(teacher.config), 2)
     config = student_config(blueprint, teacher.config, source_layers=[4, 1])
@@ -99,7 +93,7 @@ def test_modernbert_blocks_keep_their_kind_and_an_attention_norm_that_has_no_sou
     assert student(**tiny.tiny_batch("modernbert")).last_hidden_state.isfinite().all()
 
 
-def test_albert_groups_start_from_the_group_of_their_first_layer() -> None:
+def test_albert_groups_start_from_the_group_of_their_first_layer():
     teacher = tiny.tiny_model("albert", num_hidden_groups=2)
     student, _ = _initialised(teacher, 2, "last")
     groups = student.encoder.albert_layer_groups
@@ -109,7 +103,7 @@ def test_albert_groups_start_from_the_group_of_their_first_layer() -> None:
         assert torch.equal(group.albert_layers[0].ffn.weight, theirs[1].albert_layers[0].ffn.weight)
 
 
-def test_random_parts_are_what_the_seed_draws_and_a_head_is_left_alone() -> None:
+def test_random_parts_are_what_the_seed_draws_and_a_head_is_left_alone():
     teacher = tiny.tiny_model("bert")
     config = student_config(blueprint_like(shape_of(teacher.config), 2), teacher.config)
     fresh = build_student(config, seed=3).state_dict()
@@ -125,7 +119,7 @@ def test_random_parts_are_what_the_seed_draws_and_a_head_is_left_alone() -> None
 
 
 @EXACT
-def test_every_tensor_of_the_student_is_accounted_for(family: str) -> None:
+def test_every_tensor_of_the_student_is_accounted_for(family):
     teacher = tiny.tiny_model(family)
     for layers, embeddings in (
         ("random", "auto"),
@@ -139,7 +133,7 @@ def test_every_tensor_of_the_student_is_accounted_for(family: str) -> None:
         json.dumps(report.as_record())
 
 
-def test_initialising_is_reproducible_and_leaves_the_teacher_and_the_random_state_alone() -> None:
+def test_initialising_is_reproducible_and_leaves_the_teacher_and_the_random_state_alone():
     teacher = tiny.tiny_model("bert")
     before = {name: tensor.clone() for name, tensor in teacher.state_dict().items()}
     torch.manual_seed(1)
@@ -173,14 +167,14 @@ def test_initialising_is_reproducible_and_leaves_the_teacher_and_the_random_stat
         ),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(changes: dict[str, int], strategy: str, message: str) -> None:
+def test_layers_that_do_not_fit_are_refused(changes, strategy, message):
     teacher = tiny.tiny_model("bert")
     with pytest.raises(ModelError, match=message):
         _initialised(teacher, 2, strategy, **changes)
 
 
 @pytest.mark.parametrize("family", ["modernbert", "albert", "mpnet", "llama", "gpt2", "nomic_bert"])
-def test_families_without_roles_copy_only_equal_blocks(family: str) -> None:
+def test_families_without_roles_copy_only_equal_blocks(family):
     teacher = tiny.tiny_model(family)
     with pytest.raises(ModelError, match=rf"Blocks of {family} can only be copied at equal shape, because"):
         _initialised(teacher, 2, "first", hidden=24)
@@ -205,17 +199,17 @@ def test_families_without_roles_copy_only_equal_blocks(family: str) -> None:
         ({}, "copyed", "Unknown embeddings 'copyed'. Did you mean 'copied'"),
     ],
 )
-def test_embeddings_that_do_not_fit_are_refused(changes: dict[str, int], embeddings: str, message: str) -> None:
+def test_embeddings_that_do_not_fit_are_refused(changes, embeddings, message):
     with pytest.raises(ModelError, match=message):
         _initialised(tiny.tiny_model("bert"), 2, "random", embeddings=embeddings, **changes)
 
 
-def test_a_wider_student_starts_random_by_itself() -> None:
+def test_a_wider_student_starts_random_by_itself():
     _, report = _initialised(tiny.tiny_model("bert"), 2, "random", hidden=96)
     assert report.embeddings == "random"
 
 
-def test_another_family_or_vocabulary_is_refused() -> None:
+def test_another_family_or_vocabulary_is_refused():
     student = build_student(tiny.tiny_config("roberta"), seed=0)
     with pytest.raises(ModelError, match="A roberta student cannot start from a bert teacher"):
         initialise_student(student, tiny.tiny_model("bert"), layers="first", seed=0)
@@ -228,7 +222,7 @@ def test_another_family_or_vocabulary_is_refused() -> None:
 # A checkpoint
 
 
-def test_a_checkpoint_is_loaded_bit_equal(tmp_path: Path) -> None:
+def test_a_checkpoint_is_loaded_bit_equal(tmp_path):
     earlier = tiny.tiny_model("bert", seed=4)
     path = tiny.save_folder(earlier, tmp_path / "earlier", "bert")
     student = AutoModelForMaskedLM.from_config(tiny.tiny_config("bert"))
@@ -239,7 +233,7 @@ def test_a_checkpoint_is_loaded_bit_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"layers": 3}, {"hidden": 24}, {"vocab_size": 40}, {"max_position_embeddings": 9}])
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path, changes: dict[str, int]) -> None:
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path, changes):
     path = tiny.make_teacher(tmp_path, "bert")
     student = build_student(tiny.tiny_config("bert", **changes), seed=0)
     with pytest.raises(
@@ -248,19 +242,19 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path, changes: dict[
         load_checkpoint(student, path)
 
 
-def test_a_checkpoint_that_lacks_a_tensor_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_that_lacks_a_tensor_is_refused(tmp_path):
     path = tiny.make_teacher(tmp_path, "bert")
     student = build_student(tiny.tiny_config("bert", type_vocab_size=3), seed=0)
     with pytest.raises(ModelError, match="no tensor that fits 'embeddings.token_type_embeddings.weight'"):
         load_checkpoint(student, path)
 
 
-def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_refused(tmp_path):
     with pytest.raises(ModelError, match="There is no model folder"):
         load_checkpoint(build_student(tiny.tiny_config("bert"), seed=0), tmp_path / "none")
 
 
-def test_a_parsed_blueprint_works_end_to_end() -> None:
+def test_a_parsed_blueprint_works_end_to_end():
     teacher = tiny.tiny_model("bert", hidden=96, heads=12, ffn=400)
     student = build_student(student_config(parse_blueprint("2x48"), teacher.config), seed=0)
     report = initialise_student(student, teacher, layers="uniform", seed=0)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import logging
 import shutil
@@ -22,27 +20,27 @@ from tests.support import models as tiny
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(tmp_path_factory):
     return tiny.make_teacher(tmp_path_factory.mktemp("models"), "bert", layers=2)
 
 
 @pytest.fixture
-def folder(saved: Path, tmp_path: Path) -> Path:
+def folder(saved, tmp_path):
     """A copy that a test may damage."""
     return Path(shutil.copytree(saved, tmp_path / "model"))
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def offline(monkeypatch):
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
 
 
-def _refused(message: str):
+def _refused(message):
     return pytest.raises(ModelError, match=message)
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_every_family_loads_back_bit_equal(tmp_path: Path, family: str) -> None:
+def test_every_family_loads_back_bit_equal(tmp_path, family):
     path = tiny.make_teacher(tmp_path, family, layers=2)
     model, expected = load_model(path), tiny.tiny_model(family, layers=2)
     given = model.state_dict()
@@ -55,9 +53,7 @@ def test_every_family_loads_back_bit_equal(tmp_path: Path, family: str) -> None:
     assert ("token_type_ids" in batch) == (family in ("bert", "electra", "albert"))
 
 
-def test_loading_prints_and_logs_nothing_and_puts_the_settings_back(
-    saved: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_loading_prints_and_logs_nothing_and_puts_the_settings_back(saved, capfd):
     transformers_logging.enable_progress_bar()
     level = transformers_logging.get_verbosity()
     load_model(saved)
@@ -68,7 +64,7 @@ def test_loading_prints_and_logs_nothing_and_puts_the_settings_back(
     assert transformers_logging.is_progress_bar_enabled()
 
 
-def test_quiet_leaves_the_bars_of_downloads_as_they_are() -> None:
+def test_quiet_leaves_the_bars_of_downloads_as_they_are():
     enable_progress_bars()
     try:
         with quiet(), quiet():
@@ -83,7 +79,7 @@ def test_quiet_leaves_the_bars_of_downloads_as_they_are() -> None:
         enable_progress_bars()
 
 
-def test_quiet_leaves_bars_off_where_they_were_off() -> None:
+def test_quiet_leaves_bars_off_where_they_were_off():
     transformers_logging.disable_progress_bar()
     hub_level = logging.getLogger("huggingface_hub").level
     try:
@@ -95,18 +91,18 @@ def test_quiet_leaves_bars_off_where_they_were_off() -> None:
         transformers_logging.enable_progress_bar()
 
 
-def test_dtypes(saved: Path) -> None:
+def test_dtypes(saved):
     assert load_model(saved, dtype="bfloat16").dtype == torch.bfloat16
     with _refused(r"Unknown dtype 'bf61'\..*Known: bfloat16, float16, float32, float64"):
         load_model(saved, dtype="bf61")
 
 
-def test_the_default_dtype_is_float32_whatever_the_file_holds(tmp_path: Path) -> None:
+def test_the_default_dtype_is_float32_whatever_the_file_holds(tmp_path):
     path = tiny.save_folder(tiny.tiny_model("bert", layers=1).bfloat16(), tmp_path / "half", "bert")
     assert load_model(path).dtype == torch.float32
 
 
-def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved: Path, tmp_path: Path) -> None:
+def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved, tmp_path):
     with _refused(r"holds no masked_lm head \(.*missing\); load it without one"):
         load_model(saved, head="masked_lm")
     head = BertForMaskedLM(tiny.tiny_config("bert", layers=1))
@@ -116,7 +112,7 @@ def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved: Path, tmp_pat
     assert load_model(path)(**batch).last_hidden_state.shape == (3, 12, 48)
 
 
-def test_a_head_that_the_family_has_not_is_refused(tmp_path: Path) -> None:
+def test_a_head_that_the_family_has_not_is_refused(tmp_path):
     path = tiny.make_teacher(tmp_path, "llama", layers=1)
     with _refused("has no masked language model head"):
         load_model(path, head="masked_lm")
@@ -125,32 +121,32 @@ def test_a_head_that_the_family_has_not_is_refused(tmp_path: Path) -> None:
 # Where a model can be
 
 
-def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a: pytest.fail("asked the network"))
     for name in ("./no/such", "/no/such/model", "~/none-such-model", "runs/a/b", Path("runs/student"), "a b"):
         with _refused("There is no model folder"):
             load_config(name)
 
 
-def test_a_file_is_refused(saved: Path) -> None:
+def test_a_file_is_refused(saved):
     with _refused("is a file; give the folder"):
         load_model(saved / "config.json")
 
 
-def test_a_folder_without_config_is_refused(folder: Path) -> None:
+def test_a_folder_without_config_is_refused(folder):
     (folder / "config.json").unlink()
     with _refused("has no config.json"):
         load_model(folder)
 
 
-def test_the_folder_of_a_run_names_its_student(folder: Path) -> None:
+def test_the_folder_of_a_run_names_its_student(folder):
     run = folder.parent / "run"
     shutil.copytree(folder, run / "student")
     with _refused(f"'{run}' is the folder of a run and no model; its student is '{run / 'student'}'"):
         load_model(run)
 
 
-def test_a_misspelt_shape_is_told_how_shapes_are_written(offline: None) -> None:
+def test_a_misspelt_shape_is_told_how_shapes_are_written(offline):
     for name, told in (("12y768", True), ("6-384h6", True), ("nobody/6x384", False), ("bert", False)):
         with _refused("Cannot get") as caught:
             load_config(name)
@@ -158,7 +154,7 @@ def test_a_misspelt_shape_is_told_how_shapes_are_written(offline: None) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "", '{"model_type": "bert", "vocab_size": "many"}'])
-def test_an_unreadable_config_is_refused(folder: Path, text: str) -> None:
+def test_an_unreadable_config_is_refused(folder, text):
     (folder / "config.json").write_text(text)
     with _refused(r"config\.json of .* cannot be read") as caught:
         load_config(folder)
@@ -166,21 +162,21 @@ def test_an_unreadable_config_is_refused(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"model_type": "none-such"}', "[]", '{"hidden_size": 4}', '{"model_type": "t5"}'])
-def test_an_unknown_family_is_refused_with_the_known_ones(folder: Path, text: str) -> None:
+def test_an_unknown_family_is_refused_with_the_known_ones(folder, text):
     (folder / "config.json").write_text(text)
     with _refused("(no known model_type|Unknown model family 't5').*Known: albert, bert"):
         load_config(folder)
 
 
-def test_a_hub_name_offline_is_refused_at_once(offline: None) -> None:
+def test_a_hub_name_offline_is_refused_at_once(offline):
     for load in (load_config, load_model, load_tokenizer):
         with _refused("Cannot get 'nobody/none-such': it is no folder here") as caught:
             load("nobody/none-such")
         assert "\n" not in str(caught.value)
 
 
-def test_no_network_is_noticed_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_network(*args: object) -> None:
+def test_no_network_is_noticed_without_retries(monkeypatch):
+    def no_network(*args):
         raise socket.gaierror
 
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", False)
@@ -192,9 +188,7 @@ def test_no_network_is_noticed_without_retries(monkeypatch: pytest.MonkeyPatch) 
     assert hub_answers()
 
 
-def test_a_package_is_found_without_being_imported(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_is_found_without_being_imported(folder, tmp_path, monkeypatch):
     package = tmp_path / "some_model_package"
     shutil.copytree(folder, package / "model")
     (package / "__init__.py").write_text("raise SystemExit('imported')")
@@ -207,7 +201,7 @@ def test_a_package_is_found_without_being_imported(
         resolve_model("package:some_model_package")
 
 
-def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch):
     with _refused("'none_such_package' .* not installed: pip install none_such_package"):
         resolve_model("package:none_such_package")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -218,12 +212,12 @@ def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch: pytes
             resolve_model(name)
 
 
-def test_a_module_that_is_no_package_holds_no_model() -> None:
+def test_a_module_that_is_no_package_holds_no_model():
     with _refused("not installed"):
         resolve_model("package:this")
 
 
-def test_the_old_sentence_transformers_layout(saved: Path, tmp_path: Path) -> None:
+def test_the_old_sentence_transformers_layout(saved, tmp_path):
     root = tmp_path / "old"
     shutil.copytree(saved, root / "0_Transformer")
     modules = [{"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}]
@@ -234,7 +228,7 @@ def test_the_old_sentence_transformers_layout(saved: Path, tmp_path: Path) -> No
 # What can be wrong with weights
 
 
-def test_missing_weights_are_refused(folder: Path) -> None:
+def test_missing_weights_are_refused(folder):
     (folder / "model.safetensors").unlink()
     with _refused("has no model.safetensors; save the model's weights there"):
         load_model(folder)
@@ -243,7 +237,7 @@ def test_missing_weights_are_refused(folder: Path) -> None:
         load_model(folder)
 
 
-def test_pickled_weights_are_refused_with_the_reason_and_the_way_out(folder: Path) -> None:
+def test_pickled_weights_are_refused_with_the_reason_and_the_way_out(folder):
     (folder / "model.safetensors").unlink()
     torch.save({}, folder / "pytorch_model.bin")
     with _refused("pickled weights, which can run code and are never loaded; convert .*use_safetensors=False"):
@@ -251,7 +245,7 @@ def test_pickled_weights_are_refused_with_the_reason_and_the_way_out(folder: Pat
 
 
 @pytest.mark.parametrize("keep", [0, 4, 200, -8])
-def test_damaged_weights_are_refused(folder: Path, keep: int) -> None:
+def test_damaged_weights_are_refused(folder, keep):
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
     with _refused("weights .*model.safetensors' are damaged .*copy or download the model again") as caught:
@@ -259,7 +253,7 @@ def test_damaged_weights_are_refused(folder: Path, keep: int) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_shard_is_refused(folder: Path) -> None:
+def test_a_missing_shard_is_refused(folder):
     model = tiny.tiny_model("bert", layers=2)
     (folder / "model.safetensors").unlink()
     with quiet():
@@ -273,14 +267,14 @@ def test_a_missing_shard_is_refused(folder: Path) -> None:
         load_model(folder)
 
 
-def test_weights_that_lack_tensors_are_refused(folder: Path) -> None:
+def test_weights_that_lack_tensors_are_refused(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
     with _refused(r"lack 16 tensors of BertModel \(first encoder\.layer\.2\."):
         load_model(folder)
 
 
-def test_weights_of_another_width_are_refused(folder: Path) -> None:
+def test_weights_of_another_width_are_refused(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
     with _refused(r"do not fit its config.json: '.*intermediate.*' is \[96\] in the file and \[64\] by the conf"):
@@ -288,7 +282,7 @@ def test_weights_of_another_width_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"num_attention_heads": 5}, {"hidden_act": "none-such"}])
-def test_a_config_that_gives_no_model_is_refused(folder: Path, change: dict[str, object]) -> None:
+def test_a_config_that_gives_no_model_is_refused(folder, change):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
     with _refused("The model in .* cannot be built or read: ") as caught:

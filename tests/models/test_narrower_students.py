@@ -1,27 +1,21 @@
 """Initialising a student that is narrower than its teacher: projections, head boundaries, neurons."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
-from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError
 from limbeck.models.blueprint import blueprint_like, build_student, student_config
 from limbeck.models.families import blocks, families, shape_of
-from limbeck.models.initialise import InitialisationReport, initialise_student
+from limbeck.models.initialise import initialise_student
 from limbeck.models.narrowing import head_rows, principal_directions, strongest
 from tests.support import models as tiny
 
 WITH_ROLES = [name for name, family in families.items() if family.roles is not None]
 
 
-def _narrow(
-    teacher: PreTrainedModel, strategy: Any = "last", **changes: Any
-) -> tuple[PreTrainedModel, InitialisationReport]:
+def _narrow(teacher, strategy="last", **changes):
     blueprint = blueprint_like(shape_of(teacher.config), 2).model_copy(update=changes)
     student = build_student(student_config(blueprint, teacher.config), seed=9)
     return student, initialise_student(student, teacher, layers=strategy, seed=3)
@@ -30,7 +24,7 @@ def _narrow(
 # Principal directions
 
 
-def test_directions_are_orthonormal_ordered_and_the_svds() -> None:
+def test_directions_are_orthonormal_ordered_and_the_svds():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(200, 12, generator=generator) * torch.arange(1, 13) + 5.0
     found = principal_directions(rows, 5)
@@ -44,14 +38,14 @@ def test_directions_are_orthonormal_ordered_and_the_svds() -> None:
     assert (largest > 0).all()
 
 
-def test_rows_in_chunks_give_the_same_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_chunks_give_the_same_directions(monkeypatch):
     rows = torch.randn(100, 8, generator=torch.Generator().manual_seed(1))
     whole = principal_directions(rows, 3).basis
     monkeypatch.setattr("limbeck.models.narrowing._CHUNK", 7)
     torch.testing.assert_close(principal_directions(rows, 3).basis, whole)
 
 
-def test_directions_through_a_map_are_those_of_the_mapped_rows() -> None:
+def test_directions_through_a_map_are_those_of_the_mapped_rows():
     generator = torch.Generator().manual_seed(2)
     rows, through = torch.randn(100, 4, generator=generator), torch.randn(9, 4, generator=generator)
     expected = principal_directions(rows @ through.T, 3)
@@ -64,7 +58,7 @@ def test_directions_through_a_map_are_those_of_the_mapped_rows() -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "modernbert", "gpt2"])
-def test_tables_are_projected_onto_one_basis_and_norms_reset(family: str) -> None:
+def test_tables_are_projected_onto_one_basis_and_norms_reset(family):
     teacher = tiny.tiny_model(family)
     student, report = _narrow(teacher, "random", hidden=24)
     words = teacher.get_input_embeddings().weight
@@ -79,7 +73,7 @@ def test_tables_are_projected_onto_one_basis_and_norms_reset(family: str) -> Non
     assert report.explained == pytest.approx(found.explained)
 
 
-def test_projecting_keeps_similarities_of_words_that_lie_in_the_span() -> None:
+def test_projecting_keeps_similarities_of_words_that_lie_in_the_span():
     teacher = tiny.tiny_model("bert")
     words = teacher.get_input_embeddings().weight
     with torch.no_grad():
@@ -92,7 +86,7 @@ def test_projecting_keeps_similarities_of_words_that_lie_in_the_span() -> None:
     assert report.explained == pytest.approx(1.0)
 
 
-def test_a_factorised_student_gives_the_teachers_embedding_output_where_it_can() -> None:
+def test_a_factorised_student_gives_the_teachers_embedding_output_where_it_can():
     """With tables inside E directions and features of mean zero, ELECTRA's E-wide norm and map lose "
     "nothing."""
     teacher = tiny.tiny_model("bert")
@@ -131,7 +125,7 @@ def test_a_factorised_student_gives_the_teachers_embedding_output_where_it_can()
         assert torch.equal(ours.output.dense.weight, theirs.output.dense.weight)
 
 
-def test_factorised_narrow_and_narrow_hidden_use_nested_bases() -> None:
+def test_factorised_narrow_and_narrow_hidden_use_nested_bases():
     teacher = tiny.tiny_model("bert")
     student, report = _narrow(teacher, "first", hidden=24, embedding=16, ffn=50)
     norm = teacher.embeddings.LayerNorm
@@ -145,7 +139,7 @@ def test_factorised_narrow_and_narrow_hidden_use_nested_bases() -> None:
 
 
 @pytest.mark.parametrize("family", ["albert", "electra"])
-def test_factorised_teachers_keep_their_map_seen_through_the_bases(family: str) -> None:
+def test_factorised_teachers_keep_their_map_seen_through_the_bases(family):
     teacher = tiny.tiny_model(family)
     student, _ = _narrow(teacher, "random", hidden=12 if family == "electra" else 36, embedding=8)
     path = str(families[family].embedding_projection)
@@ -157,7 +151,7 @@ def test_factorised_teachers_keep_their_map_seen_through_the_bases(family: str) 
     torch.testing.assert_close(student.get_submodule(path).weight.double(), expected, atol=1e-5, rtol=0)
 
 
-def test_a_plain_student_of_a_factorised_teacher_starts_random() -> None:
+def test_a_plain_student_of_a_factorised_teacher_starts_random():
     teacher = tiny.tiny_model("electra")
     _, report = _narrow(teacher, "random", hidden=24, embedding=24)
     assert report.embeddings == "random"
@@ -167,7 +161,7 @@ def test_a_plain_student_of_a_factorised_teacher_starts_random() -> None:
 
 
 @pytest.mark.parametrize("family", WITH_ROLES)
-def test_narrow_blocks_of_every_family_with_roles_run_and_are_accounted_for(family: str) -> None:
+def test_narrow_blocks_of_every_family_with_roles_run_and_are_accounted_for(family):
     teacher = tiny.tiny_model(family)
     changes = {"hidden": 20, "embedding": 8} if family == "electra" else {"hidden": 24}
     student, report = _narrow(teacher, [4, 2], heads=2, ffn=30, **changes)
@@ -177,7 +171,7 @@ def test_narrow_blocks_of_every_family_with_roles_run_and_are_accounted_for(fami
     assert not report.random
 
 
-def test_maps_follow_the_basis_and_keep_whole_heads() -> None:
+def test_maps_follow_the_basis_and_keep_whole_heads():
     teacher = tiny.tiny_model("bert")
     student, _ = _narrow(teacher, [3, 3], hidden=24, heads=2, ffn=30)
     basis = principal_directions(teacher.get_input_embeddings().weight, 24).basis
@@ -202,15 +196,15 @@ def test_maps_follow_the_basis_and_keep_whole_heads() -> None:
     assert torch.equal(ours.attention.output.LayerNorm.bias, torch.zeros(24))
 
 
-def _heads(count: int, size: int) -> list[slice]:
+def _heads(count, size):
     return [slice(head * size, (head + 1) * size) for head in range(count)]
 
 
-def _close(found: torch.Tensor, expected: torch.Tensor) -> None:
+def _close(found, expected):
     torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=0)
 
 
-def test_the_head_boundary_is_respected_when_heads_are_narrower() -> None:
+def test_the_head_boundary_is_respected_when_heads_are_narrower():
     """Each student head holds the leading dimensions of one teacher head: marks show where each row came "
     "from."""
     teacher = tiny.tiny_model("bert")
@@ -222,7 +216,7 @@ def test_the_head_boundary_is_respected_when_heads_are_narrower() -> None:
     assert marks.tolist() == [[12.0 * head + i for i in range(6)] for head in range(4)]
 
 
-def test_fewer_neurons_at_equal_width_copy_everything_else_exactly() -> None:
+def test_fewer_neurons_at_equal_width_copy_everything_else_exactly():
     teacher = tiny.tiny_model("bert")
     student, report = _narrow(teacher, "first", ffn=40)
     ours, theirs = blocks(student)[0].state_dict(), blocks(teacher)[0].state_dict()
@@ -235,12 +229,12 @@ def test_fewer_neurons_at_equal_width_copy_everything_else_exactly() -> None:
     assert report.explained is None
 
 
-def test_a_factorised_teacher_spans_too_few_directions_to_narrow_its_blocks() -> None:
+def test_a_factorised_teacher_spans_too_few_directions_to_narrow_its_blocks():
     teacher = tiny.tiny_model("electra")
     with pytest.raises(ModelError, match="span only 24 directions, too few to tell which 36 of its 48 to keep"):
         _narrow(teacher, "first", hidden=36)
 
 
-def test_units_are_selected_in_order() -> None:
+def test_units_are_selected_in_order():
     assert strongest(torch.tensor([1.0, 5.0, 3.0, 5.0]), 3).tolist() == [1, 2, 3]
     assert head_rows(torch.tensor([0, 2]), 4, 3).tolist() == [0, 1, 2, 8, 9, 10]

@@ -73,7 +73,7 @@ def test_projections_equal_the_modules_own_outputs(family):
     model = tiny_model(family)
     ids = torch.randint(6, model.config.vocab_size, (2, LENGTH), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
-    seen: dict[str, list[torch.Tensor]] = {kind: [] for kind in ATTENTION_KINDS}
+    seen = {kind: [] for kind in ATTENTION_KINDS}
     handles = []
     for block in dict.fromkeys(blocks(model)):
         *maps, output = PROJECTIONS[family]

@@ -53,6 +53,16 @@ def byte_tokenizer(template: str | None, **special: str) -> PreTrainedTokenizerF
     return PreTrainedTokenizerFast(tokenizer_object=backend, **special)
 
 
+def bert_byte_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer of one token a byte with BERT's special tokens."""
+    return byte_tokenizer(
+        "[CLS] $A [SEP]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]"
+    )
+
+
+TOKENIZER = bert_byte_tokenizer()
+
+
 def decode(tokenizer: Any, ids: list[int]) -> str:
     """The text of a block, without its special tokens."""
     return str(tokenizer.decode(ids, skip_special_tokens=True))

@@ -30,6 +30,14 @@ def make_texts(name: str, count: int, seed: int = 0) -> list[str]:
     ]
 
 
+def write_packed(path: Path, content: bytes | str) -> Path:
+    """Write a file, compressed as its name says."""
+    content = content.encode() if isinstance(content, str) else content
+    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(content))
+    return path
+
+
 def write_texts(path: Path, texts: Sequence[str]) -> Path:
     """Write texts as the suffix of the path says; `.lines.txt` has one a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,12 +50,7 @@ def write_texts(path: Path, texts: Sequence[str]) -> Path:
         content = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
     else:
         content = ("\n" if ".lines" in name else "\n\n").join(texts).encode()
-    if name.endswith(".gz"):
-        content = gzip.compress(content)
-    elif name.endswith(".zst"):
-        content = zstandard.ZstdCompressor().compress(content)
-    path.write_bytes(content)
-    return path
+    return write_packed(path, content)
 
 
 def stream(cache: Path, tokenizer: Any, *sources: Path | str, **settings: Any) -> StreamedCorpus:
