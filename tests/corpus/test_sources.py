@@ -246,6 +246,7 @@ def test_hub_data_set_is_streamed(monkeypatch, tmp_path):
     assert report.counts == {"empty document": 2}
     with pytest.raises(CorpusError, match="no column 'text': set text_column to one of body"):
         read("some/data")
+    monkeypatch.undo()
     hub_of(monkeypatch, tmp_path, [[{"body": 3}]])
     assert read("some/data", "body")[1].counts == {"column 'body' that is not text": 1}
 
