@@ -78,7 +78,10 @@ def _cost(method: Method) -> str:
 
 
 def with_index(text: str) -> str:
-    """Put the table into the index of the cards."""
+    """Put the table, and the names of the methods with a mapping, into the index of the cards."""
+    mapped = [name for name, method in METHODS.items() if "mapping" in method.options.model_fields]
+    names = f"{', '.join(mapped[:-1])} and {mapped[-1]}"
+    text = re.sub(r"(?<=have the option `mapping`: ).*(?=\.\n)", names, text)
     return re.sub(r"\| method \|.*?\n(?!\|)", lambda _: index_table(), text, count=1, flags=re.DOTALL)
 
 

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from limbeck.benchmark import step as step_module
-from limbeck.benchmark.step import PARTS, WHOLE, Step, StepRequest, make_batch, measure_step, peak_of, set_up_step
+from limbeck.benchmark.step import PARTS, WHOLE, Step, StepRequest, make_batch, measure_peak, measure_step, set_up_step
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods import METHODS
 
@@ -91,7 +91,7 @@ def test_rows_fit_together():
 
 
 def test_the_peak_is_that_of_the_request(monkeypatch):
-    peak = peak_of(json.loads(json.dumps(asdict(TINY))))
+    peak = measure_peak(json.loads(json.dumps(asdict(TINY))))
     assert peak.total_mb > peak.extra_mb >= 0
     asked = []
     monkeypatch.setattr(step_module, "peak_in_child", lambda task, spec: asked.append((task, spec)) or peak)

@@ -21,12 +21,12 @@ def main() -> None:
     from limbeck.benchmark.measuring import Peak, peak_as_json
 
     torch.set_num_threads(request["threads"])
-    peak_of: Callable[[Mapping[str, Any]], Peak]
+    measure_peak: Callable[[Mapping[str, Any]], Peak]
     if task == "loss":
-        from limbeck.benchmark.loss import peak_of
+        from limbeck.benchmark.loss import measure_peak
     else:
-        from limbeck.benchmark.step import peak_of
-    print(peak_as_json(peak_of(request["spec"])), file=answers, flush=True)
+        from limbeck.benchmark.step import measure_peak
+    print(peak_as_json(measure_peak(request["spec"])), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def megabytes_needed(case: LossCase) -> float:
     return benchmark_of(case.objective).numbers_at_once(case) * 4 / BYTES_PER_MEGABYTE
 
 
-def peak_of(spec: Mapping[str, Any]) -> Peak:
+def measure_peak(spec: Mapping[str, Any]) -> Peak:
     """Measure the peak memory of one forward and backward, the gradients included.
 
     Args:
@@ -293,7 +293,7 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
 
 def _peak(case: LossCase, backend: str, device: torch.device) -> Peak:
     spec = {"case": asdict(case), "backend": backend}
-    return peak_in_child("loss", spec) if device.type == "cpu" else peak_of(spec)
+    return peak_in_child("loss", spec) if device.type == "cpu" else measure_peak(spec)
 
 
 def _obstacle(case: LossCase, device: torch.device) -> str:

@@ -47,7 +47,7 @@ def read_config(name: str, length: int) -> PreTrainedConfig:
 
     Args:
         name: A shape (see `names_shape`), a folder, `package:NAME` or a Hub name.
-        length: Tokens that a model of a named shape has to take; BERT's own are 512.
+        length: Tokens that a model of a named shape has to take; 512 at least.
 
     Raises:
         ModelError: see `parse_blueprint` and `load_config`.
@@ -151,7 +151,7 @@ def measure_models(
         seconds: For all timings together; at least five rounds are made of each batch size and length.
         warmup: Passes of each model that are not counted, at each batch size and length.
         seed: Of the token ids, which all models share.
-        report: Is told how far it is.
+        report: Receives the progress.
 
     Returns:
         One row a model, batch size and length.
@@ -252,7 +252,7 @@ def measure_costs(
         batch_sizes: Texts a pass; the papers measure 1, 16, 32 and 64 (MLKD-BERT, table 3).
         lengths: Tokens a text, all of them real.
         seconds: For all timings together.
-        report: Is told how far it is.
+        report: Receives the progress.
 
     Returns:
         `models` (sizes and operations), `timings` (the rows of `limbeck benchmark model`), `published` and `machine`.

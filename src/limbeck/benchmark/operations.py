@@ -9,7 +9,7 @@ waste. With l_b valid tokens in sample b, n = Σ l_b and s = Σ l_b²:
     scores of V tokens     2 (scored tokens) V H + 2 n Σ(numbers of the head's other matrices)
     backward               twice the forward
     a learned map          6 n W_S W_T, with forward and both gradients; over R relation heads divided by R
-    a loss                 what its objective counts (`Objective.operations`)
+    a loss                 as its objective counts (`Objective.operations`)
 
 Sliding windows count as full attention. Norms, activations, softmax, embeddings, poolers, heads without a vocabulary,
 terms over whole samples have no products worth counting: they are why 100 % is out of reach. The optimizer's floor is

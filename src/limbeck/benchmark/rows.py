@@ -64,7 +64,7 @@ def describe_machine(device_type: str) -> Machine:
 
 
 def tidy(row: Mapping[str, Value]) -> Row:
-    """Round measured numbers to six digits, and make what is undefined (NaN, infinite, empty) None."""
+    """Round measured numbers to six digits, and replace undefined values (NaN, infinite, empty) by None."""
     return {key: _tidy_value(value) for key, value in row.items()}
 
 
@@ -111,7 +111,7 @@ def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], 
             return
         whole = [{"benchmark": benchmark, **row, **machine.columns()} for row in rows]
         with path.open("w", encoding="utf-8", newline="") as file:
-            # Text is quoted and numbers are not, which is how they are told apart again.
+            # Text is quoted and numbers are not, by which `read_rows` tells them apart.
             writer = csv.DictWriter(
                 file, list(whole[0]) if whole else [], lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC
             )

@@ -51,7 +51,7 @@ _LABELS: dict[Task, LabelKind] = {"classification": "class", "regression": "valu
 
 @dataclass(frozen=True)
 class StepRequest:
-    """What is asked for; every field is fit for JSON.
+    """A request to measure a step; every field is fit for JSON.
 
     Attributes:
         recipe: Path of a recipe; without one `teacher`, `student` and `method` count.
@@ -89,7 +89,7 @@ class StepSetup:
     Attributes:
         teacher: Configuration of the teacher.
         student: Configuration of the student, dropout included.
-        terms: What is distilled.
+        terms: The terms of the stage.
         method: Name of the method.
         teacher_head: The head whose scores the teacher gives, or None.
         student_head: The same of the student.
@@ -300,7 +300,7 @@ class Step:
     """Takes optimizer steps on random batches, from random weights.
 
     Args:
-        setup: What is trained, and how.
+        setup: The models, the terms and the training arguments.
     """
 
     def __init__(self, setup: StepSetup) -> None:
@@ -403,7 +403,7 @@ class Step:
             teacher = module.read_teacher(**inputs, scored=module.scored_tokens(labels))
         with self._clock(spent, "student forward"), self.trainer.accelerator.autocast():
             student = module.read_student(**inputs, scored=module.scored_tokens(labels))
-        # The loss ends at the streams, so that its gradient is told from the student's.
+        # The loss ends at the streams, so that its backward pass is timed apart from the student's.
         cut = {key: x.detach().requires_grad_(x.requires_grad) for key, x in student.items()}
         with self._clock(spent, "loss"):
             terms = module.compute_terms(cut, teacher, batch["attention_mask"], labels)
@@ -431,10 +431,10 @@ class Step:
         spent[part] += time.perf_counter() - start
 
 
-def peak_of(spec: Mapping[str, Any]) -> Peak:
+def measure_peak(spec: Mapping[str, Any]) -> Peak:
     """Measure the peak memory of two steps: the second has the optimizer's state.
 
-    Weights, optimizer state and activations count, and on a CPU what is loaded on the way.
+    Weights, optimizer state and activations count, and on a CPU libraries that are loaded meanwhile.
 
     Args:
         spec: The fields of `StepRequest`.
@@ -475,7 +475,7 @@ def measure_step(
         seconds: For the timing; at least five rounds are made.
         memory: Measure peak memory too, on a CPU in a process of its own.
         ceiling_size: As in `measure_ceiling`; its square is how many numbers are copied.
-        report: Is told how far it is.
+        report: Receives the progress.
 
     Returns:
         A row for the whole step, then one for each of `PARTS`.
@@ -555,7 +555,7 @@ def _timed(step: Step) -> Callable[[], dict[str, float]]:
 
 def _peak(request: StepRequest, device: torch.device) -> Peak:
     spec = asdict(request)
-    return peak_in_child("step", spec) if device.type == "cpu" else peak_of(spec)
+    return peak_in_child("step", spec) if device.type == "cpu" else measure_peak(spec)
 
 
 def _floor_ms(count: int, dtype: torch.dtype, ceilings: Mapping[torch.dtype, Ceiling]) -> float | None:

@@ -75,7 +75,7 @@ benchmark = typer.Typer(
 def loss(
     objective: Annotated[
         str,
-        typer.Option(help="relation_kl, attention_score_mse or soft_label_kl.", autocompletion=complete(OBJECTIVES)),
+        typer.Option(help=f"{', '.join(OBJECTIVES[:-1])} or {OBJECTIVES[-1]}.", autocompletion=complete(OBJECTIVES)),
     ] = "relation_kl",
     backends: Annotated[str | None, typer.Option(help="Names by commas; default: all that run on the device.")] = None,
     lengths: Annotated[str, typer.Option(help="Tokens of the longest sample, by commas.")] = "128,512",

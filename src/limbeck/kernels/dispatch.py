@@ -1,4 +1,4 @@
-"""Which backend computes a kernel: the one that was asked for, or with `auto` the fastest that fits."""
+"""The choice of a backend for an operation: the requested one, or with `auto` the fastest that fits."""
 
 from __future__ import annotations
 

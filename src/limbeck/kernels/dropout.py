@@ -1,4 +1,10 @@
-"""`fast_dropout`: dropout that draws fewer random bits and saves no mask, for training on a CPU."""
+"""`fast_dropout`: dropout that draws fewer random bits and saves no mask, for training on a CPU.
+
+PyTorch's Bernoulli on a CPU takes 64 serial bits of a Mersenne twister for every element. Here each element takes 16
+bits of an SFC64 stream, several times faster. The stream is seeded from PyTorch's own generator: the same
+`torch.manual_seed` gives the same factors, and a restored generator state goes on with them. It can be started again
+from its seed, so a backward pass needs no saved mask.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-# Random keep factors for dropout on a CPU, several times faster than PyTorch draws them.
-#
-# PyTorch's Bernoulli on a CPU takes 64 serial bits of a Mersenne twister for every element. Here each element takes
-# 16 bits of an SFC64 stream, which is seeded from PyTorch's own generator: the same `torch.manual_seed` gives the
-# same factors, and a restored generator state goes on with them. The stream can be started again from its seed, so a
-# backward pass needs no saved mask.
-
 
 _LEVELS = 1 << 16
 _LOWEST = -(1 << 15)

@@ -8,6 +8,10 @@ pass computes the probabilities anew.
     dV = (P ∘ M)ᵀ dO,  D = rowsum(dO ∘ O),  dS = P ∘ ((dO Vᵀ) ∘ M − D),  dQ = dS K · scale,  dK = dSᵀ Q · scale
 
 Source: the backward pass is that of FlashAttention (arXiv 2205.14135, appendix B.4).
+
+Groups of samples are planned here for other kernels too. On a CPU lengths can be read for free, so padding is packed
+away: samples of like length form a group and their valid tokens move to the front. On any other device reading a length
+would stall the queue: there every group keeps the full length, and a mask removes the padding.
 """
 
 from __future__ import annotations
@@ -195,13 +199,6 @@ class _Work:
         scores = self._buffer("scores", shape)
         torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.scale, out=scores)
         return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))
-
-
-# Which samples a kernel takes together, and how their real tokens are packed for it and put back.
-#
-# On a CPU the lengths can be read for free, so padding is packed away: samples of like length form a group and their
-# valid tokens move to the front. On any other device reading a length would stall the queue: there every group keeps
-# the full length, and a mask removes the padding.
 
 
 # A group may compute at most this many times the logits that its samples need.

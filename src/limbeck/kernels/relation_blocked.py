@@ -1,14 +1,18 @@
-"""The blocks of `relation_kl`: logits, probabilities, divergence and gradient while they are in cache.
+"""`relation_kl` in blocks that stay in cache, its gradient made while the forward pass has them there.
 
-Logits are kept in base 2, since exp2 is the fastest exponential that PyTorch has on a CPU, and each row's greatest is
-taken off. With e = exp2(logits), s = Σ e per row and D = teacher logits − student logits:
+A block holds `[units, rows, columns]` logits of the teacher and of the student, a unit being one head of one sample.
+Its probabilities, divergence and gradient are computed before the next one is made, so the L×L matrices of all heads
+never exist together. On a CPU every thread works on blocks of its own.
+
+Logits are kept in base 2, since exp2 is the fastest exponential that PyTorch has on a CPU, and the row maximum is
+subtracted for stability. With e = exp2(logits), s = Σ e per row and D = teacher logits − student logits:
 
     KL = ln 2 · (Σ e_T · D / s_T + log2(s_S / s_T))
     G = ∂KL/∂(student logits, natural) = e_S / s_S − e_T / s_T
     ∂KL/∂student_a = G · student_b / √d
     ∂KL/∂student_b = Gᵀ · student_a / √d
 
-Where a is b, logits and e (before the row's greatest is taken off) are symmetric. Half of them could be mirrored, but
+Where a is b, logits and e (before the row maximum is subtracted) are symmetric. Half of them could be mirrored, but
 moving a transposed block costs more here than the product that makes it (0.7 to 2 ns for each logit against 0.3).
 """
 
@@ -177,13 +181,6 @@ class RelationGroup:
 def _even(whole: int, most: int) -> int:
     """Size of the parts when `whole` is divided into as few parts of at most `most` as possible, near equal."""
     return math.ceil(whole / math.ceil(whole / max(1, most)))
-
-
-# `relation_kl` in blocks that stay in cache, its gradient made while the forward pass has them there.
-#
-# A block holds `[units, rows, columns]` logits of the teacher and of the student, a unit being one head of one
-# sample. Everything that it is needed for (probabilities, divergence, gradient) happens before the next one is made,
-# so the L×L matrices of all heads never exist together. On a CPU every thread works on blocks of its own.
 
 
 # Logits of one block. On a CPU each thread has three float32 blocks of this size, which stay in the last-level

@@ -22,9 +22,6 @@ from torch import Tensor
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import compute_dtype, refuse_second_derivative
 
-# How the Triton kernels of `relation_kl` are started: how the work is cut, and what both kernels take.
-
-
 # Tokens on each side of a tile, and the same where heads are larger than `LEAST` and fill the registers; short
 # texts take less.
 TILE, TILE_OF_LARGE_HEADS = 64, 32

@@ -6,7 +6,14 @@ from pydantic import Field
 
 from limbeck.methods.composition import LABELLED_TASKS, MethodOptions, Pairing, Term, paper
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import embedding_term, equal_heads, hard_label_term, kept, learned_map, soft_label_term
+from limbeck.methods.terms import (
+    embedding_term,
+    equal_heads,
+    hard_label_term,
+    learned_map,
+    soft_label_term,
+    weighted_terms,
+)
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 
@@ -73,7 +80,7 @@ def bert_emd(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
         )
     terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))
     terms.append(hard_label_term(pairing, options.hard_label_weight))
-    return kept(terms, "bert_emd")
+    return weighted_terms(terms, "bert_emd")
 
 
 def _layers(shape: Shape, *kinds: str) -> tuple[StreamKey, ...]:

@@ -8,7 +8,7 @@ from limbeck.errors import RecipeError
 from limbeck.methods.composition import LABELLED_TASKS, MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping, without_last
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import check_equal_widths, hard_label_term, kept, layer_terms, soft_label_term
+from limbeck.methods.terms import check_equal_widths, hard_label_term, layer_terms, soft_label_term, weighted_terms
 
 PAPER = paper(
     "sun2019patient",
@@ -60,4 +60,4 @@ def bert_pkd(options: BertPkdOptions, pairing: Pairing) -> list[Term]:
     terms = layer_terms("patient", "patient_mse", ["cls"], mapping, options.patient_weight)
     terms.append(soft_label_term(pairing, options.soft_label_share, options.temperature))
     terms.append(hard_label_term(pairing, 1 - options.soft_label_share))
-    return kept(terms, "bert_pkd")
+    return weighted_terms(terms, "bert_pkd")

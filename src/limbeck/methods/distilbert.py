@@ -6,7 +6,7 @@ from pydantic import Field
 
 from limbeck.methods.composition import MethodOptions, Pairing, Term, paper
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import Positions, check_equal_widths, hard_label_term, kept, soft_label_term
+from limbeck.methods.terms import Positions, check_equal_widths, hard_label_term, soft_label_term, weighted_terms
 from limbeck.models.streams import StreamKey
 
 PAPER = paper(
@@ -47,4 +47,4 @@ def distilbert(options: DistilBertOptions, pairing: Pairing) -> list[Term]:
         hard_label_term(pairing, options.hard_label_weight),
         Term("cosine", "hidden_cosine", *hidden, options.cosine_weight),
     ]
-    return kept(terms, "distilbert")
+    return weighted_terms(terms, "distilbert")

@@ -7,7 +7,7 @@ from pydantic import Field
 from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import attention_score_terms, hidden_terms, kept
+from limbeck.methods.terms import attention_score_terms, hidden_terms, weighted_terms
 
 FOUND = {(4, 12): [0, 0, 5, 10], (6, 12): [0, 5, 0, 0, 0, 10]}
 """Depths of student and teacher to the mapping that the paper's search found (its table 2)."""
@@ -53,4 +53,4 @@ def elm(options: ElmOptions, pairing: Pairing) -> list[Term]:
     terms = hidden_terms(pairing, mapping, options.hidden_weight)
     if options.attention_weight > 0:
         terms += attention_score_terms(pairing, mapping, options.attention_weight, "elm")
-    return kept(terms, "elm")
+    return weighted_terms(terms, "elm")

@@ -9,7 +9,7 @@ from pydantic import Field
 from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import equal_heads, kept, learned_map
+from limbeck.methods.terms import equal_heads, learned_map, weighted_terms
 from limbeck.models.families import families
 from limbeck.models.streams import StreamKey
 
@@ -60,7 +60,7 @@ def minilm(options: MiniLMOptions, pairing: Pairing) -> list[Term]:
                 vectors = _keys(("value",), layer), _keys(("value",), target)
                 mapped = learned_map(pairing, "value")
                 terms.append(Term("value" + suffix, "hidden_mse", *vectors, options.value_weight, learned_map=mapped))
-    return kept(terms, "minilm")
+    return weighted_terms(terms, "minilm")
 
 
 def _keys(kinds: tuple[str, ...], layer: int) -> tuple[StreamKey, ...]:

@@ -21,7 +21,7 @@ from limbeck.methods.composition import (
 )
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import hidden_terms, kept, layer_terms, soft_label_term
+from limbeck.methods.terms import hidden_terms, layer_terms, soft_label_term, weighted_terms
 from limbeck.models.streams import StreamKey
 
 PAPER = paper(
@@ -82,9 +82,10 @@ class MlkdBertOptions(MethodOptions):
 def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     """Two stages: token relations and features of mapped layers, then sample relations and soft labels.
 
-    Make the terms of one of the two stages.
+    The terms are those of one of the two stages.
     """
-    return kept(_layers(options, pairing) if options.stage == 1 else _prediction(options, pairing), "mlkd_bert")
+    terms = _layers(options, pairing) if options.stage == 1 else _prediction(options, pairing)
+    return weighted_terms(terms, "mlkd_bert")
 
 
 def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:

@@ -84,7 +84,7 @@ def register_as_method(
 
     Args:
         options: The pydantic model of its options; by default it has none.
-        name: As recipes write it; None is the function's own.
+        name: As recipes write it; None is the name of the function.
         summary: One sentence; None is the first paragraph of the function's docstring.
         citation: Its source, if it has one.
         tasks: The tasks it can be composed for, the most usual first.

@@ -9,7 +9,7 @@ from pydantic import Field
 from limbeck.methods.composition import MethodOptions, Pairing, Term
 from limbeck.methods.layer_mapping import resolve_layer
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import kept, learned_map
+from limbeck.methods.terms import learned_map, weighted_terms
 from limbeck.models.streams import StreamKey
 
 
@@ -59,4 +59,4 @@ def sentence_embedding(options: SentenceEmbeddingOptions, pairing: Pairing) -> l
         name = f"hidden_mse_{taught.layer}"
         terms.append(Term(name, "hidden_mse", (taught,), (read,), options.layer_weight, learned_map=widths))
     terms.append(Term("sample_relation", "sample_relation_kl", *pooled, options.sample_relation_weight))
-    return kept(terms, "sentence_embedding")
+    return weighted_terms(terms, "sentence_embedding")

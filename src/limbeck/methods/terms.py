@@ -132,7 +132,7 @@ def check_relation_heads(pairing: Pairing, heads: int, kinds: Iterable[str], exa
                 )
 
 
-def kept(terms: list[Term], method: str) -> list[Term]:
+def weighted_terms(terms: list[Term], method: str) -> list[Term]:
     """Leave out the terms of weight 0.
 
     Raises:

@@ -7,7 +7,7 @@ from pydantic import Field
 from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import attention_score_terms, embedding_term, hidden_terms, kept, soft_label_term
+from limbeck.methods.terms import attention_score_terms, embedding_term, hidden_terms, soft_label_term, weighted_terms
 
 PAPER = paper(
     "jiao2020tinybert",
@@ -47,4 +47,4 @@ def tinybert(options: TinyBertOptions, pairing: Pairing) -> list[Term]:
     if options.attention_weight > 0:
         terms += attention_score_terms(pairing, mapping, options.attention_weight, "tinybert")
     terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))
-    return kept(terms, "tinybert")
+    return weighted_terms(terms, "tinybert")

@@ -30,12 +30,12 @@ from limbeck.objectives.terms import (
     LossTerm,
     Projection,
     as_mask,
-    blank,
     check_heads,
     check_temperature,
     check_tensors,
-    count_of,
+    count_valid,
     project,
+    zero_masked,
 )
 
 # Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
@@ -56,7 +56,7 @@ def hidden_distances(
         student: M of `[B, L, width]`.
         teacher: N of `[B, L, width]`, as wide.
         mask: Real tokens, bool `[B, L]`; None means all.
-        dtype: What is computed in.
+        dtype: Dtype of the computation.
 
     Returns:
         `[M, N]` in `dtype`.
@@ -69,7 +69,7 @@ def hidden_distances(
     for start in range(0, len(own[0]), step):
         rows = slice(start, start + step)
         part = None if real is None else real[rows]
-        s, t = (torch.stack([blank(x[rows], part, dtype) for x in xs]) for xs in (own, other))
+        s, t = (torch.stack([zero_masked(x[rows], part, dtype) for x in xs]) for xs in (own, other))
         total += _all_pairs(s, t)
     return total.to(dtype)
 
@@ -89,7 +89,7 @@ def score_distances(
         teacher: N pairs (query, key), each `[B, L, width_T]`.
         heads: Attention heads of both; divides both widths.
         mask: Real tokens, bool `[B, L]`; None means all.
-        dtype: What is computed in.
+        dtype: Dtype of the computation.
 
     Returns:
         `[M, N]` in `dtype`.
@@ -126,7 +126,7 @@ def _heads(
     Tokens that are not real become zeros, and so do all their scores, in both models.
     """
     q, k = (
-        torch.stack([blank(layer[i][sample], real, dtype) for layer in layers])
+        torch.stack([zero_masked(layer[i][sample], real, dtype) for layer in layers])
         .unflatten(-1, (heads, -1))
         .transpose(1, 2)
         for i in (0, 1)
@@ -228,7 +228,7 @@ def cost_attention(
 
     Args:
         costs: D, `[M, N]`, 0 or more, as given to `transport_flow`.
-        flow: f, `[M, N]`, what it returned for these weights.
+        flow: f, `[M, N]`, as returned by it for these weights.
         student_weights: w^S, `[M]`, those the flow was solved for.
         teacher_weights: w^T, `[N]`, likewise.
         temperature: τ, above 0; the higher, the more equal the weights.
@@ -342,15 +342,15 @@ def layer_emd(
     first = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers))
     mask, dtype = as_mask(valid, first), compute_dtype(*student_layers, *teacher_layers)
     width, teacher = teacher_layers[0].shape[-1], [x.detach() for x in teacher_layers]
-    count = count_of(mask, first, width).to(dtype)
+    count = count_valid(mask, first, width).to(dtype)
     with autocast_off(first.device):
-        mapped = [project(blank(x, mask, dtype), projection, width) for x in student_layers]
+        mapped = [project(zero_masked(x, mask, dtype), projection, width) for x in student_layers]
         totals = hidden_distances(mapped, teacher, mask, dtype)
         costs, flow = _solve(totals, count, student_weights, teacher_weights, across)
         near: list[Tensor] = []
         for x, (weight, shares) in zip(mapped, _moves(flow), strict=True):
             centre = sum(y.to(dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
-            near.append(weight * blank(x - centre, mask, dtype).square().sum())
+            near.append(weight * zero_masked(x - centre, mask, dtype).square().sum())
         return EmdTerm(_with_value(near, totals, flow), count, costs, flow)
 
 

@@ -17,12 +17,12 @@ from limbeck.objectives.registry import Benchmark, register_as_objective
 from limbeck.objectives.terms import (
     LossTerm,
     as_mask,
-    blank,
     check_alike,
     check_labels,
     check_temperature,
     check_tensors,
-    count_of,
+    count_valid,
+    zero_masked,
 )
 
 
@@ -90,12 +90,13 @@ def soft_label_kl(
     mask, dtype = as_mask(valid, student_logits, rows), compute_dtype(student_logits, teacher_logits)
     with autocast_off(student_logits.device):
         student, teacher = (
-            (blank(x, mask, dtype) / temperature).log_softmax(-1) for x in (student_logits, teacher_logits.detach())
+            (zero_masked(x, mask, dtype) / temperature).log_softmax(-1)
+            for x in (student_logits, teacher_logits.detach())
         )
         share = teacher.exp()
         # 0 · (−inf − x) would be NaN for an excluded class.
         total = torch.where(share > 0, share * (teacher - student), 0.0).sum() * temperature**2
-        return LossTerm(total, count_of(mask, student_logits, axes=rows).to(dtype))
+        return LossTerm(total, count_valid(mask, student_logits, axes=rows).to(dtype))
 
 
 def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
@@ -128,7 +129,7 @@ def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
             )
     dtype = compute_dtype(logits)
     with autocast_off(logits.device):
-        scores = blank(logits, labelled, dtype).flatten(0, -2)
+        scores = zero_masked(logits, labelled, dtype).flatten(0, -2)
         total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
         return LossTerm(total, labelled.sum().to(dtype))
 
@@ -206,7 +207,7 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
     dtype = compute_dtype(values)
     with autocast_off(values.device):
         total = (values[:, 0].to(dtype) - labels.to(dtype)).square().sum()
-        return LossTerm(total, count_of(None, values, axes=1).to(dtype))
+        return LossTerm(total, count_valid(None, values, axes=1).to(dtype))
 
 
 @register_as_objective(unit="sample")
@@ -233,7 +234,7 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
     dtype = compute_dtype(student_values, teacher_values)
     with autocast_off(student_values.device):
         total = (student_values.to(dtype) - teacher_values.detach().to(dtype)).square().sum()
-        return LossTerm(total, count_of(None, student_values, student_values.shape[1], axes=1).to(dtype))
+        return LossTerm(total, count_valid(None, student_values, student_values.shape[1], axes=1).to(dtype))
 
 
 def soft_label_kl_from_hidden(
@@ -259,7 +260,7 @@ def soft_label_kl_from_hidden(
     there are logits already or classes are few.
 
     Args:
-        student_hidden: What the student's output layer multiplies (after the head's own transform, if it has one),
+        student_hidden: Input of the student's output layer (after the transform of the head, if it has one),
             `[..., width_S]`; carries gradient.
         student_weight: `[V, width_S]`; carries gradient, which adds up where it is tied to the embeddings.
         teacher_hidden: The same of the teacher, `[..., width_T]`; never gets a gradient.
@@ -297,7 +298,7 @@ def soft_label_kl_from_hidden(
         temperature,
         None if mask is None else mask.flatten(),
     )
-    return LossTerm(total, count_of(mask, student_hidden, axes=rows).to(total.dtype))
+    return LossTerm(total, count_valid(mask, student_hidden, axes=rows).to(total.dtype))
 
 
 def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:

@@ -273,7 +273,7 @@ def register_as_objective(
 
     Args:
         unit: What its count is proportional to, see `Objective`.
-        name: As methods write it; None is the function's own.
+        name: As methods write it; None is the name of the function.
         batch_coupled: Samples of a batch act on each other.
         is_divergence: 0 when student equals teacher, above 0 otherwise; never without a teacher.
         replace: As `register_objective`'s.

@@ -14,7 +14,7 @@ from limbeck.kernels.dispatch import RELATION_KL, relation_kl_total
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.score_gram import score_distance
 from limbeck.objectives.registry import Benchmark, Workload, register_as_objective
-from limbeck.objectives.terms import LossTerm, as_mask, blank, check_heads, check_tensors, count_of
+from limbeck.objectives.terms import LossTerm, as_mask, check_heads, check_tensors, count_valid, zero_masked
 
 
 def _check_pairs(vectors: dict[str, Tensor], heads: int, rule: str) -> None:
@@ -110,7 +110,7 @@ def relation_kl(
     total = relation_kl_total(
         student_a, student_b, teacher_a, teacher_b, heads=heads, valid=mask, causal=causal, backend=backend
     )
-    return LossTerm(total, count_of(mask, student_a, heads).to(compute_dtype(*vectors.values())))
+    return LossTerm(total, count_valid(mask, student_a, heads).to(compute_dtype(*vectors.values())))
 
 
 def _count_scores(work: Workload) -> int:
@@ -228,9 +228,9 @@ def direct_mse(
     with autocast_off(student.device):
         # [heads, B · L, head size]
         mapped, target = (
-            blank(x, mask, dtype).reshape(-1, heads, x.shape[-1] // heads).transpose(0, 1)
+            zero_masked(x, mask, dtype).reshape(-1, heads, x.shape[-1] // heads).transpose(0, 1)
             for x in (student, teacher.detach())
         )
         if projections is not None:
             mapped = mapped @ projections.to(dtype)
-        return LossTerm((mapped - target).square().sum(), count_of(mask, student, other).to(dtype))
+        return LossTerm((mapped - target).square().sum(), count_valid(mask, student, other).to(dtype))

@@ -140,7 +140,7 @@ def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
     return valid.bool()
 
 
-def count_of(valid: Tensor | None, like: Tensor, per_unit: int = 1, axes: int = 2) -> Tensor:
+def count_valid(valid: Tensor | None, like: Tensor, per_unit: int = 1, axes: int = 2) -> Tensor:
     """Return `per_unit` × the number of valid units as a scalar of the loss's dtype, without reading it back.
 
     Args:
@@ -155,7 +155,7 @@ def count_of(valid: Tensor | None, like: Tensor, per_unit: int = 1, axes: int = 
     return valid.sum().to(dtype) * per_unit
 
 
-def blank(x: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Tensor:
+def zero_masked(x: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Return `x` in `dtype` with 0 wherever `valid` is False, whatever lay there; its gradient there is 0."""
     x = x.to(dtype)
     return x if valid is None else x.masked_fill(~valid[(...,) + (None,) * (x.dim() - valid.dim())], 0.0)

@@ -13,12 +13,12 @@ from limbeck.objectives.terms import (
     LossTerm,
     Projection,
     as_mask,
-    blank,
     check_labels,
     check_temperature,
     check_tensors,
-    count_of,
+    count_valid,
     project,
+    zero_masked,
 )
 
 
@@ -50,10 +50,10 @@ def hidden_mse(
     check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
     mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
     with autocast_off(student.device):
-        mapped = project(blank(student, mask, dtype), projection, teacher.shape[-1])
+        mapped = project(zero_masked(student, mask, dtype), projection, teacher.shape[-1])
         # A bias moves blank rows: they are wiped once more.
-        total = (blank(mapped, mask, dtype) - blank(teacher.detach(), mask, dtype)).square().sum()
-        return LossTerm(total, count_of(mask, teacher, teacher.shape[-1]).to(dtype))
+        total = (zero_masked(mapped, mask, dtype) - zero_masked(teacher.detach(), mask, dtype)).square().sum()
+        return LossTerm(total, count_valid(mask, teacher, teacher.shape[-1]).to(dtype))
 
 
 @register_as_objective(unit="token")
@@ -80,9 +80,9 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
     project(student, None, teacher.shape[-1])
     mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
     with autocast_off(student.device):
-        distance = cosine_distance(blank(student, mask, dtype), blank(teacher.detach(), mask, dtype))
+        distance = cosine_distance(zero_masked(student, mask, dtype), zero_masked(teacher.detach(), mask, dtype))
         total = (distance if mask is None else distance.masked_fill(~mask, 0.0)).sum()
-        return LossTerm(total, count_of(mask, student).to(dtype))
+        return LossTerm(total, count_valid(mask, student).to(dtype))
 
 
 def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | 
     with autocast_off(student.device):
         mapped = project(student.to(dtype), projection, teacher.shape[-1])
         total = cosine_distance(mapped, teacher.detach().to(dtype)).sum()
-        return LossTerm(total, count_of(None, student, axes=1).to(dtype))
+        return LossTerm(total, count_valid(None, student, axes=1).to(dtype))
 
 
 @register_as_objective(unit="sample")
@@ -155,7 +155,7 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
     dtype = compute_dtype(student_cls, teacher_cls)
     with autocast_off(student_cls.device):
         difference = F.normalize(student_cls.to(dtype), dim=-1) - F.normalize(teacher_cls.detach().to(dtype), dim=-1)
-        return LossTerm(difference.square().sum(), count_of(None, student_cls, axes=1).to(dtype))
+        return LossTerm(difference.square().sum(), count_valid(None, student_cls, axes=1).to(dtype))
 
 
 @register_as_objective(unit="sample", batch_coupled=True)
@@ -183,7 +183,7 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
     check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
     own, other = student[None], teacher[None]
     total = relation_kl_reference(own, own, other, other, heads=1)
-    return LossTerm(total, count_of(None, student, axes=1).to(compute_dtype(student, teacher)))
+    return LossTerm(total, count_valid(None, student, axes=1).to(compute_dtype(student, teacher)))
 
 
 @register_as_objective(unit="sample", batch_coupled=True, is_divergence=False)
@@ -224,4 +224,4 @@ def sample_contrastive(
         classes = torch.cat([labels, labels]).to(h.device)
         positive = ((classes[:, None] == classes[None]) & ~itself).to(dtype)
         total = -(positive * scores / positive.sum(-1, keepdim=True)).sum()
-        return LossTerm(total, count_of(None, student_projected, 2, axes=1).to(dtype))
+        return LossTerm(total, count_valid(None, student_projected, 2, axes=1).to(dtype))

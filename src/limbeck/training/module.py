@@ -187,7 +187,7 @@ class DistillationModule(nn.Module):
         student: The model that learns.
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed. Or a reader that
             serves other students too, whose streams include those of these terms.
-        terms: What is distilled.
+        terms: The terms of the stage.
         pooling: How `pooled` streams are made.
     """
 
