@@ -6,7 +6,7 @@ import pytest
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation import build_pairs, measure_agreement
-from limbeck.evaluation.metrics import normalised
+from limbeck.evaluation.agreement import normalised
 from tests.support.corpora import documents
 
 

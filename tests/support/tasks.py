@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from limbeck.evaluation.cell import TrainingPoint
-from limbeck.evaluation.encoding import TokenKeys
+from limbeck.evaluation.cell import Cell, TrainingPoint
+from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys
+from limbeck.evaluation.fine_tuning import CellResult, train_once
 from limbeck.evaluation.tasks import SplitFacts, Task, TaskData, TaskRow
 from tests.support.models import make_teacher
 
@@ -37,6 +39,12 @@ QUESTION_POINT = replace(POINT, length=40, stride=8)
 def tiny_folder(parent: Path, family: str = "bert", **changes) -> Path:
     """Save an encoder of two layers without a head."""
     return make_teacher(parent, family, **{"layers": 2, "hidden": 32, "heads": 4, "ffn": 64} | changes)
+
+
+def run_cell(cell: Cell, prepared: PreparedTask, report: Callable[[float], None] = lambda share: None) -> CellResult:
+    """Train and score one cell alone."""
+    whole = PreparedCell(cell, prepared)
+    return train_once([whole], report).score(whole)
 
 
 def make_task(kind: str, **changes) -> Task:

@@ -149,19 +149,6 @@ def check_padding(name: str, tokenizer: Any) -> None:
         raise ModelError(f"The tokenizer of '{name}' has no padding token; set its pad_token and save it again.")
 
 
-def take_padding(model: PreTrainedModel, tokenizer: Any) -> None:
-    """Let a model know the tokenizer's padding token where its configuration names none.
-
-    Heads of decoders need it to find the last token of each text.
-
-    Args:
-        model: Its configuration is changed.
-        tokenizer: Has a padding token.
-    """
-    if model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.pad_token_id
-
-
 def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
     """Refuse a checkpoint that lacks a part of the encoder, or holds it in another shape."""
     prefix = f"{model.base_model_prefix}."
@@ -340,21 +327,6 @@ class CellResult:
     training_seconds: float
 
 
-def run_cell(cell: Cell, prepared: PreparedTask, report: Share) -> CellResult:
-    """Fine-tune a model on a task, or take its sentence vectors, and score it.
-
-    Args:
-        cell: What to run.
-        prepared: Its task.
-        report: Is told how far it is.
-
-    Raises:
-        LimbeckError: as `train_once` and `Trained.score`.
-    """
-    whole = PreparedCell(cell, prepared)
-    return train_once([whole], report).score(whole)
-
-
 @dataclass(frozen=True)
 class Trained:
     """What cells with one training are scored by.
@@ -407,7 +379,8 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
         arguments = training_arguments(point, cell.seed)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         _check_inputs(cell.model, model, tokenizer, point.length)
-        take_padding(model, tokenizer)
+        if model.config.pad_token_id is None:  # Heads of decoders find the last token of each text by it.
+            model.config.pad_token_id = tokenizer.pad_token_id
         tuner = FineTuner(model, tokenizer, prepared, arguments)
         found = {each.cell: _best_epoch(each, tuner) for each in cells}
         best_epochs = {cell: best for cell, best in found.items() if best is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,13 +93,13 @@ def read_costs(paper: str) -> tuple[PublishedCost, ...]:
     """
     return tuple(
         PublishedCost(
-            paper=paper,
-            table=table["table"],
-            shape=row["shape"],
-            multilingual=table.get("multilingual", False),
-            device=table["device"],
-            task=table.get("task"),
-            values=dict(zip(table["columns"], map(float, row["values"]), strict=True)),
+            paper,
+            table["table"],
+            row["shape"],
+            table.get("multilingual", False),
+            table["device"],
+            table.get("task"),
+            dict(zip(table["columns"], map(float, row["values"]), strict=True)),
         )
         for table in _read(paper).get("costs", ())
         for row in table["rows"]
@@ -115,21 +115,9 @@ def _table_rows(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedRow]:
         average = row.get("average")
         if "average_of" in table and average is not None:
             scores[_column(table["average_of"])] = average
-        yield PublishedRow(
-            paper=paper,
-            table=table["table"],
-            model=row["model"],
-            teacher=row.get("teacher"),
-            shape=row["shape"],
-            parameters=row.get("parameters"),
-            multilingual=table.get("multilingual", False),
-            split=table["split"],
-            runs=table.get("runs"),
-            scores=scores,
-            average=average,
-            averaged=averaged,
-            average_without_cola=row.get("average_without_cola"),
-        )
+        found = {field.name: row.get(field.name, table.get(field.name)) for field in fields(PublishedRow)}
+        found |= {"paper": paper, "multilingual": table.get("multilingual", False)}
+        yield PublishedRow(**(found | {"scores": scores, "averaged": averaged}))
 
 
 def _column(text: str) -> tuple[str, str]:

@@ -59,9 +59,9 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     name files `<task>_predict.json` and say that of a line only the label is read; OCNLI's file name is that of the
     CLUE baselines in PaddleNLP; SQuAD's evaluation script.
     """
+    wanted = task.submissions.get(split)
     suffix = "json" if isinstance(predictions, Mapping) else "tsv"
-    wanted = task.submissions.get(split) or Submission(f"{task.name}-{split}.{suffix}")
-    path = folder / wanted.file
+    path = folder / (f"{task.name}-{split}.{suffix}" if wanted is None else wanted.file)
     if isinstance(predictions, Mapping):
         text = json.dumps({key: answer_text(p, task, threshold) for key, p in predictions.items()}, ensure_ascii=False)
     else:
@@ -87,10 +87,10 @@ def answer_text(found: AnswerPrediction, task: Task, threshold: float) -> str:
     return "" if not task.answerable_only and found.null_odds > threshold else found.text
 
 
-def _written(task: Task, prediction: int | float, wanted: Submission) -> str:
+def _written(task: Task, prediction: int | float, wanted: Submission | None) -> str:
     if task.kind == "classification":
-        return task.labels[int(prediction)] if wanted.classes == "names" else str(int(prediction))
-    least, most = wanted.range or (-math.inf, math.inf)
+        return str(int(prediction)) if wanted and wanted.classes == "numbers" else task.labels[int(prediction)]
+    least, most = (wanted and wanted.range) or (-math.inf, math.inf)
     return f"{min(max(float(prediction), least), most):.3f}"
 
 

@@ -75,8 +75,7 @@ class SplitFacts:
     metrics: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(Strict):
     """The file of predictions that a leaderboard takes for a split.
 
     Attributes:
@@ -85,7 +84,7 @@ class Submission:
         range: Least and greatest value that the leaderboard takes; None for no bounds.
     """
 
-    file: str
+    file: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(tsv|json)$")
     classes: Literal["names", "numbers"] = "names"
     range: tuple[float, float] | None = None
 
@@ -292,14 +291,6 @@ class HubData(Strict):
         return {key: {"split": split} if isinstance(split, str) else split for key, split in value.items()}
 
 
-class SubmissionFile(Strict):
-    """The file of predictions that a leaderboard takes."""
-
-    file: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(tsv|json)$")
-    classes: Literal["names", "numbers"] = "names"
-    range: tuple[float, float] | None = None
-
-
 class TaskDescription(Strict):
     """A task as its author describes it; docs/evaluation_tasks.md explains every key."""
 
@@ -324,7 +315,7 @@ class TaskDescription(Strict):
     unlabelled: tuple[str, ...] = ()
     no_answers: bool = False
     answer_rules: AnswerRules | None = None
-    submissions: dict[str, SubmissionFile] = Field({})
+    submissions: dict[str, Submission] = Field({})
 
     _one_metric = field_validator("metric", mode="before")(_as_tuple)
 
@@ -506,9 +497,7 @@ def define(described: TaskDescription) -> TaskDefinition:
         },
         answerable_only=not described.no_answers,
         answer_rules=described.answer_rules,
-        submissions={
-            split: Submission(found.file, found.classes, found.range) for split, found in described.submissions.items()
-        },
+        submissions=described.submissions,
     )
     sources = {split: _source(described, split) for split in described.split_names}
     return TaskDefinition(task, sources, described.second_choice)

@@ -20,10 +20,10 @@ from transformers.trainer_callback import PrinterCallback
 
 from limbeck.evaluation.cell import Cell
 from limbeck.evaluation.encoding import prepare
-from limbeck.evaluation.fine_tuning import EVALUATION_BATCH, FineTuner, load_task_model, run_cell, training_arguments
+from limbeck.evaluation.fine_tuning import EVALUATION_BATCH, FineTuner, load_task_model, training_arguments
 from limbeck.evaluation.metrics import score
 from limbeck.models.loading import load_tokenizer, quiet
-from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, tiny_folder
+from tests.support.tasks import KEYS, POINT, QUESTION_POINT, make_data, run_cell, tiny_folder
 
 SEED = 7
 
@@ -185,7 +185,7 @@ def test_the_best_epoch_is_that_of_a_training_that_was_never_scored(tmp_path):
     point = replace(POINT, epochs=4, learning_rate=5e-2, best_epoch_by="pearson")
     tokenizer = load_tokenizer(folder)
     prepared = prepare(data, point, tokenizer, keys=KEYS, cache_dir=tmp_path / "cache")
-    result = run_cell(Cell(str(folder), "tiny", point, SEED), prepared, lambda share: None)
+    result = run_cell(Cell(str(folder), "tiny", point, SEED), prepared)
 
     set_seed(SEED)
     with quiet():

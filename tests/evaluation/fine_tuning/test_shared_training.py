@@ -13,10 +13,10 @@ from limbeck.evaluation.cell import (
     training_set_fingerprint,
 )
 from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
-from limbeck.evaluation.fine_tuning import FineTuner, run_cell, train_once
+from limbeck.evaluation.fine_tuning import FineTuner, train_once
 from limbeck.evaluation.tasks import TaskData
 from limbeck.models.loading import load_tokenizer
-from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, tiny_folder
+from tests.support.tasks import POINT, QUESTION_POINT, make_data, make_rows, make_task, run_cell, tiny_folder
 
 SILENT = lambda share: None  # noqa: E731 - a value, as others are
 
@@ -107,7 +107,7 @@ def test_every_cell_gets_what_it_would_have_got_alone(kind, tmp_path, monkeypatc
         keys = TokenKeys("t", data_fingerprint(task), training_set_fingerprint(task))
         ready = prepare(task, point, load_tokenizer(folder), keys=keys, cache_dir=tmp_path / "cache")
         cells.append(PreparedCell(Cell(str(folder), f"task-{number}", point, 3), ready))
-    alone = [run_cell(*cell, SILENT) for cell in cells]
+    alone = [run_cell(*cell) for cell in cells]
     trainings, original = [], FineTuner.train
     monkeypatch.setattr(FineTuner, "train", lambda *a: trainings.append(1) or original(*a))
     trained = train_once(cells, SILENT)

@@ -8,8 +8,13 @@ from dataclasses import replace
 import pytest
 
 from limbeck.errors import CorpusError
-from limbeck.evaluation.chinese_words import longest_common_run, mixed_segments, split_words
-from limbeck.evaluation.metrics import normalise_answer_of, score_answers
+from limbeck.evaluation.metrics import (
+    longest_common_run,
+    mixed_segments,
+    normalise_answer_of,
+    score_answers,
+    split_words,
+)
 from limbeck.evaluation.submission import AnswerPrediction
 from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.evaluation.metrics import naive
