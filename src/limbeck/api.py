@@ -15,7 +15,7 @@ from rich.console import Console
 from limbeck.benchmark.model import measure_costs
 from limbeck.comparison.plan import ComparisonPlan, load_plan
 from limbeck.comparison.run import run_comparison
-from limbeck.core.files import read_record
+from limbeck.core import records
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.core.ranks import connect, is_main, on_all_ranks, on_main_rank, process_count
@@ -104,22 +104,23 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
     record.set("running", evaluation=metrics)
     on_main_rank(lambda: _write_tables(metrics, record, folder))
     record.set("finished")  # Last of all: a finished run is taken as it is.
-    return RunResult(run.student_folder, record.fields, metrics)
+    return RunResult(run.student_folder, record.run.to_plain(), metrics)
 
 
 def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> None:
     if metrics:
         write_tables(metrics, folder)
-    write_run_cards(record.fields, folder)
+    write_run_cards(record.run.to_plain(), folder)
 
 
 def _is_finished(record: RunRecord, folder: Path) -> bool:
-    return record.fields.get("status") == "finished" and (folder / "student").is_dir()
+    return record.run.is_finished and (folder / "student").is_dir()
 
 
 def _finished(folder: Path) -> RunResult:
-    fields = read_record(folder)
-    return RunResult(folder / "student", fields, fields.get("evaluation") or {})
+    run = records.load(records.Run, folder)
+    metrics = run.evaluation.to_plain() if run.evaluation is not None else {}
+    return RunResult(folder / "student", run.to_plain(), metrics)
 
 
 def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> RunPlan:

@@ -77,6 +77,12 @@ class Record(BaseModel):
                 record._damage = tuple(dict.fromkeys(damage))
                 return record
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, in whatever order."""
+        return isinstance(other, Record) and self.to_plain() == other.to_plain()
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def damage(self) -> tuple[str, ...]:
         """What could not be read of the file, a line each."""

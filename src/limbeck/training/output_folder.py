@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, read_record
+from limbeck.core import records
+from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
 from limbeck.core.folders import LOCK, FolderKind, FolderLock, claim, first_difference, writing
 from limbeck.core.ranks import on_all_ranks, on_main_rank, process_count
 from limbeck.core.yaml import parse_yaml, read_document
@@ -134,7 +135,7 @@ def _read_recipe(folder: Path) -> dict[str, Any]:
 
 
 def _check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
-    processes = int(read_record(folder).get("processes") or 1)
+    processes = records.load(records.Run, folder).processes or 1
     difference = first_difference(_identity(saved, processes), _identity(asked, process_count()))
     if difference is not None:
         place, old, new = difference

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallba
 
 from limbeck.core.machine import keep_freed_memory
 from limbeck.core.ranks import broadcast_task, main_rank_first, on_all_ranks, run_broadcast_tasks, running_task
+from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Term
@@ -105,7 +106,7 @@ def finish(plan: RunPlan, student: PreTrainedModel, outcomes: Sequence[Outcome],
     whole, _ = finish_student(
         plan.student_choice,
         student,
-        [{"untrained": outcome.untrained, "frozen": outcome.frozen} for outcome in outcomes],
+        [Stage(untrained=outcome.untrained, frozen=outcome.frozen) for outcome in outcomes],
         [term for stage in plan.stages for term in stage.terms],
         load_teacher,
         teacher_width=plan.teacher.hidden,

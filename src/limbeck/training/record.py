@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import socket
 import time
@@ -16,86 +15,82 @@ from typing import Any, Literal
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, read_json, read_record, record_damage
+from limbeck.core import records
+from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
 from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
 from limbeck.errors import OutputError
 
 
 class RunRecord:
-    """The record of one run.
+    """The record of one run, continued where an earlier process left one.
 
     Args:
-        folder: The run's folder; an earlier record there is continued.
+        folder: The run's folder.
         fields: First fields, such as name and recipe.
         writes: Whether this process writes it; of several one does.
+
+    Attributes:
+        run: The record.
     """
 
     def __init__(self, folder: Path, fields: dict[str, Any], *, writes: bool = True) -> None:
-        self._path = folder / RECORD
+        self._folder = folder
         self._writes = writes
         self._started = time.monotonic()
-        earlier = read_record(folder)
-        # A damaged record must not end the run that is told in it.
-        if not isinstance(earlier.get("peak_memory_bytes", 0), int):
-            del earlier["peak_memory_bytes"]
-        timings = earlier.get("timings")
-        earlier["timings"] = {
-            what: float(seconds)
-            for what, seconds in (timings.items() if isinstance(timings, dict) else ())
-            if isinstance(seconds, int | float) and math.isfinite(seconds)
-        }
-        self.fields: dict[str, Any] = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "timings": {},
-            "stages": [],
-            **{key: value for key, value in earlier.items() if key != "problem"},
-            **fields,
-            "versions": versions(),
-            "git_commit": git_commit(),
-            "hardware": hardware(),
-        }
-        self._seconds_before = earlier["timings"].get("total", 0.0)
-        # Stages are told again in full by a resumed run, from what each left in its folder.
-        self.fields["stages"] = []
+        # A damaged record does not end its run: what is damaged is left out.
+        earlier = records.load(records.Run, folder).to_plain()
+        earlier.pop("problem", None)
+        self.run = records.Run.read(
+            {
+                "created": _now(),
+                "timings": {},
+                "stages": [],
+                **earlier,
+                **fields,
+                "versions": versions(),
+                "git_commit": git_commit(),
+                "hardware": hardware(),
+            }
+        )
+        self._seconds_before = self.run.timings.get("total", 0.0)
+        # A resumed run describes all stages again, by what each left in its folder.
+        self.run.stages = []
 
     def set(self, status: str, **fields: Any) -> None:
         """Add fields and write the record.
 
         Args:
             status: `running`, `finished`, `interrupted` or `failed`.
-            **fields: What is new.
+            **fields: New values of fields of `records.Run`.
         """
-        self.fields.update(fields)
-        self.fields["status"] = status
-        self.fields["updated"] = datetime.now(UTC).isoformat(timespec="seconds")
-        self.fields["peak_memory_bytes"] = max(peak_memory_bytes(), self.fields.get("peak_memory_bytes", 0))
-        self.fields["peak_device_memory_bytes"] = peak_device_memory_bytes()
-        self.fields["timings"]["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
-        if not self._writes:
-            return
-        atomic_text(self._path, json.dumps(self.fields, indent=2, default=str) + "\n")
+        run = self.run
+        for name, value in fields.items():
+            setattr(run, name, value)
+        run.status, run.updated = status, _now()
+        run.peak_memory_bytes = max(peak_memory_bytes(), run.peak_memory_bytes or 0)
+        run.peak_device_memory_bytes = peak_device_memory_bytes()
+        run.timings["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
+        if self._writes:
+            records.save(run, self._folder)
 
-    def time(self, what: str, seconds: float) -> None:
-        """Note how long a part took; parts repeated by a resumed run add up."""
-        timings = self.fields["timings"]
-        timings[what] = round(timings.get(what, 0.0) + seconds, 1)
-
-
-__all__ = ["RECORD", "RunRecord", "atomic_text", "read_record"]
+    def time(self, part: str, seconds: float) -> None:
+        """Add the time of a part; parts repeated by a resumed run add up."""
+        self.run.timings[part] = round(self.run.timings.get(part, 0.0) + seconds, 1)
 
 
-# A run's sign of life: a small file beside `run.json`, written as the run gets on and by nothing else.
-#
-# No thread writes it, which would go on when the loop hangs: its age says how long ago the run last got somewhere,
-# and the folder's lock whether the process lives.
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 _SECONDS_BETWEEN = 5.0
 
 
 class Heartbeat:
-    """Writes what a run is at.
+    """A run's sign of life: a small file beside `run.json`, written as the run gets on and by nothing else.
+
+    No thread writes it, which would go on when the loop hangs: its age says how long ago the run last got somewhere,
+    and the folder's lock whether the process lives.
 
     Args:
         folder: The run's folder.
@@ -135,9 +130,9 @@ class Heartbeat:
         self._written = time.monotonic()
         if not self._writes:
             return
-        text = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **self._fields}, indent=2)
+        text = records.text_of(records.plain({"time": _now(), **self._fields}))
         with suppress(OSError):  # No run fails for want of a sign of life; it only looks older.
-            atomic_text(self._path, text + "\n", durable=False)
+            atomic_text(self._path, text, durable=False)
 
 
 @dataclass(frozen=True)
@@ -215,11 +210,7 @@ class TrainingHeartbeat(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Note the checkpoint."""
         if state.is_world_process_zero:
-            at = datetime.now(UTC).isoformat(timespec="seconds")
-            self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=at)
-
-
-# How a run stands, from what lies in its folder: nothing of it is loaded, changed or held up.
+            self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=_now())
 
 
 Status = Literal["running", "dead", "finished", "interrupted", "failed"]
@@ -317,61 +308,62 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         folder: The run's folder.
         now: The time to reckon from; the present by default.
     """
-    record, beat, owner = read_record(folder), read_json(folder / HEARTBEAT), holder(folder)
-    status = _judge(record, folder, owner)
-    signs = [time for text in (beat.get("time"), record.get("updated")) if (time := _time(text)) is not None]
+    run, beat, owner = records.load(records.Run, folder), records.load(records.Heartbeat, folder), holder(folder)
+    status = _judge(run, folder, owner)
+    signs = [time for text in (beat.time, run.updated) if (time := _time(text)) is not None]
     since = max(0.0, ((now or datetime.now(UTC)) - max(signs)).total_seconds()) if signs else None
-    in_training = beat.get("activity") == "training"
+    in_training = beat.activity == "training"
     running = status == "running"
     return RunStatus(
         folder=folder,
-        name=str(record.get("name", folder.name)),
+        name=run.name if run.name is not None else folder.name,
         status=status,
         silent=running and in_training and since is not None and since > SILENT_AFTER,
-        activity=_text(beat, "activity"),
-        stage=f"{beat.get('stage')} ({beat.get('stage_number')} of {beat.get('stages')})" if in_training else None,
-        step=_number(beat, "step", int),
-        steps=_number(beat, "steps", int),
-        tokens_per_second=_number(beat, "tokens_per_second", float),
-        loss=_number(beat, "loss", float),
+        activity=beat.activity,
+        stage=f"{beat.stage} ({beat.stage_number} of {beat.stages})" if in_training else None,
+        step=_sane(beat.step),
+        steps=_sane(beat.steps),
+        tokens_per_second=_sane(beat.tokens_per_second, float),
+        loss=_sane(beat.loss, float),
         seconds_since=since,
-        checkpoint=_number(beat, "checkpoint", int),
-        seconds_left=_number(beat, "seconds_left", float) if running and in_training else None,
-        host=_text(owner, "host"),
-        pid=_number(owner, "pid", int),
-        problem=_text(record, "problem") or record_damage(folder),
+        checkpoint=_sane(beat.checkpoint),
+        seconds_left=_sane(beat.seconds_left, float) if running and in_training else None,
+        host=None if owner.get("host") is None else str(owner["host"]),
+        pid=_sane(owner.get("pid")),
+        problem=run.problem or _damage(folder, run),
     )
 
 
-def _judge(record: Mapping[str, Any], folder: Path, owner: dict[str, Any]) -> Status:
+def _damage(folder: Path, run: records.Run) -> str | None:
+    """Say in a line that a record is there and cannot be read; a record that is whole is never empty."""
+    path = folder / RECORD
+    if not run.is_empty or not path.is_file():
+        return None
+    return f"'{path}' is damaged and cannot be read: what the run was and how it ended is not known from it."
+
+
+def _judge(run: records.Run, folder: Path, owner: dict[str, Any]) -> Status:
     """Tell a run that runs from one whose process is gone: by the lock, which no dead process has."""
-    said = record.get("status")
-    if said in ("finished", "interrupted", "failed"):
-        return said
+    if run.status in ("finished", "interrupted", "failed"):
+        return run.status  # type: ignore[return-value]
     locked = is_locked(folder)
     if locked is None:  # A file system without locks: on this host ask for the process, of another believe the record.
         locked = owner.get("host") not in (None, socket.gethostname()) or holder_lives(owner)
     return "running" if locked else "dead"
 
 
-def _time(text: Any) -> datetime | None:
+def _time(text: str | None) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
         return None
     return found if found.tzinfo is not None else None
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str | None:
-    value = fields.get(name)
-    return None if value is None else str(value)
-
-
-def _number(fields: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
-        return None  # The last holds for NaN too.
-    return kind(value)
+def _sane(value: Any, kind: type = int) -> Any:
+    """A number that can be shown; None for any that a whole file would not have."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return kind(value) if is_number and abs(value) < _MOST else None
 
 
 # A stage's log on disk while it is trained, so that its course can be looked at before it ends.

@@ -27,6 +27,16 @@ from limbeck.core.ranks import (
     process_count,
     process_index,
 )
+from limbeck.core.records import (
+    Citation,
+    CorpusText,
+    CorpusView,
+    Initialisation,
+    SourceNotes,
+    Stage,
+    Student,
+    Teacher,
+)
 from limbeck.corpus import (
     Corpus,
     CorpusSettings,
@@ -92,30 +102,30 @@ def _summary(corpus: AnyCorpus, kind: str) -> str:
     return f"Stream: {sources}; {held_out} of the first {corpus.manifest['documents']:,}"
 
 
-def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> dict[str, Any] | None:
+def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> CorpusText | None:
     """Describe the corpora for the run's record; None without stages."""
     if not corpora:
         return None
     first = corpora[0].manifest
     streamed = isinstance(corpora[0], StreamedCorpus)
-    return {
-        "sources": list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.sources)),
+    return CorpusText(
+        sources=list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.sources)),
         # Of a stream nobody knows how much there is; what its beginning had is no measure of it.
-        "documents": None if streamed else first["documents"],
-        "held_out_documents": first["held_out_documents"],
-        "tokens": None if streamed else corpora[0].tokens,
-        "report": first["report"],
-        "views": [
-            {
-                "stage": choice.spec.title,
-                "unit": getattr(choice.corpus, "unit", "row"),
-                "length": choice.corpus.length,
+        documents=None if streamed else first["documents"],
+        held_out_documents=first["held_out_documents"],
+        tokens=None if streamed else corpora[0].tokens,
+        report=SourceNotes.read(first["report"]),
+        views=[
+            CorpusView(
+                stage=choice.spec.title,
+                unit=getattr(choice.corpus, "unit", "row"),
+                length=choice.corpus.length,
                 **_extent(corpus),
-                "fingerprint": corpus.path.name,
-            }
+                fingerprint=corpus.path.name,
+            )
             for choice, corpus in zip(plan.stages, corpora, strict=True)
         ],
-    }
+    )
 
 
 def _extent(corpus: AnyCorpus) -> dict[str, Any]:
@@ -190,20 +200,22 @@ class Run:
             )
         self.record.set(
             "running",
-            teacher={
-                "name_or_path": plan.teacher_choice.title,
-                "shape": str(plan.teacher),
-                **teacher_facts(plan.recipe.teacher.model, plan.recipe.teacher.name),
-            },
-            student={
-                "shape": str(plan.student),
-                "head": plan.head,
-                "parameters": sum(parameter.numel() for parameter in student.parameters()),
-                "initialisation": initialisation,
-            },
+            teacher=Teacher.read(
+                {
+                    "name_or_path": plan.teacher_choice.title,
+                    "shape": str(plan.teacher),
+                    **teacher_facts(plan.recipe.teacher.model, plan.recipe.teacher.name),
+                }
+            ),
+            student=Student(
+                shape=str(plan.student),
+                head=plan.head,
+                parameters=sum(parameter.numel() for parameter in student.parameters()),
+                initialisation=initialisation,
+            ),
             corpus=describe_corpora(plan, self.corpora),
         )
-        stages: list[dict[str, Any]] = []
+        stages: list[Stage] = []
         for index, choice in enumerate(plan.stages):
             with self._timed("training"):
                 stages.append(self._run_stage(index, choice, student))
@@ -250,9 +262,9 @@ class Run:
 
     def _check_same_text(self) -> None:
         """Refuse to go on with a run on other text than it began with."""
-        before = (self.record.fields.get("corpus") or {}).get("views")
-        now = (describe_corpora(self.plan, self.corpora) or {}).get("views")
-        if (self.folder / STAGES).is_dir() and before and before != now:
+        before, now = self.record.run.corpus, describe_corpora(self.plan, self.corpora)
+        same = now is not None and before is not None and before.views == now.views
+        if (self.folder / STAGES).is_dir() and before is not None and before.views and not same:
             raise OutputError(
                 f"The text of the run in '{self.folder}' has changed since it was begun, so it cannot be resumed to "
                 "the same result; put the text back, or start again with --overwrite."
@@ -260,7 +272,7 @@ class Run:
 
     def _make_student(
         self, choice: StudentChoice, head: Head | None, stages: list[StageChoice]
-    ) -> tuple[PreTrainedModel, dict[str, Any]]:
+    ) -> tuple[PreTrainedModel, Initialisation]:
         """Build a student; its head starts from its teacher's where a stage reads that."""
         source = self._source(choice, stages)
         from_teacher = head if head in {stage.teacher_head for stage in stages if stage.teacher is source} else None
@@ -270,10 +282,10 @@ class Run:
         """The teacher that a student starts from: the recipe's, or that of its only stage."""
         return self.plan.teacher_choice if choice is self.plan.student_choice else stages[0].teacher
 
-    def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> dict[str, Any]:
+    def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> Stage:
         """Run a stage, or take up a finished one; a stage with a student of its own leaves it in its folder."""
         folder = self._stage_folder(choice.spec.title)
-        initialisation: dict[str, Any] | None = None
+        initialisation: Initialisation | None = None
         if choice.student is not None:
             student, initialisation = on_all_ranks(
                 partial(self._make_student, choice.student, choice.student_head, [choice])
@@ -297,23 +309,21 @@ class Run:
                 console=self.console,
                 callbacks=[beat],
             )
-        finished["layers"] = describe_layers(choice.terms)
+        finished.layers = describe_layers(choice.terms)
         if choice.student is not None:
-            finished["student"] = {"shape": str(choice.student.shape), "initialisation": initialisation}
+            finished.student = Student(shape=str(choice.student.shape), initialisation=initialisation)
             if not on_main_rank((folder / STUDENT).is_dir):
                 self._save(choice.student, student, [finished], [choice], folder / STUDENT)
         if choice.spec.teacher is not None:
-            finished["teacher"] = choice.teacher.title
+            finished.teacher = choice.teacher.title
             if choice.teacher.stage is None:
-                finished["teacher_facts"] = teacher_facts(choice.teacher.spec.model, choice.teacher.spec.name)
-        citation = METHODS[finished["method"]].citation
+                facts = teacher_facts(choice.teacher.spec.model, choice.teacher.spec.name)
+                finished.teacher_facts = Teacher.read(facts)
+        citation = METHODS[finished.method].citation
         if citation is not None:
-            finished["citation"] = {
-                "title": citation.title,
-                "authors": citation.authors,
-                "url": citation.url,
-                "bibtex": citation.bibtex,
-            }
+            finished.citation = Citation(
+                title=citation.title, authors=citation.authors, url=citation.url, bibtex=citation.bibtex
+            )
         return finished
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
@@ -338,7 +348,7 @@ class Run:
         self,
         choice: StudentChoice,
         student: PreTrainedModel,
-        records: list[dict[str, Any]],
+        records: list[Stage],
         stages: list[StageChoice],
         folder: Path,
     ) -> PreTrainedModel:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
-from limbeck.core.files import atomic_file, atomic_text, read_json, sync
+from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
+from limbeck.core.records import Drawn, Stage, load, save
 from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.models.families import base_model, family_of
@@ -118,7 +118,7 @@ def teacher_dtype(choice: StageChoice) -> str:
 # What a finished stage leaves in its folder, and how a later run takes it up.
 
 
-DONE = "stage.json"
+DONE = Stage.FILE
 
 
 def write_finished(
@@ -126,7 +126,7 @@ def write_finished(
     module: DistillationModule,
     whole: Mapping[str, Tensor] | None,
     history: list[dict[str, Any]],
-    record: dict[str, Any],
+    record: Stage,
 ) -> None:
     """Write what a stage leaves, `stage.json` after all else: its presence means that the stage is done.
 
@@ -139,18 +139,18 @@ def write_finished(
         history: What was logged.
         record: The stage's part of the run record.
     """
-    with saving(f"What stage '{record['name']}' leaves", folder):
+    with saving(f"What stage '{record.name}' leaves", folder):
         folder.mkdir(parents=True, exist_ok=True)
         atomic_text(folder / LOG, log_lines(history))
         with atomic_file(folder / WEIGHTS) as weights:
             save_weights(module, weights, whole)
-        record["weights"] = file_facts(folder / WEIGHTS)
-        atomic_text(folder / DONE, json.dumps(record, indent=2))
+        record.weights = file_facts(folder / WEIGHTS)
+        save(record, folder)
         sync(folder)
         remove_checkpoints(folder)
 
 
-def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> dict[str, Any] | None:
+def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage | None:
     """Take up a stage that an earlier run finished.
 
     Args:
@@ -177,11 +177,11 @@ def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> boo
     return not unexpected and not set(missing) - tied
 
 
-def _finished_record(folder: Path, warn: Warn) -> dict[str, Any] | None:
+def _finished_record(folder: Path, warn: Warn) -> Stage | None:
     if not (folder / DONE).is_file():
         return None
-    record = read_json(folder / DONE)
-    damage = file_damage(folder / WEIGHTS, record.get("weights"))
+    record = load(Stage, folder)
+    damage = file_damage(folder / WEIGHTS, record.weights)
     if damage is not None:
         warn(f"Stage '{folder.name}' was finished but is damaged, and is trained again: {damage}.")
         (folder / DONE).unlink()
@@ -233,7 +233,7 @@ def run_stage(
     seed: int,
     console: Console,
     callbacks: Sequence[TrainerCallback] = (),
-) -> dict[str, Any]:
+) -> Stage:
     """Train the student for one stage, continuing from the newest checkpoint in its folder if there is one.
 
     Args:
@@ -369,7 +369,7 @@ def train_stage(stage: StageTraining, checkpoint: Path | None, warn: Warn) -> di
 
 def describe_stage(
     stage: StageTraining, corpus: Corpus | LabelledCorpus, metrics: Mapping[str, float], *, seconds: float
-) -> dict[str, Any]:
+) -> Stage:
     """Describe a trained stage for the run's record.
 
     Args:
@@ -382,30 +382,31 @@ def describe_stage(
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     last = history[-1] if history else {}
     steps = trainer.state.global_step
-    return {
-        "name": stage.title,
-        "method": stage.choice.spec.method["name"],
-        "steps": steps,
-        "rows_a_step": trainer.loader.rows_a_step,
-        "tokens": int(trainer.tokens_seen),
-        "seconds": round(seconds, 1),
-        "tokens_per_second": round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
-        "drawn": trainer.loader.describe_drawn(trainer.train_dataset, corpus, steps),
-        "padding_share": round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
-        "precision": precision(arguments),
-        "device": str(arguments.device),
-        "skipped_steps": trainer.guard.skipped,
-        "rows_of_a_piece": trainer.splitter.rows,
-        "final_loss": last.get("loss"),
-        "final_terms": {k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
-        "held_out": {
+    drawn = trainer.loader.describe_drawn(trainer.train_dataset, corpus, steps)
+    return Stage(
+        name=stage.title,
+        method=stage.choice.spec.method["name"],
+        steps=steps,
+        rows_a_step=trainer.loader.rows_a_step,
+        tokens=int(trainer.tokens_seen),
+        seconds=round(seconds, 1),
+        tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
+        drawn=None if drawn is None else Drawn.read(drawn),
+        padding_share=round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
+        precision=precision(arguments),
+        device=str(arguments.device),
+        skipped_steps=trainer.guard.skipped,
+        rows_of_a_piece=trainer.splitter.rows,
+        final_loss=last.get("loss"),
+        final_terms={k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
+        held_out={
             name: metrics[f"eval_{name}"]
             for name in ("loss", *(term.name for term in stage.choice.terms))
             if f"eval_{name}" in metrics
         },
-        "untrained": stage.untrained,
-        "frozen": stage.frozen,
-    }
+        untrained=stage.untrained,
+        frozen=stage.frozen,
+    )
 
 
 def _check_engine(trainer: DistillationTrainer) -> None:

@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.files import atomic_folder, give_ordinary_mode
+from limbeck.core.records import Initialisation, LayerLink, Stage, Untrained
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
 from limbeck.models.blueprint import build_student
@@ -24,7 +25,7 @@ from limbeck.recipe.plan import StudentChoice
 # Saving the student: an ordinary transformers folder, whole or not at all.
 
 
-def never_trained(stages: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+def never_trained(stages: Sequence[Stage]) -> tuple[list[str], list[str]]:
     """Find the parameters that no stage trained.
 
     Args:
@@ -35,14 +36,14 @@ def never_trained(stages: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
     """
     if not stages:
         return [], []
-    left_out = [{*stage["untrained"], *stage["frozen"]} for stage in stages]
-    names = [*stages[0]["frozen"], *stages[0]["untrained"]]
+    left_out = [{*stage.untrained, *stage.frozen} for stage in stages]
+    names = [*stages[0].frozen, *stages[0].untrained]
     never = [name for name in names if all(name in stage for stage in left_out)]
-    frozen = {name for name in never if all(name in stage["frozen"] for stage in stages)}
+    frozen = {name for name in never if all(name in stage.frozen for stage in stages)}
     return [name for name in never if name not in frozen], [name for name in never if name in frozen]
 
 
-def describe_layers(terms: Iterable[Term]) -> list[dict[str, Any]]:
+def describe_layers(terms: Iterable[Term]) -> list[LayerLink]:
     """Say which layers of the student learn from which of the teacher, for the record; 0 is the embedding.
 
     Args:
@@ -59,7 +60,7 @@ def describe_layers(terms: Iterable[Term]) -> list[dict[str, Any]]:
         if own and theirs:
             found.setdefault((own, theirs), []).append(term.name)
     return [
-        {"student": list(own), "teacher": list(theirs), "terms": names}
+        LayerLink(student=list(own), teacher=list(theirs), terms=names)
         for (own, theirs), names in sorted(found.items())
     ]
 
@@ -181,7 +182,7 @@ LoadTeacher = Callable[..., PreTrainedModel]
 
 def make_student(
     choice: StudentChoice, head: Head | None, teacher_head: Head | None, load_teacher: LoadTeacher, seed: int
-) -> tuple[PreTrainedModel, dict[str, Any]]:
+) -> tuple[PreTrainedModel, Initialisation]:
     """Build a student and give it its start.
 
     Args:
@@ -202,26 +203,26 @@ def make_student(
     start = choice.spec.initialise
     if start.checkpoint is not None:
         load_checkpoint(student, start.checkpoint)
-        return student, {"checkpoint": start.checkpoint}
+        return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
     report = initialise_student(student, teacher, layers=start.layers, embeddings=start.embeddings, seed=seed)
-    record = {"summary": report.summary(), **report.as_record()}
+    record: dict[str, Any] = {"summary": report.summary(), **report.as_record()}
     if head is not None:
         copied = copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
         record["head"] = {"kind": head, "copied": copied}
-    return student, record
+    return student, Initialisation.read(record)
 
 
 def finish_student(
     choice: StudentChoice,
     student: PreTrainedModel,
-    stages: Sequence[dict[str, Any]],
+    stages: Sequence[Stage],
     terms: Sequence[Term],
     load_teacher: LoadTeacher,
     *,
     teacher_width: int,
     seed: int,
-) -> tuple[PreTrainedModel, dict[str, Any]]:
+) -> tuple[PreTrainedModel, Untrained]:
     """Settle what parameters hold that no stage trained, and say so.
 
     Args:
@@ -244,12 +245,12 @@ def finish_student(
     copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
     teacher = load_teacher(pooler=True) if copies_pooler and choice.shape.hidden == teacher_width else None
     whole, pooler = add_pooler(student, teacher, seed)
-    return whole, {
-        "policy": spec.untrained,
-        "names": [*names, *pooler],
-        "from_teacher": [*filled, *(pooler if teacher is not None else [])],
-        "frozen": frozen,
-    }
+    return whole, Untrained(
+        policy=spec.untrained,
+        names=[*names, *pooler],
+        from_teacher=[*filled, *(pooler if teacher is not None else [])],
+        frozen=frozen,
+    )
 
 
 def dropouts(choice: StudentChoice) -> dict[str, Any]:
