@@ -79,7 +79,7 @@ def window_starts(tokens: int, room: int, stride: int) -> range:
 
 
 def answer_tokens(offsets: NDArray[np.int64], start: int, end: int) -> tuple[int, int] | None:
-    """Return the first and last token of an answer; `None` if it has no token of its own.
+    """Return the first and last token of an answer; `None` if no token lies in it.
 
     Args:
         offsets: First character and character after the last of every token, `[tokens, 2]`.
@@ -192,7 +192,7 @@ class AnswerWindows:
         Args:
             questions: The questions.
             report: Receives questions that were cut, and those that were left out.
-            without_token: Note for a question that is left out because its answer has no token of its own.
+            without_token: Note for a question that is left out because no token lies in its answer.
         """
         # Every distinct text is encoded once: a context has many questions.
         texts = list(dict.fromkeys(text for question in questions for text in (question.text, question.context)))

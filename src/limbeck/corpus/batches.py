@@ -258,7 +258,7 @@ class PadCollator:
         pad_token_id: Id that fills the room.
         side: Where the padding goes, `"right"` or `"left"`.
         multiple_of: Round L up to a multiple of this; 8 suits GPUs.
-        labels: What the rows' labels are.
+        labels: Kind of the rows' labels.
 
     Raises:
         CorpusError: if `side` or `labels` is none of these, there is no padding id, or `multiple_of` is not positive.

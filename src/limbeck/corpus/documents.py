@@ -1,6 +1,6 @@
 """Documents: the cleaned texts of a corpus, their units, positions between them, and the report of all repairs.
 
-Limits bound memory when untrusted files are read. What exceeds them is counted in `SourceReport`.
+Limits bound memory when untrusted files are read. Everything beyond them is counted in `SourceReport`.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class SourceReport:
     Args:
         counts: Number of cases of each kind, for example `{"invalid JSON": 3}`.
         examples: The first few places of each kind, for example `{"invalid JSON": ["a.jsonl:12"]}`.
-        muted: Whether cases are left out for now, because what is read has been read before.
+        muted: Whether cases are left out for now, because the same text has been read before.
     """
 
     counts: dict[str, int] = field(default_factory=dict)

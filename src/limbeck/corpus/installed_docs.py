@@ -25,9 +25,6 @@ from limbeck.corpus.documents import Cursor, Document, SourceReport, clean_text
 from limbeck.corpus.prose import Prose, extract_prose
 from limbeck.errors import CorpusError
 
-# Docstrings of one Python file, by its syntax tree: the file is parsed, never imported, never run.
-
-
 LARGEST_FILE = 2_000_000
 """Bytes; larger Python files are generated tables, and cost more to parse than they hold."""
 
@@ -35,7 +32,7 @@ _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class FileProse(NamedTuple):
-    """What one Python file gave.
+    """The docstring prose of one Python file.
 
     Args:
         docstrings: The prose of each docstring that has any, in the order of the file.
@@ -137,8 +134,8 @@ class InstalledDocs:
 
         Args:
             report: Receives the files that could not be read and the number of repeated paragraphs.
-            progress: Called with the number of files read, the number of all files and what they are.
-            cursor: Where to begin. What repeats another is only known from the beginning, so all is read again.
+            progress: Called with the number of files read, the number of all files and their unit.
+            cursor: Where to begin. Repeats are only known from the beginning, so all is read again.
         """
         cursor = cursor or Cursor()
         if cursor.shard:

@@ -1,4 +1,4 @@
-"""`Example`: what a labelled row says, checked: its texts, and a class, a value, or where the answer stands."""
+"""Labelled rows: checked examples of them, the numbers of their classes, and the tokens of single texts and pairs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from limbeck.corpus.documents import SourceReport, clean_text
 from limbeck.corpus.readers import PlacedRow, list_columns
 from limbeck.corpus.settings import LabelledSettings
 from limbeck.errors import CorpusError
-
-# `ClassNumbers`: class labels as data sets write them to the class numbers of the teacher.
 
 
 class ClassNumbers:
@@ -257,9 +255,6 @@ def _unlabelled(row: PlacedRow, column: str) -> CorpusError:
     )
 
 
-# `SequenceEncoder`: labelled texts and pairs to token ids, as the tokenizer itself encodes them.
-
-
 TOKEN_TYPES = "token_type_ids"
 
 
@@ -281,14 +276,14 @@ class RowEncoder(Protocol):
     """Encodes labelled rows; it can be sent to another process."""
 
     def encode(self, examples: Sequence[Example], report: SourceReport) -> EncodedRows:
-        """Encode some rows; `report` is told what was cut or left out."""
+        """Encode some rows; `report` receives everything that was cut or left out."""
 
 
 class SequenceEncoder:
     """Encodes single texts or pairs, cutting them to a length, the longer of a pair first.
 
-    Unlike the blocks of a text corpus, text that spells a special token ("[SEP]") is encoded as the tokenizer is set to
-    encode it: the teacher reads what it was fine-tuned on.
+    They are encoded as the tokenizer itself encodes them. Unlike in the blocks of a text corpus, text that spells a
+    special token ("[SEP]") is encoded as the tokenizer is set to encode it, as in the teacher's fine-tuning.
 
     Args:
         tokenizer: A `transformers` tokenizer; it is not changed.
@@ -355,7 +350,7 @@ class SequenceEncoder:
 
 
 def longest_first(lengths: Sequence[int], room: int) -> list[int]:
-    """Return how much of one or two texts is kept: the longer is cut until they fit, or are equal; then both.
+    """Return the tokens kept of one or two texts: the longer is cut until they fit, or are equal; then both.
 
     Args:
         lengths: Their lengths in tokens.

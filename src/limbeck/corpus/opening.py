@@ -96,7 +96,7 @@ class GuardedStream(io.RawIOBase):
         return 0 if self._packed is None else self._packed.tell()
 
     def _read(self, size: int) -> bytes:
-        # One read of the file beneath: what was unpacked before damage is not lost with it.
+        # One read of the file beneath: the content before the damage is not lost with it.
         read = getattr(self._content, "read1", self._content.read)
         return bytes(read(size))
 
@@ -200,7 +200,7 @@ def _raw(path: FilePath) -> Iterator[BinaryIO]:
         return
     try:
         remote = fsspec.open(path, "rb", compression=None).open()
-    except Exception as error:  # Each file system raises of its own kinds.
+    except Exception as error:  # Each file system raises other kinds.
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
     with remote:
         yield cast(BinaryIO, remote)
@@ -250,6 +250,6 @@ def file_size(path: FilePath) -> int:
             return Path(path).stat().st_size
         system, name = fsspec.core.url_to_fs(path)
         return int(system.size(name) or UNKNOWN_SIZE)
-    except Exception as error:  # Each remote file system raises of its own kinds.
+    except Exception as error:  # Each file system raises other kinds.
         reason = getattr(error, "strerror", None) or first_line(error)
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error

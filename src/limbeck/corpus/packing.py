@@ -1,4 +1,4 @@
-"""`TokenEncoder`: a tokenizer reduced to what packing needs, plain ids and the special tokens of a block."""
+"""Packing: a tokenizer reduced to plain ids and special tokens, and units cut into token blocks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TokenEncoder:
         return ids
 
     def _special_tokens(self) -> tuple[list[int], list[int]]:
-        """Find what the tokenizer puts around a text, by the difference it makes to a short one."""
+        """Find the special tokens around a text by encoding a short one with and without them."""
         for probe in PROBES:
             plain = self._encode([probe])[0]
             whole = self._encode([probe], special_tokens=True)[0]
@@ -98,12 +98,9 @@ def _plain(backend: Tokenizer) -> Tokenizer:
     return backend
 
 
-# Units to token blocks: never longer than asked, no token lost, special tokens around each block.
-
-
 @dataclass
 class PackingCounts:
-    """What packing made and what it left out.
+    """Blocks and tokens that packing made, and those that it left out.
 
     Args:
         blocks: Number of blocks.
@@ -127,7 +124,7 @@ class BlockPacker:
 
     Without `join`, a block holds tokens of one unit: long units are cut into full blocks and a rest, short
     ones make short blocks, so that batches of equal lengths waste nothing. With it, the units form one stream
-    with the separator between them, cut into exactly full blocks; what is left at the end is dropped and
+    with the separator between them, cut into exactly full blocks; the rest at the end is dropped and
     counted.
 
     Args:
@@ -188,18 +185,18 @@ class BlockPacker:
                 yield from self._full_blocks()
 
     def finish(self) -> None:
-        """Drop and count what has not filled a block; call it once, after the last unit."""
+        """Drop and count the tokens that have not filled a block; call it once, after the last unit."""
         if self._stream:
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(self._stream)
             self._stream = []
 
     def state(self) -> list[Any]:
-        """Return what has not filled a block, as plain JSON values."""
+        """Return the tokens that have not filled a block, as plain JSON values."""
         return [self._joined, list(self._stream)]
 
     def restore(self, state: list[Any]) -> None:
-        """Take up what `state` returned."""
+        """Restore the tokens that `state` returned."""
         self._joined, self._stream = state[0], list(state[1])
 
     def _full_blocks(self) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""Prose out of docstrings and documentation pages: what a reader would read aloud.
+"""Prose out of docstrings and documentation pages: the text that a reader would read aloud.
 
 Code, doctests, literal blocks, tables, directives, headings and parameter lists (Google, NumPy,
 reStructuredText and epytext styles) are left out; paragraphs and prose-like list items remain, their inline
@@ -9,12 +9,6 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-
-# Docstrings and documentation pages to blocks of running text, by layout alone.
-#
-# A block is the lines of one paragraph or list item. Headings, tables, code, directives and lists of parameters never
-# become blocks; what they look like in each of the usual docstring styles is written down here.
-
 
 # Sections that list things rather than tell them, as a heading of either style, in lower case.
 _LISTING_SECTIONS = frozenset(
@@ -78,7 +72,7 @@ class _BlockReader:
         self._pending: list[str] = []  # Lines of the block that is being read.
         self._pending_indent = 0
         self._pending_is_item = False
-        self._fence = ""  # What closes the fenced code that is being passed over.
+        self._fence = ""  # The mark that closes the fenced code being passed over.
         self._outer: int | None = None  # Lines indented deeper than this are passed over.
         self._in_listing = False  # Below the heading of a listing: out until the next heading.
         self._in_code = False  # Out until the next blank line.
@@ -116,7 +110,7 @@ class _BlockReader:
 
     def _read_text(self, content: str, indent: int) -> None:
         if _TABLE.match(content) or _PROMPT.match(content) or (not self._pending and _CODE.match(content)):
-            self._drop()  # What stands right above is code or a caption as well.
+            self._drop()  # The lines right above are code or a caption as well.
             self._in_code = True
         elif _DIRECTIVE.match(content) or _FIELD.match(content):
             self._close()
@@ -178,10 +172,7 @@ def _is_listing(heading: str) -> bool:
     return words is not None and words.group(1).lower() in _LISTING_SECTIONS
 
 
-# Inline markup of reStructuredText, Markdown and epytext, unwrapped to the words a reader sees.
-
-
-# What none of the patterns below can match without; most paragraphs hold none and are done at once.
+# Every pattern below needs one of these to match; most paragraphs hold none and are done at once.
 _ANY_MARKUP = re.compile(r"[`*|\[\\<_{]|::|&")
 
 # Texts come from anywhere: no pattern may try a long stretch again from each of its characters.
@@ -267,7 +258,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _CODE_CHARACTERS = re.compile(r"[{}\[\]<>=_/\\|@#^~$+*`\d]")
 _URL = re.compile(r"\s*\b(?:https?|ftp)://\S+|\s*\bwww\.\S+")
 
-# What passes for prose: three words, most of the characters letters or spaces, few that belong to code.
+# Prose has three words or more, mostly letters and spaces, and few characters of code.
 _FEWEST_WORDS = 3
 _FEWEST_ITEM_WORDS = 6
 _LETTERS_SHARE = 0.6

@@ -20,7 +20,7 @@ class LabelledSettings:
     """Settings of a labelled corpus: its sources, their columns, and how rows become token sequences.
 
     Args:
-        task: What the label is: a class, a value, or the place of an answer in a context.
+        task: Kind of the label: a class, a value, or the place of an answer in a context.
         sources: Files, folders, globs, or Hub data sets (`hub:owner/name`); a lone string is one source.
         length: Most tokens in a row, special tokens included. Longer texts are cut, the longer of a pair first; a
             longer context becomes several windows.
@@ -220,7 +220,7 @@ class CorpusSettings:
     Args:
         sources: Files, folders, globs, Hub data sets (`hub:owner/name`) or `installed-docs`; a lone string is
             one source.
-        unit: What a block never crosses: `"document"`, `"paragraph"` or `"sentence"`.
+        unit: The unit that a block never crosses: `"document"`, `"paragraph"` or `"sentence"`.
         length: Most tokens in a block, special tokens included.
         join: Fill every block exactly, joining units with the tokenizer's separator.
         held_out: Share of the documents kept from training. It is chosen by a hash of each text, so it is the

@@ -390,7 +390,7 @@ def _file_state(file: FilePath) -> list[Any]:
         try:
             system, name = fsspec.core.url_to_fs(file)
             return [file, str(system.ukey(name))]
-        except Exception as error:  # Each remote file system raises of its own kinds.
+        except Exception as error:  # Each file system raises other kinds.
             raise _unreachable(file, error) from error
     try:
         stat = file.stat()
@@ -467,7 +467,7 @@ def _find_remote(text: str, suffixes: Collection[str]) -> tuple[list[FilePath], 
         else:
             found = sorted(system.find(name)) if system.isdir(name) else [name] if system.exists(name) else []
         addresses: list[FilePath] = [system.unstrip_protocol(path) for path in found]
-    except Exception as error:  # Each remote file system raises of its own kinds.
+    except Exception as error:  # Each file system raises other kinds.
         raise _unreachable(text, error) from error
     files = [address for address in addresses if suffix_of(address) in suffixes]
     if not addresses:

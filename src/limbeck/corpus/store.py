@@ -217,7 +217,7 @@ class Reading:
     Args:
         sources: Their names and the sources.
         max_documents: Most documents to keep.
-        state: What `state` returned at the position to go on from; `None` begins.
+        state: The result of `state` at the position to go on from; `None` begins.
 
     Attributes:
         shards: For each file that was written, the index of its source; kept here by the writer.

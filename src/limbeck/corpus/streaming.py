@@ -198,7 +198,7 @@ class SourceBlocks(Iterator[Block]):
         maker: How text becomes blocks.
         lane: The lane.
         seed: Decides the order of the shards.
-        state: What `state` returned at the block to go on from; `None` begins.
+        state: The result of `state` at the block to go on from; `None` begins.
     """
 
     def __init__(
@@ -389,7 +389,7 @@ class StreamBatches:
         return [next(blocks) for blocks, count in zip(self._blocks, counts, strict=True) for _ in range(count)]
 
     def _report(self) -> SourceReport:
-        """Join what the sources had wrong so far."""
+        """Join the reports of all sources so far."""
         report = SourceReport()
         for blocks in self._blocks:
             report.merge(blocks.report)

@@ -61,9 +61,9 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
     """Refuse a checkpoint whose configuration says that it was saved without a head; no weight is read.
 
     Args:
-        name: What the user calls the model.
+        name: The model, as the user named it.
         config: Its configuration.
-        head: What is needed.
+        head: The head that is needed.
 
     Raises:
         ModelError: if the family has no such head, the checkpoint was saved without it, or the number of its outputs

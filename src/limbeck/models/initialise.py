@@ -23,9 +23,6 @@ from limbeck.models.narrowing import (
     transfer_embeddings,
 )
 
-# Which teacher layers a student starts from.
-
-
 LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
 LayerStrategy: TypeAlias = str | Sequence[int]
 
@@ -102,7 +99,7 @@ def _explicit(layers: Sequence[int], student_depth: int, teacher_depth: int) -> 
 
 @dataclass(frozen=True)
 class InitialisationReport:
-    """What a student started from, for the run's record. Tensor names are those in the base model.
+    """The origin of every tensor of a student, for the run's record. Names are those in the base model.
 
     Attributes:
         layers: The teacher layer of each student layer, counted from 1; empty for random layers.
@@ -136,7 +133,7 @@ class InitialisationReport:
 
 @dataclass(frozen=True)
 class InitialisationPlan:
-    """What `initialise_student` will do, known from the two shapes alone.
+    """The initialisation of a student, known from the two shapes alone.
 
     Attributes:
         layers: The teacher layer of each student layer, counted from 1; empty for random layers.
@@ -201,10 +198,10 @@ def initialise_student(
         layers: See `selected_layers`.
         embeddings: `"copied"` (equal widths), `"projected"` (narrower), `"random"`, or `"auto"`: whichever of
             these the widths allow.
-        seed: Decides what is random: exactly what `build_student(student.config, seed=seed)` draws.
+        seed: Of the random tensors, which are exactly those that `build_student(student.config, seed=seed)` draws.
 
     Returns:
-        What every tensor started from.
+        The origin of every tensor.
 
     Raises:
         ModelError: see `plan_initialisation`.
@@ -248,7 +245,7 @@ def _transfer_blocks(
     bases: Bases,
 ) -> None:
     family, theirs = family_of(target.config), blocks(source)
-    # A shared block serves several layers; the first of them decides what it starts from.
+    # A shared block serves several layers; it starts from the source of the first.
     first_layer = {block: index for index, block in reversed(list(enumerate(blocks(target))))}
     shapes = (shape_of(target.config), shape_of(source.config))
     for position, block in enumerate(block_list(target)):
@@ -268,7 +265,7 @@ def _around_blocks(model: PreTrainedModel) -> list[str]:
 
 
 def _block_numbers(shape: Shape) -> tuple[int, ...]:
-    """Return what decides the tensors of a block, and where its heads lie in them."""
+    """Return the numbers that decide the tensors of a block, and the places of its heads in them."""
     return (shape.hidden, shape.heads, shape.key_value_heads, shape.head_size, shape.ffn)
 
 

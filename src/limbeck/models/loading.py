@@ -97,7 +97,7 @@ def check_numbers(name: str | Path, config: PreTrainedConfig) -> None:
     """Refuse a configuration whose numbers no model can have.
 
     Args:
-        name: What the user calls the model, for the message.
+        name: The model, as the user named it.
         config: Its configuration.
 
     Raises:

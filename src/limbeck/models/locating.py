@@ -1,7 +1,8 @@
-"""Where a model's files are: a folder, an installed Python package, or a name on the Hub.
+"""The files of a model: a folder, an installed Python package, or a name on the Hub.
 
 Everything that can be wrong with a local folder is found here, before `transformers` is asked, because its
-own messages are long and some of its fallbacks are silent.
+messages are long and some of its fallbacks are silent. Of a sentence-transformers folder the pooling, the normalising
+and the longest input are read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf")
 
 
 def resolve_model(name_or_path: str | Path) -> str:
-    """Turn what the user wrote into a local folder or a Hub name.
+    """Resolve a name or path to a local folder or a Hub name.
 
     Args:
         name_or_path: A folder, `package:NAME` for model files inside an installed Python package, or a Hub
@@ -62,7 +63,7 @@ def resolve_model(name_or_path: str | Path) -> str:
 
 
 def _look_at(text: str) -> tuple[Path, str]:
-    """Return a path and what is there; a user without a home, a NUL or a name that is too long is nothing."""
+    """Return a path and its kind; a user without a home, a NUL or a name that is too long is `"nothing"`."""
     try:
         path = Path(text).expanduser()
         return path, "folder" if path.is_dir() else "file" if path.exists() else "nothing"
@@ -71,7 +72,7 @@ def _look_at(text: str) -> tuple[Path, str]:
 
 
 def is_local(resolved: str) -> bool:
-    """Say whether `resolve_model` returned a folder rather than a Hub name."""
+    """Return whether `resolve_model` returned a folder rather than a Hub name."""
     return Path(resolved).is_dir()
 
 
@@ -92,8 +93,7 @@ def _config_folder(path: Path) -> Path:
 
 
 def _read_modules(path: Path) -> list[str]:
-    """Return the subfolders of a sentence-transformers folder, best effort: an unreadable list is an empty
-    one."""
+    """Return the subfolders of a sentence-transformers folder; an unreadable list is empty."""
     try:
         modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
         return [str(module["path"]) for module in modules if module.get("path")]
@@ -106,7 +106,7 @@ def folder_inside(root: Path, name: str, origin: str) -> Path:
 
     Args:
         root: The model's folder.
-        name: What the file says.
+        name: The name in the file.
         origin: The file, for the message.
 
     Raises:
@@ -193,10 +193,9 @@ def _no_weights(path: Path) -> str:
 
 
 def hub_answers() -> bool:
-    """Say whether the Hub can be asked at all: not in offline mode, and its name resolves (or a proxy is
-    set).
+    """Return whether the Hub can be asked: not in offline mode, and its name resolves or a proxy is set.
 
-    Without this a machine without network waits some 20 seconds for retries before it hears what is wrong.
+    Without this a machine without network waits some 20 seconds for retries before the error.
     """
     if hub_constants.HF_HUB_OFFLINE:
         return False
@@ -208,9 +207,6 @@ def hub_answers() -> bool:
     except OSError:
         return False
     return True
-
-
-# What a sentence-transformers folder says beside the Transformer: pooling, normalising, the longest input.
 
 
 _MOST_TOKENS = 100_000_000

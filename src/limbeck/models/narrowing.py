@@ -1,4 +1,9 @@
-"""Writing a student's tensors, and remembering how each came about."""
+"""Starting a student's tensors from a wider or equal teacher's, and the record of how each came about.
+
+Written with T for the teacher's width and S for the student's. A basis P is `[T, S]` with orthonormal columns: the
+student's hidden state stands for Pᵀ times the teacher's. A map that reads the hidden state is multiplied by P, one that
+writes to it by Pᵀ. None stands for the identity.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +38,7 @@ class Transfer:
         how.append(name)
 
     def copy(self, prefix: str, target: nn.Module, source: nn.Module) -> None:
-        """Copy every tensor of a module bit for bit (up to the dtype); a norm that only the student has is
-        reset."""
+        """Copy every tensor of a module bit for bit (up to the dtype); a norm that the teacher lacks is reset."""
         given = source.state_dict()
         for name, tensor in target.state_dict().items():
             if name in given:
@@ -80,13 +84,6 @@ class Transfer:
     def _reset(self, name: str, target: Tensor) -> None:
         target.detach().fill_(0.0 if name.endswith("bias") else 1.0)
         self.reset.append(name)
-
-
-# Copying a block into a narrower one, head by head.
-#
-# Written with T for the teacher's width and S for the student's. A basis P is `[T, S]` with orthonormal columns: the
-# student's hidden state stands for Pᵀ times the teacher's. A map that reads the hidden state is multiplied by P, one
-# that writes to it by Pᵀ. None stands for the identity.
 
 
 def narrow_block(
@@ -218,9 +215,6 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
         )
 
 
-# Principal directions: the narrower space that keeps most of what the teacher's word embeddings differ in.
-
-
 _CHUNK = 65_536
 
 
@@ -265,9 +259,6 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
     spread = values.clamp(min=0).flip(0)
     explained = float(spread[:width].sum() / spread.sum()) if float(spread.sum()) > 0 else 1.0
     return PrincipalDirections(basis.contiguous(), explained)
-
-
-# Embeddings of a student from its teacher's: which way the widths allow, the bases, and the transfer itself.
 
 
 EMBEDDING_STRATEGIES = ("auto", "copied", "projected", "random")
@@ -343,8 +334,7 @@ def find_bases(teacher: PreTrainedModel, student: Shape, shape: Shape) -> Bases:
         hidden = found.basis
         explained.append(found.explained)
     if student.embedding < shape.embedding:
-        # Without a map between them both widths share one space, and the narrower basis is the start of the
-        # wider one.
+        # Without a map between them both widths share one space: the narrower basis is the start of the wider one.
         found = principal_directions(words, student.embedding)
         embedding = found.basis
         explained.append(found.explained)
@@ -402,11 +392,8 @@ def _projection(model: PreTrainedModel) -> nn.Linear | None:
 def _unfold(teacher: PreTrainedModel, bases: Bases) -> tuple[Tensor, Tensor]:
     """Return the map from factorised embeddings back to what a plain teacher's blocks read.
 
-    It is the basis itself, the transpose of what made the embeddings narrow, with the teacher's embedding
-    norm folded
-    in: the student's own norm stands before the map, leaves vectors of length √E where the teacher's has √H,
-        and cannot
-    hold the teacher's scale and shift.
+    The transpose of the basis, with the teacher's embedding LayerNorm folded in. The student's own norm precedes the
+    map: its vectors have length √E where the teacher's have √H, and it cannot represent the teacher's scale and shift.
     """
     assert bases.embedding is not None
     norm = teacher.get_submodule("embeddings.LayerNorm")

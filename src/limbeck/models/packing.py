@@ -1,7 +1,10 @@
-"""Linear maps of a frozen model with their weights laid out once as the CPU's matrix product takes them.
+"""Packing, of weights and of batches, for speed on a CPU.
 
 PyTorch hands a plain weight to oneDNN in rows, which lays it out anew in every call. A teacher's weights never change,
-so that is work for once: products of a teacher's usual shapes take 5 to 20 % less time.
+so they are laid out once: products of a teacher's usual shapes take 5 to 20 % less time.
+
+A padded batch runs as one row of its real tokens, so that no layer computes padding: linear maps and norms see real
+tokens only, attention keeps samples apart by their lengths, and streams are put back where their tokens were.
 """
 
 from __future__ import annotations
@@ -85,12 +88,6 @@ def _can_pack(linear: nn.Linear) -> bool:
     if not all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise")):
         return False
     return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-# Packing: run a padded batch as one row of its real tokens, so that no layer computes padding.
-#
-# Linear maps and norms then see real tokens only; attention keeps samples apart by their lengths. Streams are put
-# back where their tokens were, so that nothing above a tap knows of it.
 
 
 # Mean length from which packing pays: attention runs sample by sample, and for shorter ones starting its operations

@@ -1,4 +1,10 @@
-"""The recorder behind a tap: what to keep of a running forward, and where the forward may stop."""
+"""Tap points: the streams that a running forward hands out, and the part after which it may stop.
+
+One registered attention function hands out query, key, value and context of any family. It wraps SDPA, so fast
+attention stays on and no projection is computed twice. Families that do not go through
+`transformers.AttentionInterface` are tapped by hooks on their maps, or refused, never silently left out. Plain dropout
+modules draw by limbeck's own dropout, which is faster on a CPU.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +72,7 @@ class Recorder:
         self.found = {}
 
     def finish(self) -> dict[StreamKey, Tensor]:
-        """End the forward and hand over what was found, keeping no reference to it."""
+        """End the forward and return the recorded streams, keeping no reference to them."""
         found, self.found, self.active = self.found, {}, False
         return found
 
@@ -82,12 +88,6 @@ class Recorder:
     def stops_at(self, layer: int, after: str) -> bool:
         """Whether nothing beyond `after` in `layer` is needed."""
         return layer == self.last_layer and self.stop_after == after
-
-
-# The attention tap: one registered attention function that hands out query, key, value and context of any family.
-#
-# It wraps SDPA, so fast attention stays on and no projection is computed twice. Families that do not go through
-# `transformers.AttentionInterface` are refused when a model is tapped, never silently left out.
 
 
 TAPPED_ATTENTION = "limbeck_tap"
@@ -114,7 +114,7 @@ def tapped_attention_forward(
         query: `[B, A, L, D]`, as attention sees it; key and value alike (with their own number of heads).
         key: See `query`.
         value: See `query`.
-        attention_mask: What the family's mask function made for SDPA.
+        attention_mask: The mask that the family's mask function made for SDPA.
         **kwargs: Passed on to SDPA.
 
     Returns:
@@ -179,9 +179,6 @@ def detach_attention(block: nn.Module) -> None:
 register_tapped_attention()
 
 
-# The tap for families whose attention does not go through `transformers.AttentionInterface`: hooks on its maps.
-
-
 def attach_projections(
     block: nn.Module, recorder: Recorder, projections: Projections
 ) -> list[torch.utils.hooks.RemovableHandle]:
@@ -189,7 +186,7 @@ def attach_projections(
 
     Args:
         block: One block.
-        recorder: Keeps what it wants.
+        recorder: Keeps the wanted streams.
         projections: Where the maps are; they run in the order query, key, value.
 
     Returns:
@@ -218,9 +215,6 @@ def _record_context(recorder: Recorder, module: nn.Module, args: tuple[Tensor, .
     recorder.record("context", recorder.layer, args[0])
     if recorder.stops_at(recorder.layer, "context"):
         raise StopForward
-
-
-# The dropout modules of a model, run by limbeck's own dropout, which is faster on a CPU.
 
 
 def attach_dropout(model: nn.Module) -> None:

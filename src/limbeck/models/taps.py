@@ -19,9 +19,6 @@ from limbeck.models.packing import Packing, padded_batch_positions, plan_packing
 from limbeck.models.streams import ATTENTION_KINDS, STREAM_KINDS, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward
 
-# Pooling: one vector for a row of hidden states.
-
-
 POOLINGS = ("mean", "cls")
 
 
@@ -72,7 +69,7 @@ class StreamTap:
     Args:
         model: An encoder, with or without a head on top.
         keys: The streams to read; layers as in `hidden_states`.
-        drop_above: Remove what is never run from the model, blocks and the linear maps of the last one, to free their
+        drop_above: Remove the parts that never run, blocks and the linear maps of the last one, to free their
             memory. For teachers.
         pooling: How `pooled` is made of the last hidden state: `"mean"` or `"cls"`.
 
@@ -155,7 +152,7 @@ class StreamTap:
     def _finished(
         self, found: dict[StreamKey, Tensor], output: Any, valid: Tensor, packing: Packing | None
     ) -> dict[StreamKey, Tensor]:
-        """Add the streams that are made of the model's output and of what was recorded."""
+        """Add the streams made of the model's output and of the recorded streams."""
         runs_head = any(key.kind == "logits" for key in self.keys)
 
         def states(layer: int) -> Tensor:
@@ -176,7 +173,7 @@ class StreamTap:
         return {key: found[key] for key in self.keys}
 
     def _packed(self, given: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
-        """The inputs of one row of real tokens; attention is told by the recorder where samples end."""
+        """The inputs of one row of real tokens; the recorder knows the lengths of its samples."""
         rows = given["attention_mask"].shape
         inputs = {name: packing.pack(x) if x.shape[:2] == rows else x for name, x in given.items()}
         if "position_ids" not in given:
@@ -307,7 +304,7 @@ def _leave_block(recorder: Recorder, module: nn.Module, args: Any, output: Any) 
 
 
 def _run_needed_part(block: nn.Module, recorder: Recorder, in_tuple: bool, *args: Any, **kwargs: Any) -> Any:
-    """Run a block only as far as a stream needs it; what it returns past that point is never used.
+    """Run a block only as far as a stream needs it; its return value past that point is never used.
 
     The early exit is caught here, inside the module that DDP, FSDP or a compiler sees.
     """
