@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from limbeck.diagnosis import examination
-from limbeck.diagnosis.finding import Finding
+from limbeck.diagnosis import checks
+from limbeck.diagnosis.checks import Finding
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def found(monkeypatch):
     """Let the examination find something else."""
 
     def put(*findings):
-        monkeypatch.setattr(examination, "examine", lambda begin: iter(findings))
+        monkeypatch.setattr(checks, "examine", lambda begin: iter(findings))
 
     return put
 
@@ -22,7 +22,7 @@ def test_this_machine_as_json(limbeck):
     done = limbeck("doctor", "--json", "--quiet")
     result = json.loads(done.stdout)
     assert done.stderr == ""
-    assert {finding["part"] for finding in result["findings"]} == set(examination.PARTS)
+    assert {finding["part"] for finding in result["findings"]} == set(checks.PARTS)
     tested = [finding for finding in result["findings"] if finding["part"] == "self-test"]
     assert len(tested) >= 6 and all(finding["status"] == "ok" for finding in tested)
     assert all(finding["way_out"] for finding in result["findings"] if finding["status"] in ("warning", "failed"))

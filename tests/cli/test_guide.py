@@ -45,6 +45,6 @@ def test_variables_of_limbeck_are_all_there():
 
 
 def test_the_parts_of_the_doctor_are_explained():
-    from limbeck.diagnosis.examination import PARTS
+    from limbeck.diagnosis.checks import PARTS
 
     assert rows("## Is it well?") == list(PARTS)

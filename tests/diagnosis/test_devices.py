@@ -6,16 +6,15 @@ import pytest
 import torch
 
 from limbeck.core.machine import bf16_is_fast
-from limbeck.diagnosis import devices, kernel_choices
-from limbeck.diagnosis.devices import find_accelerators, find_precision, find_processor
-from limbeck.diagnosis.kernel_choices import find_relation, find_soft_labels
+from limbeck.diagnosis import machine
+from limbeck.diagnosis.machine import find_accelerators, find_precision, find_processor, find_relation, find_soft_labels
 from limbeck.kernels import dispatch
 
 
 @pytest.fixture
 def without_accelerator(monkeypatch):
-    monkeypatch.setattr(devices, "accelerator_kind", lambda: None)
-    monkeypatch.setattr(devices, "_nvidia_driver", lambda: False)
+    monkeypatch.setattr(machine, "accelerator_kind", lambda: None)
+    monkeypatch.setattr(machine, "_nvidia_driver", lambda: False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
@@ -23,7 +22,7 @@ def without_accelerator(monkeypatch):
 def gpus(monkeypatch):
     """Pretend to have two GPUs."""
     properties = SimpleNamespace(name="Pretended GPU", major=9, minor=0)
-    monkeypatch.setattr(devices, "accelerator_kind", lambda: "cuda")
+    monkeypatch.setattr(machine, "accelerator_kind", lambda: "cuda")
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (30 * 10**9, 80 * 10**9))
@@ -67,7 +66,7 @@ def test_no_accelerator_is_no_fault(without_accelerator):
 def test_a_gpu_that_is_not_used_is_a_warning_with_its_reason(
     without_accelerator, monkeypatch, built_for, hidden, said, way_out
 ):
-    monkeypatch.setattr(devices, "_nvidia_driver", lambda: True)
+    monkeypatch.setattr(machine, "_nvidia_driver", lambda: True)
     monkeypatch.setattr(torch.version, "cuda", built_for)
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
@@ -78,14 +77,14 @@ def test_a_gpu_that_is_not_used_is_a_warning_with_its_reason(
 
 @pytest.mark.parametrize(("native", "dtype"), [(True, "bfloat16"), (False, "float32")])
 def test_the_precision_is_what_training_would_take(monkeypatch, native, dtype):
-    monkeypatch.setattr(devices, "bf16_is_fast", lambda: native)
+    monkeypatch.setattr(machine, "bf16_is_fast", lambda: native)
     found = find_precision()
     assert found.facts["default"] == dtype
     assert f"training uses {dtype} by default" in found.text
 
 
 def test_it_is_asked_where_training_asks():
-    assert devices.bf16_is_fast is bf16_is_fast
+    assert machine.bf16_is_fast is bf16_is_fast
 
 
 def test_the_kernel_is_the_dispatchers_choice():
@@ -104,7 +103,7 @@ def test_the_kernel_is_the_dispatchers_choice():
 )
 def test_a_gpu_without_triton_is_a_warning(monkeypatch, interpreted, obstacle, status, way_out):
     monkeypatch.setattr(dispatch, "interpreting", lambda: interpreted)
-    for module in (dispatch, kernel_choices):
+    for module in (dispatch, machine):
         monkeypatch.setattr(module, "triton_obstacle", lambda kind, dtype: obstacle)
     found = find_relation("cuda")
     assert (found.status, found.way_out) == (status, way_out)
@@ -117,6 +116,6 @@ def test_soft_labels_say_their_chunk():
 
 
 def test_kernels_are_listed_for_every_device(monkeypatch):
-    monkeypatch.setattr(kernel_choices, "accelerator_kind", lambda: "mps")
-    names = [finding.name for finding in kernel_choices.find()]
+    monkeypatch.setattr(machine, "accelerator_kind", lambda: "mps")
+    names = [finding.name for finding in machine.find_kernels()]
     assert names == ["relation_kl on cpu", "soft labels on cpu", "relation_kl on mps", "soft labels on mps"]

@@ -5,9 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from limbeck.diagnosis import examination
-from limbeck.diagnosis.examination import PARTS, examine
-from limbeck.diagnosis.finding import Finding, gigabytes, worst
+from limbeck.diagnosis import checks
+from limbeck.diagnosis.checks import PARTS, Finding, examine, gigabytes, worst
 
 
 @pytest.fixture
@@ -27,8 +26,8 @@ def parts(monkeypatch):
 
             module.find = find
             monkeypatch.setitem(sys.modules, module.__name__, module)
-            modules[name] = module.__name__
-        monkeypatch.setattr(examination, "PARTS", modules)
+            modules[name] = f"{module.__name__}:find"
+        monkeypatch.setattr(checks, "PARTS", modules)
 
     return put
 
@@ -60,7 +59,7 @@ def test_a_part_that_raises_is_a_finding_and_the_others_follow(parts):
 
 
 def test_a_part_that_cannot_be_imported_is_a_finding(monkeypatch):
-    monkeypatch.setattr(examination, "PARTS", {"devices": "limbeck.diagnosis.nowhere"})
+    monkeypatch.setattr(checks, "PARTS", {"devices": "limbeck.diagnosis.nowhere:find"})
     ((_, found),) = examine(len)
     assert found.status == "failed" and "ModuleNotFoundError" in found.text
 
@@ -70,8 +69,7 @@ def test_the_packages_are_first_and_need_no_torch():
 
     assert next(iter(PARTS)) == "packages"
     code = (
-        "import sys\nfrom limbeck.diagnosis import examination, packages\nlist(packages.find())\n"
-        "print('torch' in sys.modules)"
+        "import sys\nfrom limbeck.diagnosis import checks\nlist(checks.find_packages())\nprint('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -6,15 +6,15 @@ import pytest
 from huggingface_hub import constants
 
 from limbeck.core.files import MANIFEST
-from limbeck.diagnosis import folders
-from limbeck.diagnosis.folders import find, find_cache, find_folder, find_hub
+from limbeck.diagnosis import checks
+from limbeck.diagnosis.checks import find_cache, find_folder, find_folders, find_hub
 
 Usage = namedtuple("Usage", "total used free")
 
 
 @pytest.fixture(autouse=True)
 def _room(monkeypatch):
-    monkeypatch.setattr(folders.shutil, "disk_usage", lambda path: Usage(10**12, 0, 5 * 10**9))
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(10**12, 0, 5 * 10**9))
 
 
 def test_a_cache_with_its_size(tmp_path, monkeypatch):
@@ -46,7 +46,7 @@ def test_a_cache_that_cannot_be_written_fails(tmp_path, monkeypatch):
 
 
 def test_little_room_is_a_warning(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders.shutil, "disk_usage", lambda path: Usage(10**12, 0, 10**9))
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(10**12, 0, 10**9))
     found = find_folder("x", tmp_path, "")
     assert found.status == "warning" and "1.0 GB free" in found.text
 
@@ -67,4 +67,4 @@ def test_being_offline_is_said(tmp_path, monkeypatch, offline):
 
 
 def test_the_whole_part():
-    assert [found.name for found in find()] == ["corpus cache", "Hugging Face home", "temporary files"]
+    assert [found.name for found in find_folders()] == ["corpus cache", "Hugging Face home", "temporary files"]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from limbeck.diagnosis import packages
-from limbeck.diagnosis.packages import USES, find, find_extra, find_limbeck, find_needed, find_python, problem_of
+from limbeck.diagnosis import checks
+from limbeck.diagnosis.checks import USES, find_extra, find_limbeck, find_needed, find_python, problem_of
+from limbeck.diagnosis.checks import find_packages as find
 
 MISSING = "no-such-package-of-limbeck"
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -21,7 +22,7 @@ def requirements(*texts):
 def installed(monkeypatch):
     """Pretend that what is installed of limbeck says something else."""
 
-    def pretend(version=packages.__version__, needs=(), extras=(), python=">=3.11"):
+    def pretend(version=checks.__version__, needs=(), extras=(), python=">=3.11"):
         fields = {"Requires-Python": python}
         described = type("Described", (dict,), {"get_all": lambda self, name: list(extras)})(fields)
         real = metadata.version

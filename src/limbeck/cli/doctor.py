@@ -6,7 +6,7 @@ import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
 from limbeck.cli.options import Json, Quiet, Verbose, examples
-from limbeck.diagnosis.finding import Finding, Status, worst
+from limbeck.diagnosis.checks import Finding, Status, worst
 
 _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}
 _ENDS: dict[Status, str] = {
@@ -21,7 +21,7 @@ def doctor(quiet: Quiet = False, verbose: Verbose = False, as_json: Json = False
 
     The exit code is 0 if limbeck works here, also with warnings, and 1 if something failed.
     """
-    from limbeck.diagnosis.examination import examine
+    from limbeck.diagnosis.checks import examine
 
     console = progress_console(quiet, verbose)
     found: list[tuple[str, Finding]] = []

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from limbeck.benchmark.loss import LossCase, errors_of, measured_objectives
-from limbeck.diagnosis.devices import accelerator_kind
-from limbeck.diagnosis.finding import Finding
+from limbeck.diagnosis.checks import Finding
+from limbeck.diagnosis.machine import accelerator_kind
 from limbeck.kernels.relation_triton import triton_obstacle
 from limbeck.models.loading import load_model, quiet
 from limbeck.recipe.load import load_recipe
@@ -76,7 +76,7 @@ _STEPS = 2
 _REPORT = "report it, with all lines of this examination"
 
 
-def find() -> Iterator[Finding]:
+def find_self_test() -> Iterator[Finding]:
     """Yield how exact the kernels are, and how a run goes."""
     for kind in filter(None, ("cpu", accelerator_kind())):
         for objective in measured_objectives():
