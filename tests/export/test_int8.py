@@ -5,7 +5,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from limbeck.export import batches, exporting
+from limbeck.export import batches, formats
 from limbeck.export.batches import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.onnx import needs_reduced_range
@@ -48,7 +48,7 @@ def test_it_reports_size_latency_and_quality(int8):
 
 
 def test_decisions_of_a_classifier_are_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "measure_int8", lambda *args, **kwargs: None)
+    monkeypatch.setattr(formats, "measure_int8", lambda *args, **kwargs: None)
     student = make_teacher(tmp_path, "bert", head="classification", layers=2, num_labels=3)
     found = export_model(ExportRequest(str(student), "onnx-int8", output=tmp_path / "out")).record["differences"]
     assert 0 <= found["equal_decisions"] <= 1
@@ -82,20 +82,20 @@ def test_a_speed_that_few_or_unlike_rounds_say_is_not_told(change, told):
 
 def test_too_little_quality_is_only_refused_when_verified():
     found = batches.Differences(1, 1, 1, {"last_hidden_state": 1.0}, {"last_hidden_state": 1.0}, {"mean": 0.94})
-    exporting._check(found, "int8", strict=False)
+    formats.FORMATS["onnx-int8"].check(found, "int8", strict=False)
     with pytest.raises(ExportMismatchError, match=r"mean cosine of the vectors is 0\.940, below 0\.95"):
-        exporting._check(found, "int8", strict=True)
+        formats.FORMATS["onnx-int8"].check(found, "int8", strict=True)
 
 
 def test_a_wrong_graph_does_not_pass_as_the_error_of_8_bits(tmp_path, monkeypatch):
-    written = exporting.write_onnx
+    written = formats.write_onnx
 
     def write_another(module, *args, **kwargs):
         module.model.get_input_embeddings().weight.data[5:, :7] += 0.05
         written(module, *args, **kwargs)
         module.model.get_input_embeddings().weight.data[5:, :7] -= 0.05
 
-    monkeypatch.setattr(exporting, "write_onnx", write_another)
+    monkeypatch.setattr(formats, "write_onnx", write_another)
     with pytest.raises(ExportMismatchError, match="differs from its source by"):
         export_model(ExportRequest(str(make_teacher(tmp_path, layers=1)), "onnx-int8", output=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
@@ -112,8 +112,8 @@ def test_the_range_is_reduced_where_16_bit_sums_could_overflow(tmp_path: Path):
 
 
 def test_reduced_weights_have_7_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "needs_reduced_range", lambda: True)
-    monkeypatch.setattr(exporting, "measure_int8", lambda *args, **kwargs: None)
+    monkeypatch.setattr(formats, "needs_reduced_range", lambda: True)
+    monkeypatch.setattr(formats, "measure_int8", lambda *args, **kwargs: None)
     student = make_teacher(tmp_path, "bert", layers=1)
     done = export_model(ExportRequest(str(student), "onnx-int8", output=tmp_path / "out"))
     assert done.record["weight_bits"] == 7

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import limbeck.inspection
 from limbeck.errors import CorpusError
 from limbeck.inspection import measure_contribution
 from limbeck.training.teacher import measure_layer_cosines
@@ -52,19 +51,9 @@ def test_nothing_to_measure_is_refused():
 
 
 def test_a_run_loads_no_clustering():
-    code = (
-        "import sys, limbeck.inspection.layers, limbeck.training.teacher; "
-        "print([m for m in ('sklearn', 'limbeck.inspection.phrases') if m in sys.modules])"
-    )
+    code = "import sys, limbeck.inspection, limbeck.training.teacher; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_every_public_name_has_its_home():
-    for name in limbeck.inspection.__all__:
-        assert getattr(limbeck.inspection, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'cluster'"):
-        limbeck.inspection.cluster  # noqa: B018 - the access is what is tested
+    assert done.stdout.strip() == "False"
 
 
 def test_a_block_that_passes_its_input_on_ranks_last():

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from limbeck.core.progress import Count, Report, no_progress
+from limbeck.corpus.batches import padded_batches
 from limbeck.errors import ModelError
+from limbeck.models.loading import bare_tokenizer
 from limbeck.models.taps import check_pooling, pool
 
 if TYPE_CHECKING:
@@ -42,8 +44,7 @@ def evaluation_mode(model: nn.Module, dtype: torch.dtype | None = None) -> Itera
     try:
         yield model
     finally:
-        # Not `model.train(previous)`: that would also switch on parts that were frozen in eval mode on
-        # purpose.
+        # Not `model.train(previous)`: that would also switch on parts that were frozen in eval mode on purpose.
         for module, training in modes:
             module.training = training
 
@@ -125,22 +126,22 @@ def encode(
     check_pooling(pooling)
     encoder = encoder_of(model)
     token_ids = _tokenize(encoder, tokenizer, texts, max_length)
-    order = sorted((i for i, ids in enumerate(token_ids) if ids), key=lambda i: -len(token_ids[i]))
-    padding_id = _padding_id(encoder, tokenizer)
+    filled = [index for index, ids in enumerate(token_ids) if ids]
+    batches = padded_batches([token_ids[index] for index in filled], _padding_id(encoder, tokenizer), batch_size)
+    order: list[int] = []
     vectors: list[Tensor] = []
     tokens, total = 0, sum(map(len, token_ids))
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
         device = device_of(ready)
-        for start in range(0, len(order), batch_size):
-            rows = [token_ids[i] for i in order[start : start + batch_size]]
-            input_ids, valid = _padded(rows, padding_id)
-            input_ids, valid = input_ids.to(device), valid.to(device)
-            output: Any = ready(input_ids=input_ids, attention_mask=valid.long())
+        for rows, inputs in batches:
+            input_ids, mask = inputs["input_ids"].to(device), inputs["attention_mask"].to(device)
+            output: Any = ready(input_ids=input_ids, attention_mask=mask)
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
-            vectors.append(F.normalize(pool(hidden.float(), valid, pooling), dim=-1).cpu())
-            tokens += int(sum(map(len, rows)))
+            vectors.append(F.normalize(pool(hidden.float(), mask.bool(), pooling), dim=-1).cpu())
+            order += [filled[row] for row in rows]
+            tokens += int(inputs["attention_mask"].sum())
             report(tokens / total, "sentence vectors", Count(tokens, "tokens"))
     if not vectors:
         width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
@@ -198,17 +199,11 @@ def _tokenize(
     if not texts:
         return []
     limits = [max_length, tokenizer.model_max_length, longest_input(encoder) or max_length]
-    # A call with truncation or padding rewrites those settings inside the fast tokenizer, and a
-    # tokenizer.json may come with its own (all-MiniLM-L6-v2 is fixed to 128 tokens): work on a copy that
-    # starts with neither.
-    own = copy.deepcopy(tokenizer)
-    backend = getattr(own, "backend_tokenizer", None)
-    if backend is not None:
-        backend.no_padding()
-        backend.no_truncation()
-    return own(list(texts), truncation=True, max_length=int(min(limits)), padding=False, return_attention_mask=False)[
-        "input_ids"
-    ]
+    own = bare_tokenizer(tokenizer)
+    found: list[list[int]] = own(
+        list(texts), truncation=True, max_length=int(min(limits)), padding=False, return_attention_mask=False
+    )["input_ids"]
+    return found
 
 
 def _padding_id(encoder: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int:
@@ -218,12 +213,3 @@ def _padding_id(encoder: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int:
         if found is not None:
             return int(found)
     return 0
-
-
-def _padded(rows: Sequence[Sequence[int]], padding_id: int) -> tuple[Tensor, Tensor]:
-    """Return (input ids `[B, L]`, valid `[B, L]` bool), padded on the right."""
-    lengths = torch.tensor([len(row) for row in rows])
-    input_ids = torch.full((len(rows), int(lengths.max())), padding_id)
-    for index, row in enumerate(rows):
-        input_ids[index, : len(row)] = torch.tensor(row)
-    return input_ids, torch.arange(input_ids.shape[1]) < lengths[:, None]

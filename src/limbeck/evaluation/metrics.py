@@ -9,12 +9,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from limbeck.core.registry import Registry
 from limbeck.errors import CorpusError, suggestion
@@ -304,13 +304,18 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
     return scores
 
 
-def _of_classes(function: Callable[..., float]) -> Metric:
-    return lambda predictions, rows, _: float(function(_labels(rows), np.asarray(predictions)))
+def _of_classes(name: str) -> Metric:
+    # `sklearn` is imported as a metric is computed: runs compute none, and it takes a second.
+    return lambda predictions, rows, _: float(
+        getattr(import_module("sklearn.metrics"), name)(_labels(rows), np.asarray(predictions))
+    )
 
 
 def _class_f1(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
     """Of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
     average = "binary" if len(task.labels) == 2 else "macro"
+    from sklearn.metrics import f1_score
+
     return float(f1_score(_labels(rows), np.asarray(predictions), average=average, zero_division=0.0))
 
 
@@ -336,9 +341,9 @@ def _labels(rows: Sequence[TaskRow]) -> NDArray[np.generic]:
     return np.array([row.label for row in rows])
 
 
-METRICS.register("accuracy", _of_classes(accuracy_score))
+METRICS.register("accuracy", _of_classes("accuracy_score"))
 METRICS.register("f1", _class_f1)
-METRICS.register("matthews", _of_classes(matthews_corrcoef))
+METRICS.register("matthews", _of_classes("matthews_corrcoef"))
 METRICS.register("pearson", _correlation(pearsonr))
 METRICS.register("spearman", _correlation(spearmanr))
 METRICS.register("exact_match", _of_answers("exact"))

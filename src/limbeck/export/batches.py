@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,8 +13,10 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
+from limbeck.corpus.batches import PadCollator
 from limbeck.errors import CorpusError, LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, ExportHead, is_per_token
+from limbeck.models.loading import bare_tokenizer
 
 # The text on which an export is compared with its source: built in, or a file of the user's.
 
@@ -128,11 +129,7 @@ def tokenise(
         names: Of the inputs.
         longest: In tokens, special ones included.
     """
-    own = copy.deepcopy(tokenizer)
-    backend = getattr(own, "backend_tokenizer", None)
-    if backend is not None:
-        backend.no_padding()
-        backend.no_truncation()
+    own = bare_tokenizer(tokenizer)
     rows = []
     for text in texts:
         first, second = (text, None) if isinstance(text, str) else text
@@ -146,7 +143,7 @@ def tokenise(
 def make_batches(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], names: Sequence[str], longest: int, *, left: bool = True
 ) -> list[Batch]:
-    """Make the batches of a comparison: every text in one of them, and a few in another company again.
+    """Make the batches of a comparison: each text once, a few again in other batches, which must not change outputs.
 
     Args:
         tokenizer: As in `tokenise`.
@@ -181,17 +178,11 @@ def make_batches(
 
 
 def _padded(
-    rows: Sequence[tuple[Text, dict[str, list[int]]]], padding: int, *, width: int = 0, left: bool = False
+    rows: Sequence[tuple[Text, dict[str, list[int]]]], padding: int, *, width: int = 1, left: bool = False
 ) -> Batch:
-    widest = max(width, *(len(row["input_ids"]) for _, row in rows))
-    inputs = {}
-    for name in rows[0][1]:
-        filled = torch.full((len(rows), widest), padding if name == "input_ids" else 0, dtype=torch.int64)
-        for index, (_, row) in enumerate(rows):
-            values = torch.tensor(row[name], dtype=torch.int64)
-            place = slice(widest - len(values), widest) if left else slice(0, len(values))
-            filled[index, place] = values
-        inputs[name] = filled
+    collate = PadCollator(padding, "left" if left else "right", multiple_of=width)
+    filled = collate([row for _, row in rows])
+    inputs = {name: filled.get(name, torch.zeros_like(filled["input_ids"])) for name in rows[0][1]}
     return Batch(tuple(text for text, _ in rows), inputs)
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import torch
 
 from limbeck.core.files import atomic_folder
 from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.records import plain, text_of
 from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.export.batches import (
@@ -25,8 +24,6 @@ from limbeck.export.batches import (
     ExportMismatchError,
     Text,
     built_in_texts,
-    check_differences,
-    check_int8_quality,
     make_batches,
     measure_differences,
     tokenise,
@@ -34,25 +31,15 @@ from limbeck.export.batches import (
 from limbeck.export.formats import (
     FORMATS,
     Format,
+    Writing,
     choose_dtype,
     choose_format,
-    folder_runner,
+    module_runner,
     output_module,
-    sentence_settings,
-    source_runner,
-    write_small_files,
-    write_weights,
 )
 from limbeck.export.onnx import (
     DEFAULT_OPSET,
     check_opset,
-    measure_int8,
-    needs_reduced_range,
-    onnx_bytes,
-    open_session,
-    quantise,
-    session_runner,
-    write_onnx,
 )
 from limbeck.export.source import RUN_STUDENT, Source, input_names, locate, open_source
 from limbeck.models.families import shape_of
@@ -78,7 +65,6 @@ def compare_folder(
         ExportMismatchError: if the tokenizer that was saved splits a text differently.
         CorpusError: if no text has a token.
     """
-    sentence = sentence_settings(chosen, source)
     names = input_names(source.model, source.tokenizer)
     saved = load_tokenizer(folder)
     before, after = (tokenise(tokenizer, texts, names, source.longest) for tokenizer in (source.tokenizer, saved))
@@ -90,10 +76,8 @@ def compare_folder(
     batches = make_batches(source.tokenizer, texts, names, source.longest, left=padded_both_ways)
     if not batches:
         raise CorpusError("The sample text has no token; give other text with --text FILE.")
-    head = source.head if sentence is None else None
-    return measure_differences(
-        source_runner(source, sentence), folder_runner(chosen, folder, source, sentence), batches, head, report
-    )
+    wanted = module_runner(output_module(source, chosen.sentence(source)))
+    return measure_differences(wanted, chosen.runner(source, folder), batches, chosen.head(source), report)
 
 
 def compare_in_fresh_process(name: str, chosen: Format, folder: Path, texts: Sequence[Text]) -> Differences:
@@ -189,27 +173,15 @@ def list_files(folder: Path) -> dict[str, int]:
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write what is known of the export; a number that is none (NaN) is left out as null."""
-    text = json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+    """Write the record of an export; numbers that are not finite become null."""
+    (folder / RECORD).write_text(text_of(plain(record)), encoding="utf-8")
 
 
 Finish: TypeAlias = Callable[[Path, Mapping[str, Any]], None]
 CHECKED_TEXTS = 32
 """Texts of the check that every export has; `verify` takes all."""
-# Shares of the progress: of the whole, then of the writing of int8.
+# Shares of the progress.
 _LOADED, _WRITTEN, _COMPARED = 0.1, 0.7, 0.85
-_TRACED, _QUANTISED = 0.2, 0.4
 _PACKAGES = ("limbeck", "torch", "transformers", "onnx", "onnxruntime", "sentence-transformers")
 
 
@@ -282,18 +254,20 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
     check_output(output, located, overwrite=request.overwrite)
     report(0.0, f"Loading {located}")
     source = open_source(located)
-    sentence = sentence_settings(chosen, source)
-    texts = list(request.texts) if request.texts is not None else built_in_texts(pairs=sentence is None)
+    pairs = chosen.sentence(source) is None
+    texts = list(request.texts) if request.texts is not None else built_in_texts(pairs=pairs)
     few = texts if request.texts is None else texts[:CHECKED_TEXTS]
     with whole_folder(output) as folder:
-        facts = _write(source, chosen, folder, dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
+        writing = Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
+        writing.report(0.0, f"Writing {chosen.name}")
+        facts = chosen.write(source, folder, writing)
         found = compare_folder(source, chosen, folder, few, part_of(report, _WRITTEN, _COMPARED))
-        _check(found, dtype, strict=False)
+        chosen.check(found, dtype, strict=False)
         verified = None
         if request.verify:
             report(_COMPARED, "Comparing again in a fresh process")
             verified = compare_in_fresh_process(located, chosen, folder, texts)
-            _check(verified, dtype, strict=True)
+            chosen.check(verified, dtype, strict=True)
         record = _describe(source, chosen, dtype, folder, found, verified) | facts
         write_record(folder, record)
         if finish is not None:
@@ -323,67 +297,18 @@ def _choose_opset(chosen: Format, opset: int | None) -> int:
     return opset or DEFAULT_OPSET
 
 
-def _write(
-    source: Source,
-    chosen: Format,
-    folder: Path,
-    dtype: str,
-    opset: int,
-    texts: Sequence[Text],
-    seconds: float,
-    report: Report,
-) -> dict[str, Any]:
-    """Write the files of a format, and return what else is known of them."""
-    report(0.0, f"Writing {chosen.name}")
-    sentence = sentence_settings(chosen, source)
-    if chosen.onnx_file is None:
-        write_weights(source, folder, dtype, sentence)
-        return {}
-    write_small_files(source, folder, sentence)
-    path = chosen.path(folder)
-    path.parent.mkdir()
-    module = output_module(source, sentence)
-    batches = make_batches(source.tokenizer, texts, module.inputs, source.longest)
-    head = source.head if sentence is None else None
-    # Not of the given texts, which may be one: a trace takes an axis of one entry for constant.
-    own = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
-    example = max(own, key=lambda batch: len(batch.texts))
-    facts = {"opset": opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
-    if chosen.name == "onnx":
-        write_onnx(module, example, head, path, opset=opset, dtype=dtype)
-        return facts | {"megabytes": onnx_bytes(path) / 1e6}
-    with TemporaryDirectory(dir=folder) as scratch:
-        full = Path(scratch) / "model.onnx"
-        write_onnx(module, example, head, full, opset=opset)
-        # A wrong graph must not pass as the error of 8 bits.
-        exact = measure_differences(source_runner(source, sentence), session_runner(open_session(full)), batches, head)
-        check_differences(exact, "float32")
-        reduced = needs_reduced_range()
-        report(_TRACED, "Quantising")
-        quantise(full, path, reduce_range=reduced)
-        measured = measure_int8(source, full, path, seconds=seconds, report=part_of(report, _QUANTISED, 1.0))
-    return facts | {"megabytes": onnx_bytes(path) / 1e6, "weight_bits": 7 if reduced else 8, "int8": measured}
-
-
-def _check(found: Differences, dtype: str, *, strict: bool) -> None:
-    if dtype != "int8":
-        check_differences(found, dtype)
-    elif strict:
-        check_int8_quality(found)
-
-
 def _describe(
     source: Source, chosen: Format, dtype: str, folder: Path, found: Differences, verified: Differences | None
 ) -> dict[str, Any]:
-    """What every export's record holds."""
-    sentence = sentence_settings(chosen, source)
+    """Return the part of the record that all formats have."""
+    sentence = chosen.sentence(source)
     return {
         "format": chosen.name,
         "file": chosen.onnx_file,
         "dtype": dtype,
         "source": _public_name(source.name),
         "shape": str(shape_of(source.model.config)),
-        "head": source.head if sentence is None else None,
+        "head": chosen.head(source),
         "pooling": None if sentence is None else sentence.pooling,
         "normalize": None if sentence is None else sentence.normalize,
         "longest": source.longest,

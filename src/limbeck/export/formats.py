@@ -1,26 +1,46 @@
-"""The formats: what each writes into a folder, and how what was written is run again."""
+"""The formats of an export: each writes a folder, runs it again, and says how far it may be from its source."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from limbeck.core.files import give_ordinary_mode
+from limbeck.core.progress import Report, part_of
 from limbeck.errors import ModelError, RecipeError, suggestion
-from limbeck.export.batches import Batch, Runner
-from limbeck.export.onnx import ONNX_DTYPES, open_session, session_runner
-from limbeck.export.source import SENTENCE, OutputModule, Source, input_names, load_weights
+from limbeck.export.batches import (
+    Batch,
+    Differences,
+    Runner,
+    Text,
+    built_in_texts,
+    check_differences,
+    check_int8_quality,
+    make_batches,
+    measure_differences,
+)
+from limbeck.export.onnx import (
+    ONNX_DTYPES,
+    measure_int8,
+    needs_reduced_range,
+    onnx_bytes,
+    open_session,
+    quantise,
+    session_runner,
+    write_onnx,
+)
+from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, input_names, load_weights
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, quiet
 from limbeck.models.locating import SentencePooling
-
-# The few files that make a transformers folder a sentence-transformers one.
-
 
 _MODULES = "sentence_transformers.models"
 
@@ -66,42 +86,212 @@ def _write(path: Path, data: Any) -> None:
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
-ONNX_FOLDER = "onnx"
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
+# Shares of the progress of writing int8.
+_TRACED, _QUANTISED = 0.2, 0.4
 
 
 @dataclass(frozen=True)
-class Format:
-    """A format.
+class Writing:
+    """The options of writing an export.
+
+    Attributes:
+        dtype: Of the weights.
+        opset: Operator set of ONNX.
+        texts: Sample text, on which the graph that int8 is made of is compared with its source.
+        seconds: For the latencies of int8.
+        report: Receives progress.
+    """
+
+    dtype: str
+    opset: int
+    texts: Sequence[Text]
+    seconds: float
+    report: Report
+
+
+class Format(ABC):
+    """A format: how a source is written into a folder, and how that folder is run again.
 
     Attributes:
         name: As the user writes it.
         dtypes: Of the weights; the first is the default.
-        packages: What has to be installed, as it is imported.
+        packages: Packages it needs, as they are imported.
         onnx_file: Where the graph is in the folder, under the name that Optimum, sentence-transformers and
             transformers.js look for; None for PyTorch's formats.
     """
 
-    name: str
-    dtypes: tuple[str, ...]
-    packages: tuple[str, ...] = ()
-    onnx_file: str | None = None
+    name: ClassVar[str]
+    dtypes: ClassVar[tuple[str, ...]] = FLOAT_DTYPES
+    packages: ClassVar[tuple[str, ...]] = ()
+    onnx_file: ClassVar[str | None] = None
+
+    def sentence(self, source: Source) -> SentencePooling | None:
+        """Return how the export makes sentence vectors; by default as the source.
+
+        Raises:
+            ModelError: for a source that the format does not take.
+        """
+        return source.sentence
+
+    def head(self, source: Source) -> ExportHead | None:
+        """Return the head that is exported: none with sentence vectors."""
+        return source.head if self.sentence(source) is None else None
+
+    @abstractmethod
+    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+        """Write the files, and return further facts for the record."""
+
+    @abstractmethod
+    def runner(self, source: Source, folder: Path) -> Runner:
+        """Return a function that runs the export in a folder on batches, as its users would."""
+
+    def check(self, found: Differences, dtype: str, *, strict: bool) -> None:
+        """Refuse an export that is too far from its source.
+
+        Args:
+            found: The differences.
+            dtype: Of the exported weights.
+            strict: Whether to refuse what is only measured otherwise: the quality of int8.
+
+        Raises:
+            ExportMismatchError: with the difference and the bound.
+        """
+        check_differences(found, dtype)
+
+
+class Safetensors(Format):
+    """A folder of transformers: configuration, safetensors in a dtype, and tokenizer."""
+
+    name = "safetensors"
+
+    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+        """Write the folder, with the files that make sentence vectors if the source makes any."""
+        model = load_weights(source.name, self.head(source), dtype=writing.dtype, pooler=True)
+        with quiet():
+            model.save_pretrained(str(folder))
+        give_ordinary_mode(folder.glob("*.safetensors"))
+        write_small_files(source, folder, self.sentence(source), config=False)
+        return {}
+
+    def runner(self, source: Source, folder: Path) -> Runner:
+        """Run the model with transformers."""
+        head = self.head(source)
+        # As AutoModel does by default; the own loader takes float32 where nothing is asked for.
+        model = load_weights(str(folder), head, dtype=str(load_config(folder).dtype).removeprefix("torch."))
+        names = input_names(model, source.tokenizer)
+        return module_runner(OutputModule(model.eval(), names, head, self.sentence(source)))
+
+
+class SentenceTransformers(Safetensors):
+    """A folder of sentence-transformers."""
+
+    name = "sentence-transformers"
+    packages = ("sentence_transformers",)
+
+    def sentence(self, source: Source) -> SentencePooling | None:
+        """Return the source's pooling, or the mean where its files are silent, as the own loader of the format takes.
+
+        Raises:
+            ModelError: for a model with the head of a task.
+        """
+        if source.sentence is not None:
+            return source.sentence
+        if source.head not in (None, "masked_lm"):
+            words = source.head.replace("_", " ")
+            raise ModelError(
+                f"'{source.name}' has a {words} head and makes no sentence vectors; export it with --format onnx or "
+                "safetensors."
+            )
+        return SentencePooling("mean", normalize=False, max_length=None)
+
+    def runner(self, source: Source, folder: Path) -> Runner:
+        """Run the model with sentence-transformers, which reads text."""
+        from sentence_transformers import SentenceTransformer
+
+        with quiet():
+            model: Any = SentenceTransformer(str(folder), device="cpu")
+
+        def run(batch: Batch) -> dict[str, Tensor]:
+            found = model.encode(list(batch.texts), convert_to_tensor=True, show_progress_bar=False)
+            return {SENTENCE: found.float()}
+
+        return run
+
+
+class Onnx(Format):
+    """An ONNX graph beside configuration and tokenizer."""
+
+    name = "onnx"
+    dtypes: ClassVar[tuple[str, ...]] = ONNX_DTYPES
+    packages = ("onnx", "onnxruntime")
+    onnx_file = "onnx/model.onnx"
 
     def path(self, folder: Path) -> Path:
         """Return the path of the graph in an export's folder."""
         assert self.onnx_file is not None
         return folder / self.onnx_file
 
+    def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
+        """Write the folder."""
+        sentence, path = self.sentence(source), self.path(folder)
+        write_small_files(source, folder, sentence)
+        path.parent.mkdir()
+        module = output_module(source, sentence)
+        # Not of the given texts, which may be one: a trace takes an axis of one entry for constant.
+        own = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
+        example = max(own, key=lambda batch: len(batch.texts))
+        more = self.write_graph(source, module, example, path, writing)
+        facts = {"opset": writing.opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
+        return facts | {"megabytes": onnx_bytes(path) / 1e6} | more
 
-_RUNTIME = ("onnx", "onnxruntime")
-FORMATS = {
-    found.name: found
-    for found in (
-        Format("onnx", ONNX_DTYPES, _RUNTIME, f"{ONNX_FOLDER}/model.onnx"),
-        Format("onnx-int8", ("int8",), _RUNTIME, f"{ONNX_FOLDER}/model_quantized.onnx"),
-        Format("sentence-transformers", FLOAT_DTYPES, ("sentence_transformers",)),
-        Format("safetensors", FLOAT_DTYPES),
-    )
+    def write_graph(
+        self, source: Source, module: OutputModule, example: Batch, path: Path, writing: Writing
+    ) -> dict[str, Any]:
+        """Write the graph, and return further facts."""
+        write_onnx(module, example, self.head(source), path, opset=writing.opset, dtype=writing.dtype)
+        return {}
+
+    def runner(self, source: Source, folder: Path) -> Runner:
+        """Run the graph in ONNX Runtime."""
+        return session_runner(open_session(self.path(folder)))
+
+
+class OnnxInt8(Onnx):
+    """An ONNX graph with weights of 8 bits, whose gain is measured."""
+
+    name = "onnx-int8"
+    dtypes: ClassVar[tuple[str, ...]] = ("int8",)
+    onnx_file = "onnx/model_quantized.onnx"
+
+    def write_graph(
+        self, source: Source, module: OutputModule, example: Batch, path: Path, writing: Writing
+    ) -> dict[str, Any]:
+        """Write the graph in float32, check it, and quantise it."""
+        head = self.head(source)
+        batches = make_batches(source.tokenizer, writing.texts, module.inputs, source.longest)
+        with TemporaryDirectory(dir=path.parent.parent) as scratch:
+            full = Path(scratch) / "model.onnx"
+            write_onnx(module, example, head, full, opset=writing.opset)
+            # A wrong graph must not pass as the error of 8 bits.
+            exact = measure_differences(module_runner(module), session_runner(open_session(full)), batches, head)
+            check_differences(exact, "float32")
+            reduced = needs_reduced_range()
+            writing.report(_TRACED, "Quantising")
+            quantise(full, path, reduce_range=reduced)
+            measured = measure_int8(
+                source, full, path, seconds=writing.seconds, report=part_of(writing.report, _QUANTISED, 1.0)
+            )
+        return {"weight_bits": 7 if reduced else 8, "int8": measured}
+
+    def check(self, found: Differences, dtype: str, *, strict: bool) -> None:
+        """Refuse too little quality, if strict."""
+        if strict:
+            check_int8_quality(found)
+
+
+FORMATS: dict[str, Format] = {
+    found.name: found for found in (Onnx(), OnnxInt8(), SentenceTransformers(), Safetensors())
 }
 
 
@@ -131,29 +321,6 @@ def choose_dtype(chosen: Format, name: str | None) -> str:
     raise RecipeError(f"--dtype '{name}' does not go with --format {chosen.name}.{suggestion(name, chosen.dtypes)}")
 
 
-def sentence_settings(chosen: Format, source: Source) -> SentencePooling | None:
-    """Return how the export makes sentence vectors: as the source; for sentence-transformers the mean where that is
-    silent, as its own loader takes it.
-
-    Raises:
-        ModelError: for sentence-transformers and a model with the head of a task.
-    """
-    if chosen.name != "sentence-transformers" or source.sentence is not None:
-        return source.sentence
-    if source.head not in (None, "masked_lm"):
-        words = source.head.replace("_", " ")
-        raise ModelError(
-            f"'{source.name}' has a {words} head and makes no sentence vectors; export it with --format onnx or "
-            "safetensors."
-        )
-    return SentencePooling("mean", normalize=False, max_length=None)
-
-
-def source_runner(source: Source, sentence: SentencePooling | None) -> Runner:
-    """Return what runs the source itself."""
-    return module_runner(output_module(source, sentence))
-
-
 def output_module(source: Source, sentence: SentencePooling | None) -> OutputModule:
     """Return the source with its named outputs; with sentence vectors its Transformer without a head."""
     head = source.head if sentence is None else None
@@ -162,7 +329,7 @@ def output_module(source: Source, sentence: SentencePooling | None) -> OutputMod
 
 
 def module_runner(module: OutputModule) -> Runner:
-    """Return what runs a module on batches."""
+    """Return a function that runs a module on batches."""
 
     def run(batch: Batch) -> dict[str, Tensor]:
         with torch.inference_mode():
@@ -170,16 +337,6 @@ def module_runner(module: OutputModule) -> Runner:
         return dict(zip(module.outputs, found, strict=True))
 
     return run
-
-
-def write_weights(source: Source, folder: Path, dtype: str, sentence: SentencePooling | None) -> None:
-    """Write configuration, safetensors in a dtype and tokenizer, with what makes sentence vectors if anything does."""
-    head = source.head if sentence is None else None
-    model = load_weights(source.name, head, dtype=dtype, pooler=True)
-    with quiet():
-        model.save_pretrained(str(folder))
-    give_ordinary_mode(folder.glob("*.safetensors"))
-    write_small_files(source, folder, sentence, config=False)
 
 
 def write_small_files(source: Source, folder: Path, sentence: SentencePooling | None, *, config: bool = True) -> None:
@@ -196,35 +353,3 @@ def write_small_files(source: Source, folder: Path, sentence: SentencePooling | 
             normalize=sentence.normalize,
             max_length=source.longest,
         )
-
-
-def folder_runner(chosen: Format, folder: Path, source: Source, sentence: SentencePooling | None) -> Runner:
-    """Return what runs an export as its users would: ONNX Runtime, sentence-transformers, or transformers.
-
-    Args:
-        chosen: The format.
-        folder: Of the export.
-        source: What was exported.
-        sentence: How the export makes sentence vectors.
-    """
-    if chosen.onnx_file is not None:
-        return session_runner(open_session(chosen.path(folder)))
-    if chosen.name == "sentence-transformers":
-        return _sentence_transformers_runner(folder)
-    head = source.head if sentence is None else None
-    # As AutoModel does by default; the own loader takes float32 where nothing is asked for.
-    model = load_weights(str(folder), head, dtype=str(load_config(folder).dtype).removeprefix("torch."))
-    return module_runner(OutputModule(model.eval(), input_names(model, source.tokenizer), head, sentence))
-
-
-def _sentence_transformers_runner(folder: Path) -> Runner:
-    from sentence_transformers import SentenceTransformer
-
-    with quiet():
-        model: Any = SentenceTransformer(str(folder), device="cpu")
-
-    def run(batch: Batch) -> dict[str, Tensor]:
-        found = model.encode(list(batch.texts), convert_to_tensor=True, show_progress_bar=False)
-        return {SENTENCE: found.float()}
-
-    return run

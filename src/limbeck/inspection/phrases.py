@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
 from limbeck.core.progress import Count, Report, no_progress, part_of
@@ -328,6 +326,10 @@ def score_clusters(
         seed: Of k-means.
         held_out: Spans that are scored and not clustered; with none, all are clustered and scored.
     """
+    # Imported here: a run reads one measure of layers, and needs no clustering.
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import normalized_mutual_info_score
+
     k_means = KMeans(clusters, n_init=_STARTS, random_state=seed)
     kept = np.array(labels)
     if len(held_out) == 0:

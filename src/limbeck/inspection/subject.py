@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,17 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
-from limbeck.corpus import PadCollator
+from limbeck.corpus.batches import padded_batches
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import device_of, longest_input
 from limbeck.models.families import depth, shape_of
-from limbeck.models.loading import check_fits_model, check_same_vocabulary, load_model, load_tokenizer
+from limbeck.models.loading import (
+    bare_tokenizer,
+    check_fits_model,
+    check_same_vocabulary,
+    load_model,
+    load_tokenizer,
+)
 from limbeck.models.streams import StreamKey
 
 
@@ -133,9 +138,8 @@ class Batch(NamedTuple):
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **options: Any) -> BatchEncoding:
-    """Tokenise texts, whatever padding or cutting the tokenizer's file has fixed; the tokenizer stays as it is."""
-    # A call takes both off the fast tokenizer itself (all-MiniLM-L6-v2's file fixes them to 128 tokens): use a copy.
-    own = copy.deepcopy(tokenizer)
+    """Tokenise texts, whatever padding or truncation the tokenizer's file fixes; the tokenizer stays as it is."""
+    own = bare_tokenizer(tokenizer)
     return own(list(texts), padding=False, return_attention_mask=False, verbose=False, **options)
 
 
@@ -176,14 +180,11 @@ def batches(
         report: Is told the share of tokens that are done.
         what: What it is told.
     """
-    # Padding is masked wherever it is, so that any id will do for a tokenizer without one.
-    collate = PadCollator(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0)
-    order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
+    # Padding is masked, so that any id will do for a tokenizer without one.
+    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
     total, done = sum(map(len, rows)), 0
-    for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
+    for chosen, inputs in padded_batches(rows, padding, batch_size):
         report(done / total, what, Count(done, "tokens"))
-        inputs = collate([{"input_ids": rows[index]} for index in chosen])
         valid = inputs["attention_mask"].bool()
         yield Batch(chosen, {name: tensor.to(device) for name, tensor in inputs.items()}, valid)
         done += int(valid.sum())
@@ -239,12 +240,12 @@ def read_texts(path: Path | str | None, limit: int) -> tuple[str, ...]:
 
     Args:
         path: A UTF-8 file, or None for the sentences that come along.
-        limit: How many to take at most, spread evenly over the file.
+        limit: Most texts, taken evenly over the file.
 
     Raises:
         CorpusError: if the file cannot be read, or holds no text.
     """
-    texts = list(SENTENCES) if path is None else _lines(Path(path))
+    texts = list(SENTENCES) if path is None else [line.strip() for line in read_lines(Path(path)) if line.strip()]
     if not texts:
         raise CorpusError(f"'{path}' holds no text; give a file with one sentence or paragraph a line.")
     taken = min(limit, len(texts))
@@ -263,7 +264,3 @@ def read_lines(path: Path) -> list[str]:
         raise CorpusError(f"'{path}' is not in UTF-8 (byte {error.start}); convert it first.") from error
     except OSError as error:
         raise CorpusError(f"Cannot read '{path}': {error.strerror}; give a text file.") from error
-
-
-def _lines(path: Path) -> list[str]:
-    return [line.strip() for line in read_lines(path) if line.strip()]

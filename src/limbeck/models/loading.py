@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import re
@@ -400,6 +401,20 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
                 f"Student and teacher have one vocabulary but split text differently: {probe!r} gives "
                 f"{student.tokenize(probe)[:4]} and {teacher.tokenize(probe)[:4]}; {way_out}."
             )
+
+
+def bare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return a copy of a tokenizer without the padding and truncation that its file fixes.
+
+    Each call rewrites these settings inside the fast tokenizer, so
+    that a call of the copy leaves the original as it is.
+    """
+    own = copy.deepcopy(tokenizer)
+    backend = getattr(own, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    return own
 
 
 def check_fits_model(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
