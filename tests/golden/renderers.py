@@ -48,13 +48,13 @@ def run_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
 
 def evaluation_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of scores and costs."""
-    from limbeck.report.evaluation_tables import cost_tables, evaluation_csv, evaluation_markdown, evaluation_table
+    from limbeck.report.evaluation_tables import costs_table, evaluation_csv, evaluation_markdown, evaluation_table
 
     summary = read(folder, "evaluation_table.json")
     costs = summary.get("costs")
     shown = {"table": evaluation_table(summary)}
     if costs is not None:
-        shown["costs"] = cost_tables(costs)
+        shown["costs"] = costs_table(costs)
     return shown, {
         "evaluation_table.md": evaluation_markdown(summary, costs),
         "evaluation_table.csv": evaluation_csv(summary),

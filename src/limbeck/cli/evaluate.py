@@ -85,7 +85,7 @@ def evaluate(
 ) -> None:
     """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
     from limbeck.api import evaluate as run_evaluation
-    from limbeck.report.evaluation_tables import cost_tables, evaluation_table
+    from limbeck.report.evaluation_tables import costs_table, evaluation_table
 
     console = progress_console(quiet, verbose)
     result = run_evaluation(
@@ -101,7 +101,7 @@ def evaluate(
         if result.summary["columns"]:
             result_console().print(evaluation_table(result.summary))
         if result.costs is not None:
-            result_console().print(cost_tables(result.costs))
+            result_console().print(costs_table(result.costs))
         print_line(f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -47,12 +47,19 @@ def number(value: float | None, digits: int = 0) -> Cell:
     return Cell(value, f"{{:,.{digits}f}}")
 
 
-def mean(found: Mapping[str, Any] | None, digits: int = 1) -> Cell:
-    """Return a cell of a `mean` with its `deviation`, where there is one."""
+class Mean(Protocol):
+    """A figure over runs: its mean, and its deviation if there are several."""
+
+    mean: int | float
+    deviation: int | float | None
+
+
+def mean(found: Mean | None, digits: int = 1) -> Cell:
+    """Return a cell of a mean with its deviation, where there is one."""
     if found is None:
         return Cell(None)
-    deviation = found.get("deviation")
-    return Cell(found["mean"], f"{{:.{digits}f}}" + ("" if deviation is None else f" ± {deviation:.{digits}f}"))
+    deviation = "" if found.deviation is None else f" ± {found.deviation:.{digits}f}"
+    return Cell(found.mean, f"{{:.{digits}f}}{deviation}")
 
 
 def duration(seconds: float) -> str:
@@ -109,6 +116,8 @@ class Layout:
         no_wrap: Cells beside the first column stay on one line.
         label_width: Least width of the first column.
         cut: Width of the first column, repeated for every block of columns that fits; 0 keeps the table in one piece.
+        narrowest: Least width of the other columns of such a block.
+        apart: Published rows stand apart, and are left out of blocks of columns without any figure of theirs.
     """
 
     boxed: bool = False
@@ -119,6 +128,8 @@ class Layout:
     no_wrap: bool = False
     label_width: int | None = None
     cut: int = 0
+    narrowest: int = 0
+    apart: bool = False
 
 
 BOXED = Layout(boxed=True, fold=False, collapsed=False)
@@ -135,7 +146,7 @@ class Table:
         words: Columns of words, by number; the others hold figures and are aligned to the right.
         strong: Rows that stand out, by number.
         faint: Rows that stand back on a console.
-        published: Rows of figures that papers printed; set apart, and left out of blocks without any of them.
+        published: Rows of figures that papers printed.
         left_out: Number of rows that are not shown.
         folded: Closed until a reader opens it.
         layout: Its form on a console.
@@ -280,7 +291,7 @@ class _ConsoleTable:
         self._table = table
         columns = zip(*table.rows, strict=True) if table.rows else ((),) * len(table.headings)
         self._widths = [
-            max(len(text) for text in (*heading.split("\n"), *map(str, cells)))
+            max(table.layout.narrowest, *map(len, heading.split("\n")), *(len(str(cell)) for cell in cells))
             for heading, cells in zip(table.headings, columns, strict=True)
         ]
 
@@ -315,9 +326,9 @@ class _ConsoleTable:
             cells = [row[column] for column in columns]
             style = "bold" if index in table.strong else "dim" if index in table.faint else ""
             if index in table.published:
-                if all(str(cell) == NOTHING for cell in cells[1:]):
+                if layout.apart and all(str(cell) == NOTHING for cell in cells[1:]):
                     continue
-                if previous not in (None, "cyan"):
+                if layout.apart and previous not in (None, "cyan"):
                     drawn.add_section()
                 style = "cyan"
             drawn.add_row(*map(_shown, cells), style=style)
@@ -328,7 +339,9 @@ class _ConsoleTable:
         layout = self._table.layout
         options: dict[str, Any] = {"justify": "left" if index in self._table.words else "right"}
         if layout.cut:
-            return {"overflow": "fold", "width": layout.cut} if index == 0 else options
+            return (
+                {"overflow": "fold", "width": layout.cut} if index == 0 else options | {"min_width": layout.narrowest}
+            )
         least = layout.label_width if index == 0 else None
         if layout.whole_from is not None and index >= layout.whole_from:
             least = max((len(str(row[index])) for row in self._table.rows), default=None)

@@ -71,13 +71,13 @@ def _plain(block: Block) -> Iterator[str]:
 
 def plain_table(table: Table) -> str:
     """Return a table of names as they were given, with the marks of its cells."""
-    rows = [[_marked(cell).strip().replace("|", r"\|") for cell in row] for row in table.rows]
+    rows = [[_marked(cell).replace("|", r"\|") for cell in row] for row in table.rows]
     return _rows(table, [heading.replace("|", r"\|") for heading in _headings(table)], rows)
 
 
 def _marked(cell: AnyCell) -> str:
     mark = _MARKS[cell.mark] if isinstance(cell, Cell) else ""
-    return f"{mark}{cell}{mark}"
+    return f"{mark}{str(cell).strip()}{mark}"
 
 
 def escaped_blocks(blocks: Iterable[Block], figures: str = "") -> Iterator[str]:

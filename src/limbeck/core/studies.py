@@ -343,6 +343,8 @@ class ComparedScores(Scores):
 
     held_out: dict[str, Figure] = Field(default_factory=dict)
     main: Figure | None = None
+    tokens: Figure | None = None
+    seconds: Figure | None = None
 
 
 class TeacherRow(ComparedScores):
@@ -361,8 +363,6 @@ class ComparedRow(Combination, ComparedScores):
     seeds: list[int] = Field(default_factory=list)
     finished: int = 0
     wanted: int = 0
-    tokens: Figure | None = None
-    seconds: Figure | None = None
     rank: int | None = None
     best_mapping: bool = False
 

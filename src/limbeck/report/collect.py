@@ -11,12 +11,12 @@ from typing import Any
 
 from limbeck.core.files import RECORD, read_json, read_record
 from limbeck.core.files import RECORD as RUN
-from limbeck.core.studies import Comparison
+from limbeck.core.records import load
+from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.grid import MANIFEST as EVALUATION
 from limbeck.evaluation.grid import ResultsFile
 from limbeck.report.content import DAMAGED
-from limbeck.report.evaluation_tables import STEM as EVALUATION_TABLE
 from limbeck.report.findings import (
     ComparisonFound,
     EvaluationFound,
@@ -191,33 +191,33 @@ def _inside(folder: Path) -> tuple[Found, ...]:
 
 
 def _comparison(folder: Path) -> ComparisonFound:
-    record, problems = _read(folder / COMPARISON)
+    record = load(Comparison, folder)
     runs: dict[tuple[str, str, str], RunFound] = {}
     begun: list[Path] = []
-    for cell in entries(record, "cells"):
-        kind = (text(cell, "student"), text(cell, "method"), text(cell, "mapping"))
-        place = folder / text(cell, "folder")
+    for cell in record.cells:
+        kind = (cell.student, cell.method, cell.mapping)
+        place = folder / cell.folder
         # A record is a file like any other: what it names has to lie below it.
         if not place.resolve().is_relative_to(folder.resolve()) or not (place / RUN).is_file():
             continue
         begun.append(place)
         if kind not in runs:
             runs[kind] = collect_run(place, ())
-    states = () if text(record, "status") == "finished" else tuple(map(status_of, dict.fromkeys(begun)))
+    states = () if record.is_finished else tuple(map(status_of, dict.fromkeys(begun)))
     unfinished = tuple(state for state in states if state.status != "finished")
-    title = text(record, "name") or folder.name
-    return ComparisonFound(folder, title, record, tuple(runs.values()), problems, unfinished)
+    title = record.name or folder.name
+    return ComparisonFound(folder, title, record, tuple(runs.values()), record.damage, unfinished)
 
 
 def _evaluation(folder: Path) -> EvaluationFound:
-    asked, problems = _read(folder / EVALUATION)
-    table = folder / f"{EVALUATION_TABLE}.json"
-    summary, more = _read(table) if table.is_file() else ({}, ())
+    asked, summary = load(EvaluationRequest, folder), load(Evaluation, folder)
+    problems = (*asked.damage, *summary.damage)
     try:
-        rows = tuple(ResultsFile(folder).read())
+        rows = ResultsFile(folder).read()
     except LimbeckError as error:
-        rows, more = (), (*more, str(error))
-    return EvaluationFound(folder, folder.name, summary, rows, asked, (*problems, *more))
+        rows, problems = [], (*problems, str(error))
+    cells = [EvaluationCell.read(row, "results.jsonl") for row in rows]
+    return EvaluationFound(folder, folder.name, summary, tuple(cells), asked, problems)
 
 
 def _inspections(folder: Path) -> InspectionFound | None:

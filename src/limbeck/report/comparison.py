@@ -1,4 +1,4 @@
-"""What a report says of a comparison: its tables, bars by task and measure, layers of each method, costs, runs."""
+"""Reports of comparisons: tables, bars by task and measure, layers of each method, costs, runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,29 @@ from dataclasses import replace
 
 import yaml
 
-from limbeck.core.blocks import duration
-from limbeck.report.comparison_tables import ComparisonTable, overview_table, student_tables
-from limbeck.report.content import Block, Code, Figure, Notes, Section, Steps, Table, guarded
-from limbeck.report.evaluation import cost_blocks, cost_latency, task_bars
-from limbeck.report.evaluation_tables import NOTHING
+from limbeck.core.blocks import (
+    AnyCell,
+    Block,
+    Cell,
+    Code,
+    Figure,
+    Notes,
+    Section,
+    Steps,
+    Table,
+    duration,
+    guarded,
+    mean,
+    number,
+)
+from limbeck.core.studies import Comparison, ComparisonSummary, HeldOutMeasure, StudentBlock
+from limbeck.report.comparison_tables import combination, comparison_tables
+from limbeck.report.evaluation import cost_blocks, page_tables, pass_of, task_bars
 from limbeck.report.figures import Measured, bars_figure, course_figures, layers_figure, quality_figure
-from limbeck.report.findings import ComparisonFound, Record, RunFound, run_states
+from limbeck.report.findings import ComparisonFound, RunFound, run_states
 from limbeck.report.plots import Bar, BarGroup
 from limbeck.report.quality import format_count
-from limbeck.report.records import entries, entry, mapping, number, text, texts, without_path
+from limbeck.report.records import without_path
 from limbeck.report.run import provenance_blocks, stage_links
 
 _MOST_DIAGRAMS = 12
@@ -24,15 +37,14 @@ _MOST_DIAGRAMS = 12
 
 def comparison_sections(found: ComparisonFound) -> list[Section]:
     """Lay out a comparison; of one that is not finished its runs."""
-    record = found.record
-    summary = mapping(record, "summary")
+    record, summary = found.record, found.record.summary
     measured = (
         [
             *guarded("Results", lambda: _results(summary)),
-            *guarded("Figures", lambda: _figures(record, summary)),
-            *guarded("Cost", lambda: cost_blocks(record)),
+            *guarded("Figures", lambda: _figures(record)),
+            *guarded("Cost", lambda: cost_blocks(record.costs)),
         ]
-        if summary
+        if not summary.is_empty
         else []
     )
     return [
@@ -41,36 +53,34 @@ def comparison_sections(found: ComparisonFound) -> list[Section]:
         *guarded("Layers", lambda: _layers(found)),
         *guarded("Training", lambda: _training(found)),
         *guarded("Runs", lambda: _runs(record)),
-        *guarded("Notes", lambda: _notes(record, summary)),
+        *guarded("Notes", lambda: _notes(record)),
         *guarded("Plan", lambda: _plan(record)),
-        *guarded("Provenance", lambda: provenance_blocks(record, found.folder)),
+        *guarded("Provenance", lambda: provenance_blocks(record.to_plain(), found.folder)),
     ]
 
 
 def _flow(found: ComparisonFound) -> Iterator[Block]:
-    record = found.record
-    tokens, corpus = number(record, "plan", "budget", "tokens"), number(record, "corpus", "tokens")
-    cells = entries(record, "cells")
-    kinds = {name: list(dict.fromkeys(text(cell, name) for cell in cells)) for name in ("student", "method", "seed")}
+    record, cells = found.record, found.record.cells
+    tokens, corpus = record.plan.budget.tokens, record.corpus.tokens
     budget = f"{format_count(tokens)} tokens a run" if tokens is not None else "not recorded"
     read = f" of a corpus of {format_count(corpus)}" if corpus is not None else ""
+    seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in cells)
     yield Steps(
         (
-            ("Teacher", f"{without_path(text(record, 'teacher', 'title'))}, {text(record, 'teacher', 'shape')}"),
-            ("Students", ", ".join(kinds["student"])),
-            ("Methods", ", ".join(kinds["method"])),
-            ("Budget", f"{budget}{read}; seeds {', '.join(kinds['seed'])}"),
+            ("Teacher", f"{without_path(record.teacher.title)}, {record.teacher.shape}"),
+            ("Students", ", ".join(dict.fromkeys(cell.student for cell in cells))),
+            ("Methods", ", ".join(dict.fromkeys(cell.method for cell in cells))),
+            ("Budget", f"{budget}{read}; seeds {', '.join(seeds)}"),
         )
     )
     warnings = [*found.problems]
-    status = text(record, "status")
-    if status != "finished":
-        warnings.append(f"The comparison is not finished: {status or 'its status is not recorded'}.")
-    done = sum(cell.get("status") == "finished" for cell in cells)
+    if not record.is_finished:
+        warnings.append(f"The comparison is not finished: {record.status or 'its status is not recorded'}.")
+    done = sum(cell.status == "finished" for cell in cells)
     if done < len(cells):
         warnings.append(f"{done} of {len(cells)} runs are finished.")
-    warnings += [f"{text(cell, 'title')} failed: {text(cell, 'problem')}" for cell in cells if cell.get("problem")]
-    if not mapping(record, "summary"):
+    warnings += [f"{cell.title} failed: {cell.problem}" for cell in cells if cell.problem]
+    if record.summary.is_empty:
         warnings.append("No table is there: the students were not measured yet.")
     if warnings:
         yield Notes(tuple(warnings[:20]), warning=True)
@@ -78,79 +88,61 @@ def _flow(found: ComparisonFound) -> Iterator[Block]:
         yield run_states(found.unfinished)
 
 
-def _results(summary: Record) -> Iterator[Block]:
-    overview = overview_table(summary) if len(summary["blocks"]) > 1 else None
-    for table in [*([overview] if overview is not None else []), *student_tables(summary)]:
-        yield from _tables(table)
+def _results(summary: ComparisonSummary) -> Iterator[Block]:
+    for table in comparison_tables(summary):
+        measured = (index for index in range(len(table.rows)) if index not in table.published)
+        names = {index: without_path(str(table.rows[index][0])) for index in measured}
+        yield from page_tables(table, "Published, of models of the same shape", names)
 
 
-def _tables(table: ComparisonTable) -> Iterator[Table]:
-    headings = ("", *(f"{title} ({below})" if below else title for title, below in table.headings))
-    measured = [row for row in table.rows if row.kind != "published"]
-    rows = tuple((without_path(row.label), *(cell.strip("*") for cell in row.cells)) for row in measured)
-    strong = tuple(index for index, row in enumerate(measured) if row.first)
-    yield Table(table.title, headings, rows, strong=strong)
-    published = tuple((row.label, *row.cells) for row in table.rows if row.kind == "published")
-    if published:
-        yield Table("Published, of models of the same shape", headings, published, folded=True)
-
-
-def _figures(record: Record, summary: Record) -> Iterator[Block]:
-    for block in summary["blocks"]:
+def _figures(record: Comparison) -> Iterator[Block]:
+    summary, costs = record.summary, record.costs
+    for block in summary.blocks:
         of = _on(summary, block)
-        if summary["columns"]:
-            lines = [("teacher", summary["teacher"]), *((_label(row), row) for row in block["rows"])]
-            bars = task_bars(summary, [(label, line["columns"]) for label, line in lines if line["columns"]])
+        if summary.columns:
+            lines = [("teacher", summary.teacher.columns), *((row.label, row.columns) for row in block.rows)]
+            bars = task_bars(summary.columns, [(label, columns) for label, columns in lines if columns])
             yield replace(bars, title=f"{bars.title}{of}")
-        for measure in summary["held_out"]:
-            yield _held_out(summary["teacher"], block, measure, of)
-    models = _measured(record, summary)
-    if len(models) > 1:
-        main, row = summary["main"], record["costs"]["timings"][0]
-        latency = f"batch {row['batch']}, {row['length']} tokens, {record['costs']['machine']['device']}"
-        yield quality_figure(models, main["title"], latency, lowest=main.get("best") == "lowest")
+        for measure in summary.held_out:
+            yield _held_out(summary, block, measure, of)
+    models = _measured(record)
+    if len(models) > 1 and summary.main is not None and costs is not None:
+        yield quality_figure(models, summary.main.title, pass_of(costs), lowest=summary.main.best == "lowest")
 
 
-def _held_out(teacher: Record, block: Record, measure: Record, of: str) -> Figure:
-    digits = measure["digits"]
-    bars = []
-    for style, (label, line) in enumerate([("teacher", teacher), *((_label(row), row) for row in block["rows"])]):
-        found = line["held_out"].get(measure["key"])
-        if found is not None:
-            spread = "" if found["deviation"] is None else f" ± {found['deviation']:.{digits}f}"
-            bars.append(Bar(label, found["mean"], found["deviation"], style, f"{found['mean']:.{digits}f}{spread}"))
-    better = "less is better" if measure["best"] == "lowest" else "more is better"
-    title = f"Held-out {measure['title']}{of}"
-    return bars_figure(
-        title, [BarGroup(better, bars)], measure["title"], caption="Whiskers are the deviation over seeds."
-    )
+def _held_out(summary: ComparisonSummary, block: StudentBlock, measure: HeldOutMeasure, of: str) -> Figure:
+    lines = [("teacher", summary.teacher.held_out), *((row.label, row.held_out) for row in block.rows)]
+    bars = [
+        Bar(label, found.mean, found.deviation, style, str(mean(found, measure.digits)))
+        for style, (label, line) in enumerate(lines)
+        if (found := line.get(measure.key)) is not None
+    ]
+    better = "less is better" if measure.best == "lowest" else "more is better"
+    title = f"Held-out {measure.title}{of}"
+    return bars_figure(title, [BarGroup(better, bars)], measure.title, caption="Whiskers are the deviation over seeds.")
 
 
-def _measured(record: Record, summary: Record) -> list[Measured]:
-    """Every row by the latency of its student and what ranks it; the teacher where it has both."""
-    costs = record["costs"]
-    if costs is None or summary["main"] is None:
+def _measured(record: Comparison) -> list[Measured]:
+    """Return every row by the latency of its student and its main figure; the teacher where it has both."""
+    summary, costs = record.summary, record.costs
+    if costs is None or summary.main is None:
         return []
-    found = []
-    for block in summary["blocks"]:
-        latency = cost_latency(costs, block["student"])
-        found += [
-            Measured(f"{_label(row)}{_on(summary, block)}", latency, row["main"]["mean"])
-            for row in block["rows"]
-            if latency is not None and row["main"] is not None
-        ]
-    teacher, latency = summary["teacher"], cost_latency(costs, summary["teacher"]["name"])
-    if latency is not None and teacher["main"] is not None:
-        found.append(Measured(teacher["title"], latency, teacher["main"]["mean"], teacher=True))
-    return found
+    lines = [
+        (f"{row.label}{_on(summary, block)}", costs.latency(block.student), row.main, False)
+        for block in summary.blocks
+        for row in block.rows
+    ]
+    teacher = summary.teacher
+    lines.append((teacher.title, costs.latency(teacher.name), teacher.main, True))
+    return [
+        Measured(label, latency, main.mean, teacher=is_teacher)
+        for label, latency, main, is_teacher in lines
+        if latency is not None and main is not None
+    ]
 
 
-def _on(summary: Record, block: Record) -> str:
-    return f" on {block['student']}" if len(summary["blocks"]) > 1 else ""
-
-
-def _label(row: Record) -> str:
-    return f"{row['method']}, {row['mapping']}" if row["mapping"] else str(row["method"])
+def _on(summary: ComparisonSummary, block: StudentBlock) -> str:
+    return f" on {block.student}" if len(summary.blocks) > 1 else ""
 
 
 def _layers(found: ComparisonFound) -> Iterator[Block]:
@@ -177,43 +169,35 @@ def _training(found: ComparisonFound) -> Iterator[Block]:
     """Draw the courses of one run of each method and mapping beside each other."""
     figures = list(course_figures([(_combination(found, run), run) for run in found.runs]))
     yield from figures
-    if figures and len(found.runs) < len(entries(found.record, "cells")):
+    if figures and len(found.runs) < len(found.record.cells):
         yield Notes(("Of runs that differ in their seed only, the first is drawn.",))
 
 
-def _runs(record: Record) -> Iterator[Block]:
-    rows = []
-    for cell in entries(record, "cells"):
-        steps, seconds, tokens = entry(cell, "steps"), number(cell, "seconds"), number(cell, "tokens")
-        rows.append(
-            (
-                text(cell, "title"),
-                text(cell, "status"),
-                " + ".join(map(str, steps)) if isinstance(steps, list) else NOTHING,
-                NOTHING if tokens is None else f"{tokens:,.0f}",
-                NOTHING if seconds is None else duration(seconds),
-                NOTHING if not tokens or not seconds else f"{tokens / seconds:,.0f}",
-                text(cell, "folder"),
-            )
+def _runs(record: Comparison) -> Iterator[Block]:
+    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
+        (
+            cell.title,
+            cell.status,
+            Cell(" + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None),
+            number(cell.tokens),
+            Cell(None if cell.seconds is None else duration(cell.seconds)),
+            number(cell.tokens / cell.seconds if cell.tokens and cell.seconds else None),
+            cell.folder,
         )
+        for cell in record.cells
+    )
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Time in all", "Tokens/s in all", "Folder")
-        yield Table("Runs", headings, tuple(rows), words=(1, 6))
+        yield Table("Runs", headings, rows, words=(1, 6))
         yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
 
 
-def _notes(record: Record, summary: Record) -> Iterator[Block]:
-    left_out = [
-        f"Left out: {', '.join(filter(None, (text(one, 'method'), text(one, 'mapping'))))} on {text(one, 'student')}: "
-        f"{text(one, 'reason')}"
-        for one in entries(record, "impossible")
-    ]
-    lines = [*left_out, *texts(summary, "notes")]
-    if lines:
-        yield Notes(tuple(lines))
+def _notes(record: Comparison) -> Iterator[Block]:
+    left_out = [f"Left out: {combination(entry)}: {entry.reason}" for entry in record.impossible]
+    if lines := (*left_out, *record.summary.notes):
+        yield Notes(lines)
 
 
-def _plan(record: Record) -> Iterator[Block]:
-    plan = mapping(record, "plan")
-    if plan:
-        yield Code("Resolved plan", yaml.safe_dump(dict(plan), sort_keys=False, allow_unicode=True, width=100), "yaml")
+def _plan(record: Comparison) -> Iterator[Block]:
+    if plan := record.plan.to_plain():
+        yield Code("Resolved plan", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=100), "yaml")

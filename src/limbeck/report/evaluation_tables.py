@@ -1,23 +1,32 @@
-"""The tables of what models cost, as MiniLM's table 4 and MLKD-BERT's table 3 have them."""
+"""Tables of an evaluation on tasks and of the costs of models: for reports, the terminal and files."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
-# The rows and columns that every form of an evaluation's table has, from its summary.
+from limbeck.core.blocks import (
+    NOTHING,
+    AnyCell,
+    Cell,
+    Layout,
+    Notes,
+    Paragraph,
+    Section,
+    Table,
+    console,
+    mean,
+    to_csv,
+)
+from limbeck.core.markdown import markdown_file
+from limbeck.core.records import text_of
+from limbeck.core.studies import Column, Costs, Evaluation, Figure, PublishedCost, PublishedScores, Scores
 
-
+STEM = "evaluation_table"
 PAPER_NAMES = {
     "minilm": "MiniLM",
     "minilmv2": "MiniLMv2",
@@ -34,98 +43,11 @@ METRIC_NAMES = {
     "f1_answer": "F1",
     "exact_match": "exact match",
 }
-NOTHING = "–"
-COMPUTED = " †"
-"""After an average of published figures that is not printed where they are."""
+_COMPUTED = " †"
+"""After an average of published figures that is not printed in their paper."""
 _AVERAGES = {"average": "Average", "without_cola": "without CoLA"}
-
-
-@dataclass(frozen=True)
-class GridRow:
-    """One row of the main table.
-
-    Attributes:
-        kind: A model, what it keeps of the first model's scores, or a row that a paper printed.
-        label: What it is of.
-        cells: One a heading.
-    """
-
-    kind: Literal["model", "retention", "published"]
-    label: str
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class EvaluationGrid:
-    """The main table.
-
-    Attributes:
-        headings: (title, metric) of every column.
-        rows: Models, each with what it keeps, then published rows.
-    """
-
-    headings: tuple[tuple[str, str], ...]
-    rows: tuple[GridRow, ...]
-
-
-def evaluation_grid(summary: Mapping[str, Any]) -> EvaluationGrid:
-    """Lay the main table out: tasks as columns, models as rows, averages last.
-
-    Args:
-        summary: As `limbeck.evaluation.grid_summary.summarise` gives it.
-    """
-    columns = [column for column in summary["columns"] if not column["detail"]]
-    averages = [name for name in _AVERAGES if any(model["averages"][name] for model in summary["models"])]
-    headings = [(column["title"], metric_name(column["metric"])) for column in columns]
-    headings += [(_AVERAGES[name], _average_of(summary, name)) for name in averages]
-    keys = [column["key"] for column in columns]
-    rows: list[GridRow] = []
-    for model in summary["models"]:
-        found = [model["columns"].get(key) for key in keys] + [model["averages"][name] for name in averages]
-        rows.append(GridRow("model", model["name"], tuple(figure(cell) for cell in found)))
-        if model["retention"]:
-            kept = [model["retention"].get(key) for key in (*keys, *averages)]
-            label = f"% of {summary['models'][0]['name']}"
-            rows.append(GridRow("retention", label, tuple(NOTHING if v is None else f"{v:.1f} %" for v in kept)))
-    rows += [_published_row(row, keys, averages) for row in summary["published"]]
-    return EvaluationGrid(tuple(headings), tuple(rows))
-
-
-def detail_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
-    """Go through every metric of every column: title, metric, and a figure of each model."""
-    for column in summary["columns"]:
-        cells = [model["columns"].get(column["key"]) for model in summary["models"]]
-        for metric in dict.fromkeys(metric for cell in cells if cell for metric in cell["metrics"]):
-            figures = [figure(cell["metrics"].get(metric) if cell else None) for cell in cells]
-            yield column["title"], metric_name(metric), figures
-
-
-def chosen_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Say which grid point stands for each model on each task."""
-    lines = []
-    for model in summary["models"]:
-        for task, choice in model["chosen"].items():
-            settings, points = choice["settings"], choice["points"]
-            runs = f"{choice['runs']} of {choice['wanted']} runs" if choice["runs"] < choice["wanted"] else (
-                f"{choice['runs']} runs" if choice["runs"] > 1 else "1 run"
-            )  # fmt: skip
-            if "learning_rate" not in settings:
-                lines.append(f"{model['name']}, {task}: nothing trained, {settings['length']} tokens")
-                continue
-            lines.append(
-                f"{model['name']}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
-                f"epoch{'' if settings['epochs'] == 1 else 's'}, batch {settings['batch_size']}, "
-                f"{settings['length']} tokens, {runs}, best of {points} point{'' if points == 1 else 's'}"
-            )
-    return lines
-
-
-def figure(cell: Mapping[str, Any] | None) -> str:
-    """Write a mean with its deviation, where there is one."""
-    if cell is None:
-        return NOTHING
-    deviation = cell.get("deviation")
-    return f"{cell['mean']:.1f}" if deviation is None else f"{cell['mean']:.1f} ± {deviation:.1f}"
+_SPLITS = {"development": ", dev", "test": ", test"}
+_PUBLISHED_ON_CONSOLE = 6
 
 
 def metric_name(metric: str) -> str:
@@ -133,174 +55,195 @@ def metric_name(metric: str) -> str:
     return METRIC_NAMES.get(metric, metric.replace("_", " "))
 
 
-def source_of(row: Mapping[str, Any]) -> str:
-    """Say where a published row is from, and on which split."""
-    split = {"development": "dev", "test": "test"}.get(row["split"])
-    return f"{PAPER_NAMES[row['paper']]}, table {row['table']}" + (f", {split}" if split else "")
+@dataclass(frozen=True)
+class ScoreColumns:
+    """The columns of a table of scores: tasks by their keys, then averages.
 
-
-def _published_row(row: Mapping[str, Any], keys: Sequence[str], averages: Sequence[str]) -> GridRow:
-    of = f" of {row['teacher']}" if row["teacher"] else ""
-    found = [_printed(row["columns"].get(key)) for key in keys]
-    found += [_printed(row[name]) + (COMPUTED if name in row.get("computed", ()) else "") for name in averages]
-    label = f"{row['model']}{of}, {row['shape']} ({source_of(row)})"
-    return GridRow("published", label, tuple(found))
-
-
-def _printed(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.1f}"
-
-
-def _average_of(summary: Mapping[str, Any], name: str) -> str:
-    """Say of how many columns an average is, and whether the paper's is of more."""
-    found = [model["averages"][name] for model in summary["models"] if model["averages"][name]]
-    counts = sorted({len(cell["of"]) for cell in found})
-    shown = "–".join(str(count) for count in counts)
-    return f"of {shown}" if all(cell["complete"] for cell in found) else f"of {shown} only"
-
-
-Section = tuple[str, list[str], list[list[str]]]
-
-
-def cost_sections(costs: Mapping[str, Any]) -> Iterator[Section]:
-    """Go through the tables: heading, headings of the columns, rows.
-
-    Args:
-        costs: As `limbeck.benchmark.model.measure_costs` gives them.
+    Attributes:
+        keys: Of the tasks.
+        averages: Names of the averages.
+        headings: With the metric, or the number of tasks, in the second line.
     """
-    lengths = list(costs["models"][0]["megaflops_per_token"])
-    flops = [f"Mflop per token, {length} tokens" for length in lengths]
-    yield (
-        "Size",
-        ["", "Shape", "Embedding (M)", "Transformer (M)", "All (M)", "Weights (MB)", *flops],
-        [
-            [
-                model["model"],
-                model["shape"],
-                *(_millions(model[f"{part}parameters"]) for part in ("embedding_", "transformer_", "")),
-                f"{model['megabytes']:.1f}",
-                *(f"{model['megaflops_per_token'][length]:.1f}" for length in lengths),
-            ]
-            for model in costs["models"]
-        ],
+
+    keys: tuple[str, ...]
+    averages: tuple[str, ...]
+    headings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], models: Sequence[Scores]) -> ScoreColumns:
+        """Choose the columns that are shown: all but details, and averages of any model."""
+        shown = [column for column in columns if not column.detail]
+        averages = [name for name in _AVERAGES if any(getattr(model.averages, name) for model in models)]
+        headings = [f"{column.title}\n{metric_name(column.metric)}" for column in shown]
+        headings += [f"{_AVERAGES[name]}\n{_average_of(models, name)}" for name in averages]
+        return cls(tuple(column.key for column in shown), tuple(averages), tuple(headings))
+
+    def figures(self, model: Scores) -> tuple[Cell, ...]:
+        """Return the scores of a model."""
+        averages = (getattr(model.averages, name) for name in self.averages)
+        return tuple(mean(found) for found in (*map(model.columns.get, self.keys), *averages))
+
+    def retention(self, model: Scores) -> tuple[Cell, ...]:
+        """Return the share that a model keeps of the first model's scores."""
+        return tuple(Cell(model.retention.get(key), "{:.1f} %") for key in (*self.keys, *self.averages))
+
+    def published(self, row: PublishedScores) -> tuple[AnyCell, ...]:
+        """Return the label and scores of a row that a paper published."""
+        of = f" of {row.teacher}" if row.teacher else ""
+        source = f"{PAPER_NAMES[row.paper]}, table {row.table}{_SPLITS.get(row.split, '')}"
+        cells = [Cell(row.columns.get(key), "{:.1f}") for key in self.keys]
+        for name in self.averages:
+            cell = Cell(getattr(row, name), "{:.1f}")
+            cells.append(Cell(f"{cell}{_COMPUTED}") if name in row.computed else cell)
+        return f"{row.model}{of}, {row.shape} ({source})", *cells
+
+
+def _average_of(models: Sequence[Scores], name: str) -> str:
+    """Say of how many columns an average is, and whether the paper's is of more."""
+    found = [average for model in models if (average := getattr(model.averages, name))]
+    shown = "–".join(str(count) for count in sorted({len(average.of) for average in found}))
+    return f"of {shown}" if all(average.complete for average in found) else f"of {shown} only"
+
+
+def scores_table(summary: Evaluation) -> Table:
+    """Lay out the main table: tasks as columns, models as rows, averages last, then published rows."""
+    columns = ScoreColumns.of(summary.columns, summary.models)
+    rows: list[tuple[AnyCell, ...]] = []
+    strong, faint = [], []
+    for model in summary.models:
+        strong.append(len(rows))
+        rows.append((Cell(model.name, mark="bold"), *columns.figures(model)))
+        if model.retention:
+            faint.append(len(rows))
+            rows.append((Cell(f"  % of {summary.models[0].name}", mark="italic"), *columns.retention(model)))
+    published = range(len(rows), len(rows) + len(summary.published))
+    rows += map(columns.published, summary.published)
+    return Table(
+        "",
+        ("", *columns.headings),
+        tuple(rows),
+        words=(0,),
+        strong=tuple(strong),
+        faint=tuple(faint),
+        published=tuple(published),
+        layout=Layout(cut=30, narrowest=11, apart=True),
     )
-    device = costs["machine"]["device"]
-    yield (
-        f"Speed on {device}",
-        ["", "Batch", "Tokens", "Median (ms)", "10–90 % (ms)", "Sentences per s", "Tokens per s", "Speedup"],
-        [
-            [
-                row["model"],
-                str(row["batch"]),
-                str(row["length"]),
-                f"{row['median_ms']:.2f}",
-                f"{row['p10_ms']:.2f}–{row['p90_ms']:.2f}",
-                f"{row['sentences_per_second']:.0f}",
-                f"{row['tokens_per_second']:.0f}",
-                NOTHING if row["speedup"] is None else f"{row['speedup']:.2f}x",
-            ]
-            for row in costs["timings"]
-        ],
-    )
-    # Nobody asks what papers measured of the first model's shape alone: the others are compared with it.
-    compared = {model["shape"].split(",")[0].split()[-1] for model in costs["models"][1:] or costs["models"]}
-    for paper, table, rows in _published(costs["published"]):
-        if not any(row["shape"] in compared for row in rows):
-            continue
-        names = list(rows[0]["values"])
-        heading = f"{PAPER_NAMES[paper]}, table {table} ({rows[0]['device']})"
-        tasks = [[row["task"] or NOTHING] for row in rows] if any(row["task"] for row in rows) else [[]] * len(rows)
-        yield (
-            heading,
-            ["", *(["Texts of"] if tasks[0] else []), *names],
-            [
-                [row["shape"], *task, *(f"{row['values'][name]:g}" for name in names)]
-                for row, task in zip(rows, tasks, strict=True)
-            ],
+
+
+def metrics_table(summary: Evaluation) -> Table:
+    """Lay out every metric of every column, a figure of each model."""
+    rows: list[tuple[AnyCell, ...]] = []
+    for column in summary.columns:
+        cells = [model.columns.get(column.key) for model in summary.models]
+        for metric in dict.fromkeys(metric for cell in cells if cell for metric in cell.metrics):
+            figures = (mean(cell.metrics.get(metric) if cell else None) for cell in cells)
+            rows.append((column.title, metric_name(metric), *figures))
+    names = (model.name for model in summary.models)
+    return Table("Every metric, in percent", ("", "Metric", *names), tuple(rows), words=(0,))
+
+
+def chosen_lines(summary: Evaluation) -> Iterator[str]:
+    """Name the grid point that stands for each model on each task."""
+    for model in summary.models:
+        for task, choice in model.chosen.items():
+            settings, points = choice.settings, choice.points
+            of = f" of {choice.wanted}" if choice.runs < choice.wanted else ""
+            runs = f"{choice.runs}{of} run{'' if choice.runs == 1 and not of else 's'}"
+            if "learning_rate" not in settings:
+                yield f"{model.name}, {task}: nothing trained, {settings['length']} tokens"
+                continue
+            yield (
+                f"{model.name}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
+                f"epoch{'' if settings['epochs'] == 1 else 's'}, batch {settings['batch_size']}, "
+                f"{settings['length']} tokens, {runs}, best of {points} point{'' if points == 1 else 's'}"
+            )
+
+
+# The costs of models, as MiniLM's table 4 and MLKD-BERT's table 3 have them.
+
+
+def cost_tables(costs: Costs) -> Iterator[Table]:
+    """Lay out sizes, speed, and the speeds that papers published of models of the same shapes."""
+    layout = Layout(whole_from=2)
+    lengths = list(costs.models[0].megaflops_per_token)
+    sizes: tuple[tuple[AnyCell, ...], ...] = tuple(
+        (
+            model.model,
+            model.shape,
+            *(
+                Cell(None if count is None else count / 1e6, "{:.2f}")
+                for count in (model.embedding_parameters, model.transformer_parameters, model.parameters)
+            ),
+            Cell(model.megabytes, "{:.1f}"),
+            *(Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths),
         )
+        for model in costs.models
+    )
+    flops = [f"Mflop per token, {length} tokens" for length in lengths]
+    headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "All (M)", "Weights (MB)", *flops)
+    yield Table("Size", headings, sizes, words=(0,), layout=layout)
+    speeds: tuple[tuple[AnyCell, ...], ...] = tuple(
+        (
+            row.model,
+            str(row.batch),
+            str(row.length),
+            Cell(row.median_ms, "{:.2f}"),
+            f"{row.p10_ms:.2f}–{row.p90_ms:.2f}",
+            Cell(row.sentences_per_second, "{:.0f}"),
+            Cell(row.tokens_per_second, "{:.0f}"),
+            Cell(row.speedup, "{:.2f}x"),
+        )
+        for row in costs.timings
+    )
+    headings = ("", "Batch", "Tokens", "Median (ms)", "10–90 % (ms)", "Sentences per s", "Tokens per s", "Speedup")
+    yield Table(f"Speed on {costs.machine['device']}", headings, speeds, words=(0,), layout=layout)
+    # Nobody asks for the figures that papers have of the first model's shape alone: the others are compared with it.
+    compared = {model.shape.split(",")[0].split()[-1] for model in costs.models[1:] or costs.models}
+    groups: dict[tuple[str, str], list[PublishedCost]] = {}
+    for row in costs.published:
+        groups.setdefault((row.paper, row.table), []).append(row)
+    for (paper, table), rows in groups.items():
+        if not any(row.shape in compared for row in rows):
+            continue
+        names = list(rows[0].values)
+        tasks = any(row.task for row in rows)
+        cells: tuple[tuple[AnyCell, ...], ...] = tuple(
+            (row.shape, *([row.task or NOTHING] if tasks else []), *(Cell(row.values[name], "{:g}") for name in names))
+            for row in rows
+        )
+        title = f"{PAPER_NAMES[paper]}, table {table} ({rows[0].device})"
+        yield Table(title, ("", *(["Texts of"] if tasks else []), *names), cells, words=(0,), layout=layout)
 
 
-def cost_tables(costs: Mapping[str, Any]) -> RenderableType:
-    """Return the tables for the terminal."""
-    parts: list[RenderableType] = []
-    for heading, headings, body in cost_sections(costs):
-        table = Table(box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=True)
-        for index, name in enumerate(headings):
-            # Names may be folded, figures not.
-            whole = max(len(row[index]) for row in body) if index > 1 else None
-            table.add_column(name, justify="left" if index == 0 else "right", overflow="fold", min_width=whole)
-        for row in body:
-            table.add_row(*(Text(cell) for cell in row))
-        parts += [Text(heading, style="bold"), table]
-    return Group(*parts)
-
-
-def _published(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, list[Mapping[str, Any]]]]:
-    """Gather the rows of each paper's table."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["paper"], row["table"]), []).append(row)
-    for (paper, table), found in groups.items():
-        yield paper, table, found
-
-
-def _millions(count: int) -> str:
-    return f"{count / 1e6:.2f}"
-
-
-# The tables of `limbeck evaluate`, for the terminal, Markdown, CSV and JSON, from an evaluation's summary.
-
-
-_STYLES = {"model": "", "retention": "dim", "published": "cyan"}
-_LABEL_WIDTH, _CELL_WIDTH = 30, 13
-_MOST_PUBLISHED = 6
-STEM = "evaluation_table"
+# The forms of the tables: for the terminal, Markdown, CSV and JSON.
 
 
 def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
-    """Return the main table for the terminal, in blocks of as many columns as fit, with its notes in short below.
+    """Return the main table for the terminal, with its notes in short below it.
 
     Of the published rows those with the most columns are shown; the files have them all, and every note.
     """
-    notes = [Text(note, style="dim") for note in summary["notes_in_short"]]
-    if len(notes) < len(summary["notes"]):
-        notes.append(Text(f"All {len(summary['notes'])} notes are in the files.", style="dim"))
-    return Group(Text(_title(summary), style="bold"), _Blocks(evaluation_grid(summary)), *notes)
+    record = Evaluation.read(summary)
+    table = scores_table(record)
+    fullest = sorted(table.published, key=lambda index: sum(str(cell) == NOTHING for cell in table.rows[index]))
+    kept = [index for index in range(len(table.rows)) if index not in fullest[_PUBLISHED_ON_CONSOLE:]]
+    shown = replace(
+        table,
+        caption=_title(record),
+        rows=tuple(table.rows[index] for index in kept),
+        published=tuple(range(len(table.rows) - len(table.published), len(kept))),
+    )
+    hidden = len(table.rows) - len(kept)
+    notes = [f"{hidden} more published rows are in the files."] if hidden else []
+    notes += record.notes_in_short
+    if len(record.notes_in_short) < len(record.notes):
+        notes.append(f"All {len(record.notes)} notes are in the files.")
+    return console(shown, Notes(tuple(notes)))
 
 
-class _Blocks:
-    """The grid, cut to the width of the console."""
-
-    def __init__(self, grid: EvaluationGrid) -> None:
-        self._grid = grid
-        published = [row for row in grid.rows if row.kind == "published"]
-        fullest = sorted(published, key=lambda row: sum(cell == NOTHING for cell in row.cells))[:_MOST_PUBLISHED]
-        self._rows = [row for row in grid.rows if row.kind != "published" or row in fullest]
-        self._hidden = len(published) - len(fullest)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        at_once = max(1, (options.max_width - _LABEL_WIDTH) // _CELL_WIDTH)
-        for start in range(0, len(self._grid.headings), at_once):
-            yield self._block(slice(start, start + at_once))
-        if self._hidden:
-            yield Text(f"{self._hidden} more published rows are in the files.", style="dim")
-
-    def _block(self, columns: slice) -> Table:
-        table = Table(box=box.SIMPLE_HEAVY, pad_edge=False, collapse_padding=True)
-        table.add_column("", overflow="fold", width=_LABEL_WIDTH)
-        for title, metric in self._grid.headings[columns]:
-            table.add_column(f"{title}\n{metric}", justify="right", min_width=_CELL_WIDTH - 2)
-        previous = ""
-        for row in self._rows:
-            cells = row.cells[columns]
-            if row.kind == "published" and all(cell == NOTHING for cell in cells):
-                continue
-            if row.kind == "published" and previous != "published":
-                table.add_section()
-            label = f"  {row.label}" if row.kind == "retention" else row.label
-            table.add_row(Text(label), *(Text(cell) for cell in cells), style=_STYLES[row.kind])
-            previous = row.kind
-        return table
+def costs_table(costs: Mapping[str, Any]) -> RenderableType:
+    """Return the tables of costs for the terminal."""
+    return console(*cost_tables(Costs.read(costs)))
 
 
 def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | None = None) -> str:
@@ -308,48 +251,56 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
 
     Args:
         summary: Of the evaluation; without columns only the costs are written.
-        costs: As `limbeck.benchmark.model.measure_costs` gives them.
+        costs: As `limbeck.evaluation.grid_plan.measure_costs` gives them.
     """
-    parts: list[str] = []
-    if summary["columns"]:
-        grid = evaluation_grid(summary)
-        headings = ["", *(f"{title} ({metric})" for title, metric in grid.headings)]
-        body = [[_emphasised(row.label, row.kind), *row.cells] for row in grid.rows]
-        names = [model["name"] for model in summary["models"]]
-        details = [[title, metric, *figures] for title, metric, figures in detail_rows(summary)]
-        parts += [f"# {_title(summary)}", _markdown_table(headings, body)]
-        parts += ["## All metrics", _markdown_table(["", "Metric", *names], details)]
-        parts += ["## Grid points", "\n".join(f"- {line}" for line in chosen_lines(summary))]
+    record = Evaluation.read(summary)
+    sections = []
+    if record.columns:
+        sections = [
+            Section("", (Paragraph(f"# {_title(record)}"), scores_table(record))),
+            Section("All metrics", (metrics_table(record),)),
+            Section("Grid points", (Notes(tuple(chosen_lines(record))),)),
+        ]
     if costs is not None:
-        for heading, headings, body in cost_sections(costs):
-            parts += [f"## {heading}", _markdown_table(headings, body)]
-    if summary["notes"]:
-        parts += ["## Notes", "\n".join(f"- {note}" for note in summary["notes"])]
-    return "\n\n".join(parts) + "\n"
+        sections += [Section(table.caption, (table,)) for table in cost_tables(Costs.read(costs))]
+    return markdown_file("", [*sections, Section("Notes", (Notes(tuple(record.notes)),))])
 
 
 def evaluation_csv(summary: Mapping[str, Any]) -> str:
     """Return every figure on a line of its own, unrounded: source, model, column, metric, mean, deviation, runs, and
-    what share of the first model's score it is."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["source", "model", "column", "metric", "mean", "deviation", "runs", "retention"])
-    for model in summary["models"]:
-        for column in summary["columns"]:
-            cell = model["columns"].get(column["key"])
-            for metric, figures in (cell["metrics"] if cell else {}).items():
-                kept = model["retention"].get(column["key"]) if metric == column["metric"] else None
-                writer.writerow(["measured", model["name"], column["key"], metric, *_numbers(figures), _text(kept)])
-        for name, figures in model["averages"].items():
-            if figures is not None:
-                kept = model["retention"].get(name)
-                writer.writerow(["measured", model["name"], name, "", *_numbers(figures), _text(kept)])
-    metrics = {column["key"]: column["metric"] for column in summary["columns"]}
-    for row in summary["published"]:
-        source = f"{row['paper']} table {row['table']}"
-        for key, value in row["columns"].items():
-            writer.writerow([source, f"{row['model']} {row['shape']}", key, metrics[key], value, "", "", ""])
-    return buffer.getvalue()
+    the share of the first model's score."""
+    record = Evaluation.read(summary)
+    metrics = {column.key: column.metric for column in record.columns}
+    rows: list[dict[str, Any]] = []
+    for model in record.models:
+        for key, main in metrics.items():
+            cell = model.columns.get(key)
+            for metric, found in (cell.metrics if cell else {}).items():
+                kept = model.retention.get(key) if metric == main else None
+                rows.append({"model": model.name, "column": key, "metric": metric, "retention": kept, **numbers(found)})
+        for name in _AVERAGES:
+            if found := getattr(model.averages, name):
+                kept = model.retention.get(name)
+                rows.append({"model": model.name, "column": name, "retention": kept, **numbers(found)})
+    rows = [{"source": "measured", **row} for row in rows]
+    rows += [
+        {
+            "source": f"{row.paper} table {row.table}",
+            "model": f"{row.model} {row.shape}",
+            "column": key,
+            "metric": metrics[key],
+            "mean": value,
+        }
+        for row in record.published
+        for key, value in row.columns.items()
+    ]
+    columns = ("source", "model", "column", "metric", "mean", "deviation", "runs", "retention")
+    return to_csv(columns, rows)
+
+
+def numbers(found: Figure) -> dict[str, Any]:
+    """Return a figure as cells of a CSV table."""
+    return {"mean": found.mean, "deviation": found.deviation, "runs": len(found.runs)}
 
 
 def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[str, Any] | None = None) -> list[Path]:
@@ -358,43 +309,23 @@ def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[st
     Args:
         summary: Of the evaluation.
         folder: An existing folder.
-        costs: What the models cost, where it was measured.
+        costs: Of the models, where they were measured.
 
     Returns:
         The files.
     """
     whole = {**summary, **({"costs": costs} if costs is not None else {})}
-    texts = {
-        ".md": evaluation_markdown(summary, costs),
-        ".csv": evaluation_csv(summary),
-        ".json": json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-    }
-    paths = [folder / f"{STEM}{suffix}" for suffix in texts]
+    return write_tables(folder, STEM, evaluation_markdown(summary, costs), evaluation_csv(summary), whole)
+
+
+def write_tables(folder: Path, stem: str, markdown: str, table: str, whole: Mapping[str, Any]) -> list[Path]:
+    """Write tables as Markdown, CSV and JSON; return the files."""
+    texts = {".md": markdown, ".csv": table, ".json": text_of(whole)}
+    paths = [folder / f"{stem}{suffix}" for suffix in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         path.write_text(text, encoding="utf-8")
     return paths
 
 
-def _title(summary: Mapping[str, Any]) -> str:
-    return f"Evaluation by the preset '{summary['preset']}', in percent"
-
-
-def _emphasised(label: str, kind: str) -> str:
-    return {"model": f"**{label}**", "retention": f"*{label}*"}.get(kind, label)
-
-
-def _markdown_table(headings: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [_markdown_row(headings), "|" + "---|" + "---:|" * (len(headings) - 1)]
-    return "\n".join([*lines, *(_markdown_row(row) for row in body)])
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
-
-
-def _numbers(figures: Mapping[str, Any]) -> list[str | float]:
-    return [figures["mean"], _text(figures["deviation"]), len(figures["runs"])]
-
-
-def _text(value: float | None) -> str | float:
-    return "" if value is None else value
+def _title(summary: Evaluation) -> str:
+    return f"Evaluation by the preset '{summary.preset}', in percent"

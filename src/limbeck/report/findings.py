@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from limbeck.core.blocks import duration
 from limbeck.core.files import read_json
+from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest
 from limbeck.report.content import NOTHING, Facts, Table
 from limbeck.report.plots import Point
 from limbeck.report.records import number
@@ -274,7 +275,7 @@ class ComparisonFound:
 
     folder: Path
     title: str
-    record: Record
+    record: Comparison
     runs: tuple[RunFound, ...]
     problems: tuple[str, ...] = ()
     unfinished: tuple[RunStatus, ...] = ()
@@ -314,9 +315,9 @@ class EvaluationFound:
 
     folder: Path
     title: str
-    summary: Record
-    cells: tuple[Record, ...]
-    asked: Record
+    summary: Evaluation
+    cells: tuple[EvaluationCell, ...]
+    asked: EvaluationRequest
     problems: tuple[str, ...] = ()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from limbeck.core.blocks import Cell
 from limbeck.core.markdown import escape_markdown, escaped_blocks
 from limbeck.report.content import Block, Page
 from limbeck.report.plot_drawing import svg_of
@@ -45,7 +46,7 @@ def _template() -> Template:
 
 def _printable(value: Any) -> Any:
     """Replace control characters in what is not the template's own, which is Markup."""
-    return printable(value) if type(value) is str else value
+    return printable(str(value)) if type(value) in (str, Cell) else value
 
 
 def _with_code(text: str) -> Markup:

@@ -20,7 +20,7 @@ from limbeck.report.html import MADE_BY_US, render_html, render_markdown
 from limbeck.report.inspection import inspection_sections
 from limbeck.report.plot_drawing import write_figure
 from limbeck.report.quality import comparison_rows
-from limbeck.report.records import entries, last_part, mapping, number, text, title_of, without_path
+from limbeck.report.records import last_part, mapping, number, text, title_of, without_path
 from limbeck.report.run import measured_models, quality_of, run_sections
 from limbeck.report.search import search_sections, what_was_found
 
@@ -33,13 +33,13 @@ def describe_kind(found: Found) -> tuple[str, str, str]:
         case RunFound():
             return "run", found.status.status, _of_run(found)
         case ComparisonFound():
-            cells = entries(found.record, "cells")
-            return "comparison", text(found.record, "status") or NOTHING, f"{len(cells)} runs"
+            return "comparison", found.record.status or NOTHING, f"{len(found.record.cells)} runs"
         case SearchFound():
             kind = f"{text(found.record, 'kind')} search".strip()
             return kind, found.status, _of_search(found)
         case EvaluationFound():
-            return "evaluation", "finished" if found.summary else "not finished", f"{len(found.cells)} cells"
+            state = "not finished" if found.summary.is_empty else "finished"
+            return "evaluation", state, f"{len(found.cells)} cells"
         case InspectionFound():
             return "inspection", "finished", ", ".join(found.results) or NOTHING
 

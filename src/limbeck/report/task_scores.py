@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from limbeck.core.blocks import mean
+from limbeck.core.records import load
+from limbeck.core.studies import Column, EvaluatedModel, Evaluation
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
-from limbeck.report.evaluation_tables import STEM, figure, metric_name
+from limbeck.report.evaluation_tables import STEM, metric_name
 
 TABLE = f"{STEM}.json"
 _OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|made of \d+ of its \d+ parts")
@@ -84,7 +85,7 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
             raise RecipeError(f"--evaluation '{evaluation}' holds no {TABLE}; give a folder of limbeck evaluate.")
         found = scores_of(student, summary)
         if found is None:
-            names = ", ".join(str(model.get("name")) for model in summary["models"])
+            names = ", ".join(model.name for model in summary.models)
             raise RecipeError(f"--evaluation '{evaluation}' has no scores of '{student}'; its models are {names}.")
         return found
     run = student.resolve().parent
@@ -96,73 +97,71 @@ def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | N
     return None
 
 
-def scores_of(student: Path, summary: Mapping[str, Any]) -> TaskScores | None:
+def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
     """Pick a student's scores out of an evaluation's summary; None where it is not among the models.
 
     Args:
         student: Its folder; models are known by their path, or by its last two parts where that has moved.
-        summary: As `limbeck.evaluation.grid_summary.summarise` gives it.
+        summary: Of the evaluation.
     """
-    models = summary["models"]
-    own = next((model for model in models if _is(student, str(model["name"]))), None)
+    models = summary.models
+    own = next((model for model in models if _is(student, model.name)), None)
     if own is None:
         return None
     reference = None if own is models[0] else models[0]
     partly = _partly_read(summary)
-    rows = tuple(_rows(own, reference, summary["columns"], set(partly)))
+    rows = tuple(_rows(own, reference, summary.columns, set(partly)))
     notes = tuple(dict.fromkeys(partly.values()))
-    return TaskScores(str(summary["preset"]), "" if reference is None else str(reference["name"]), rows, notes)
+    return TaskScores(str(summary.preset), "" if reference is None else reference.name, rows, notes)
 
 
-def _partly_read(summary: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:
     """Task and split of what was scored in part or on other rows than the published ones, with the note on it."""
-    said = summary.get("notes")
-    notes = [note for note in said if isinstance(note, str)] if isinstance(said, list) else []
     found: dict[tuple[str, str], str] = {}
-    for column in summary["columns"]:
-        if column["task"] in DEFINITIONS:
-            for split in column["splits"]:
-                name = f"{DEFINITIONS[column['task']].task.title} {split}: "
-                own = [note for note in notes if note.startswith(name) and _OTHER_ROWS.search(note)]
+    for column in summary.columns:
+        if column.task is not None and column.task in DEFINITIONS:
+            for split in column.splits:
+                name = f"{DEFINITIONS[column.task].task.title} {split}: "
+                own = [note for note in summary.notes if note.startswith(name) and _OTHER_ROWS.search(note)]
                 if own:
-                    found[column["task"], split] = own[0]
+                    found[column.task, split] = own[0]
     return found
 
 
 def _rows(
-    own: Mapping[str, Any],
-    reference: Mapping[str, Any] | None,
-    columns: list[dict[str, Any]],
+    own: EvaluatedModel,
+    reference: EvaluatedModel | None,
+    columns: Sequence[Column],
     partly: Collection[tuple[str, str]],
 ) -> Iterator[TaskScore]:
     for column in columns:
-        cell = own["columns"].get(column["key"])
-        if cell is None or column["detail"]:
+        cell = own.columns.get(column.key)
+        if cell is None or column.detail:
             continue
-        other = reference["columns"].get(column["key"]) if reference is not None else None
+        other = reference.columns.get(column.key) if reference is not None else None
         yield TaskScore(
-            title=column["title"],
-            kind=column["kind"],
-            metric=metric_name(column["metric"]),
-            student=figure(cell),
-            value=cell["mean"] / 100,
-            teacher=None if other is None else figure(other),
-            kept=own["retention"].get(column["key"]),
-            hub_metric=_HUB_METRICS.get(column["metric"], column["metric"]),
+            title=column.title,
+            kind=str(column.kind),
+            metric=metric_name(column.metric),
+            student=str(mean(cell)),
+            value=cell.mean / 100,
+            teacher=None if other is None else str(mean(other)),
+            kept=own.retention.get(column.key),
+            hub_metric=_HUB_METRICS.get(column.metric, column.metric),
             dataset=_dataset(column, partly),
         )
 
 
-def _dataset(column: Mapping[str, Any], partly: Collection[tuple[str, str]]) -> dict[str, str]:
-    """Where the rows are on the Hub if all of them were scored, else the task's own name."""
-    hub = None
-    whole = not any((column["task"], split) in partly for split in column["splits"])
-    if whole and column["task"] in DEFINITIONS:
-        hub = DEFINITIONS[column["task"]].sources[column["splits"][0]].hub
+def _dataset(column: Column, partly: Collection[tuple[str, str]]) -> dict[str, str]:
+    """Return the place of the rows on the Hub if all of them were scored, else the task's own name."""
+    hub, task = None, str(column.task)
+    whole = not any((task, split) in partly for split in column.splits)
+    if whole and task in DEFINITIONS:
+        hub = DEFINITIONS[task].sources[column.splits[0]].hub
     if hub is None:
-        return {"type": column["task"], "name": column["title"]}
+        return {"type": task, "name": column.title}
     config = {"config": hub.config} if hub.config else {}
-    return {"type": hub.name, "name": column["title"], **config, "split": hub.split}
+    return {"type": hub.name, "name": column.title, **config, "split": hub.split}
 
 
 def _is(student: Path, name: str) -> bool:
@@ -171,10 +170,6 @@ def _is(student: Path, name: str) -> bool:
     return own == named or (len(path.parts) > 1 and own[-2:] == named[-2:])
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    complete = isinstance(found, dict) and all(key in found for key in ("preset", "models", "columns"))
-    return found if complete else None
+def _read(path: Path) -> Evaluation | None:
+    found = load(Evaluation, path)
+    return found if found.preset is not None and found.models and found.columns else None
