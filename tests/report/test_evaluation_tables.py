@@ -7,6 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
+from limbeck.core.studies import Costs, Evaluation
 from limbeck.evaluation.cell import Cell, grid
 from limbeck.evaluation.grid_plan import PlannedCell, PlannedModel, PlannedTask
 from limbeck.evaluation.grid_summary import choose_all, summarise
@@ -15,12 +16,12 @@ from limbeck.evaluation.tasks import TASKS
 from limbeck.models.families import Shape
 from limbeck.report.evaluation_tables import (
     chosen_lines,
-    cost_sections,
     cost_tables,
+    costs_table,
     evaluation_csv,
-    evaluation_grid,
     evaluation_markdown,
     evaluation_table,
+    scores_table,
     write_evaluation,
 )
 
@@ -94,7 +95,7 @@ def test_an_average_over_fewer_tasks_says_so():
     average = summary["models"][1]["averages"]["average"]
     assert average["mean"] == pytest.approx((68.9 + 41.8 + 91.3) / 3)
     assert not average["complete"]
-    assert ("Average", "of 3 only") in evaluation_grid(summary).headings
+    assert "Average\nof 3 only" in scores_table(Evaluation.read(summary)).headings
     row = next(row for row in summary["published"] if (row["table"], row["teacher"]) == ("1", "BERT-base"))
     assert row["average"] == pytest.approx((68.9 + 41.8 + 91.3) / 3), "printed is one over more tasks"
     assert row["without_cola"] == pytest.approx((68.9 + 91.3) / 2)
@@ -120,7 +121,7 @@ def test_a_score_below_zero_keeps_nothing(monkeypatch):
     monkeypatch.setitem(STUDENT, "cola", -5.0)
     summary = make_summary(tasks=("cola", "rte"))
     assert "cola" not in summary["models"][1]["retention"]
-    assert evaluation_grid(summary).rows[2].cells[0] == "–"
+    assert str(scores_table(Evaluation.read(summary)).rows[2][1]) == "–"
 
 
 def test_retention_is_of_the_first_model():
@@ -145,17 +146,14 @@ def test_the_grid_point_and_its_runs_are_told():
 
 
 def test_published_rows_stand_beside():
-    grid = evaluation_grid(make_summary())
-    labels = [row.label for row in grid.rows if row.kind == "published"]
-    assert "MiniLMv2 of BERT-base, 6x384 (MiniLMv2, table 1, dev)" in labels
-    assert "BERT-base, 12x768 (MiniLMv2, table 1, dev)" in labels
-    row = grid.rows[[row.label for row in grid.rows].index("MiniLMv2 of BERT-base, 6x384 (MiniLMv2, table 1, dev)")]
-    by_heading = dict(zip((title for title, _ in grid.headings), row.cells, strict=True))
-    assert by_heading["CoLA"] == "41.8"
-    assert by_heading["Average"] == "78.2"
-    assert by_heading["MNLI-mm"] == "–"
-    test_row = next(row for row in grid.rows if "BERT-base, 12x768 (MiniLMv2, table 2, test)" in row.label)
-    assert test_row.cells[-2] == "–", "its average is over other columns"
+    table = scores_table(Evaluation.read(make_summary()))
+    rows = {label: list(map(str, cells)) for label, *cells in (table.rows[index] for index in table.published)}
+    assert "BERT-base, 12x768 (MiniLMv2, table 1, dev)" in rows
+    titles = [heading.split("\n")[0] for heading in table.headings[1:]]
+    row = dict(zip(titles, rows["MiniLMv2 of BERT-base, 6x384 (MiniLMv2, table 1, dev)"], strict=True))
+    assert (row["CoLA"], row["Average"], row["MNLI-mm"]) == ("41.8", "78.2", "–")
+    [test_row] = [cells for label, cells in rows.items() if label == "BERT-base, 12x768 (MiniLMv2, table 2, test)"]
+    assert test_row[-2] == "–", "its average is over other columns"
 
 
 def test_every_form_holds_the_figures(tmp_path):
@@ -203,9 +201,13 @@ def test_one_epoch_and_one_point_are_one():
     summary = make_summary(tasks=("rte",))
     choice = summary["models"][1]["chosen"]["rte"]
     choice["settings"]["epochs"], choice["points"] = 1.0, 1
-    one = next(line for line in chosen_lines(summary) if line.startswith("student"))
+    one = next(line for line in chosen_lines(Evaluation.read(summary)) if line.startswith("student"))
     assert "1 epoch, batch" in one and one.endswith("best of 1 point")
-    assert "3 epochs, batch" in chosen_lines(summary)[0]
+    assert "3 epochs, batch" in next(chosen_lines(Evaluation.read(summary)))
+
+
+def tables(costs):
+    return list(cost_tables(Costs.read(costs)))
 
 
 def test_costs_beside_the_papers():
@@ -223,10 +225,49 @@ def test_costs_beside_the_papers():
             for heads, ms in ((12, 19.28), (3, 16.56))
         ],
     }  # fmt: skip
-    size_table, speed, published = cost_sections(costs)
-    assert size_table[2][0] == ["teacher", "bert 4x312", "9.70", "4.60", "14.30", "57.4", "9.6"]
-    assert speed[0] == "Speed on an H100" and speed[2][0][-1] == "1.00x" and speed[2][1][-1] == "–"
-    assert published[0] == "MLKD-BERT, table 3 (a GPU)" and published[2][1] == ["4x312", "mnli-m", "3", "16.56"]
+    (size, *_), (first, second), (_, published) = (
+        [list(map(str, row)) for row in table.rows] for table in tables(costs)
+    )
+    assert size == ["teacher", "bert 4x312", "9.70", "4.60", "14.30", "57.4", "9.6"]
+    assert (first[-1], second[-1]) == ("1.00x", "–") and published == ["4x312", "mnli-m", "3", "16.56"]
+    assert [table.caption for table in tables(costs)][1:] == ["Speed on an H100", "MLKD-BERT, table 3 (a GPU)"]
     console = Console(width=140, record=True, file=io.StringIO())
-    console.print(cost_tables(costs))
+    console.print(costs_table(costs))
     assert "Transformer (M)" in console.export_text()
+
+
+def costs(shapes, published):
+    sizes = {"embedding_parameters": 1, "transformer_parameters": 1, "parameters": 2, "megabytes": 1.0}
+    models = [
+        {"model": f"m{index}", "shape": shape, **sizes, "megaflops_per_token": {"128": 1.0}}
+        for index, shape in enumerate(shapes)
+    ]
+    rows = [
+        {"paper": "minilm", "table": table, "device": "a GPU", "shape": shape, "task": task, "values": {"ms": 3}}
+        for table, shape, task in published
+    ]
+    return {"models": models, "timings": [], "machine": {"device": "cpu"}, "published": rows}
+
+
+def published_tables(shapes, published):
+    found = tables(costs(shapes, published))[2:]
+    return {table.caption: (table.headings, [tuple(map(str, row)) for row in table.rows]) for table in found}
+
+
+SMALL, LARGE = "bert 2x192, 3 heads, FFN 768", "bert 6x384, 12 heads, FFN 1536"
+
+
+def test_a_papers_table_of_the_first_models_shape_alone_is_left_out():
+    assert published_tables([LARGE, SMALL], [("4", "6x384", None)]) == {}
+    assert published_tables([SMALL, LARGE], [("4", "6x384", None)]).keys() == {"MiniLM, table 4 (a GPU)"}
+    assert published_tables([LARGE], [("4", "6x384", None)]).keys() == {"MiniLM, table 4 (a GPU)"}
+
+
+def test_a_table_that_has_a_compared_shape_keeps_the_first_models_beside_it():
+    found = published_tables([LARGE, SMALL], [("4", "6x384", None), ("4", "2x192", None), ("5", "6x384", None)])
+    assert found == {"MiniLM, table 4 (a GPU)": (("", "ms"), [("6x384", "3"), ("2x192", "3")])}
+
+
+def test_texts_have_a_column_where_a_row_names_some():
+    found = published_tables([SMALL], [("4", "2x192", "mnli"), ("4", "2x192", None)])
+    assert found["MiniLM, table 4 (a GPU)"] == (("", "Texts of", "ms"), [("2x192", "mnli", "3"), ("2x192", "–", "3")])

@@ -10,6 +10,7 @@ from huggingface_hub.repocard_data import eval_results_to_model_index, model_ind
 from markdown_it import MarkdownIt
 
 from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line
+from limbeck.core.studies import Evaluation
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.source import EXPORT_HEADS
 from limbeck.methods.composition import Term
@@ -31,6 +32,10 @@ from tests.support.reports import card_of, run_record
 from tests.support.students import sentence_student, token_classifier
 
 HOSTILE = "a: \"b\" 'c' {d} [e] #f | g ` ``` <script>\n---\n- x: y\n\n# Heading\x00\x1b[31m\u2028{{ 7 * 7 }} & *z*"
+
+
+def student_scores(summary):
+    return scores_of(Path("runs/mine/student"), Evaluation.read(summary))
 
 
 def test_front_matter_is_the_hubs(tmp_path: Path):
@@ -190,7 +195,7 @@ def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: P
     differences = {"texts": 1, "batches": 1, "tokens": 1, "largest": {}, "scale": {}}
     export = {"format": "safetensors", "dtype": dtype, "source": "s", "megabytes": 1.0, "differences": differences}
     summary = evaluation_summary("runs/mine/student")
-    path = write_model_card(run_record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary), export=export)
+    path = write_model_card(run_record(), tmp_path, scores=student_scores(summary), export=export)
     text = path.read_text(encoding="utf-8")
     data = ModelCard.load(path).data
     assert (data.eval_results is not None) == told == ("metrics" in data.to_dict())
@@ -201,7 +206,7 @@ def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: P
 def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp_path: Path):
     note = "STS-B validation: 60 rows, but 1500 are published"
     summary = {**evaluation_summary("runs/mine/student"), "notes": [note, "SQuAD train: 5 rows, but 9 are published"]}
-    found = scores_of(Path("runs/mine/student"), summary)
+    found = scores_of(Path("runs/mine/student"), Evaluation.read(summary))
     assert found.notes == (note,)
     assert found.rows[0].dataset == {"type": "stsb", "name": "STS-B"}
     assert found.rows[1].dataset["type"] == "rajpurkar/squad"
@@ -236,7 +241,7 @@ def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: 
 
 def test_the_model_index_is_what_the_hub_makes_and_reads(tmp_path: Path):
     summary = evaluation_summary("runs/mine/student")
-    path = write_model_card(run_record(), tmp_path, scores=scores_of(Path("runs/mine/student"), summary))
+    path = write_model_card(run_record(), tmp_path, scores=student_scores(summary))
     index = yaml.safe_load(path.read_text().split("\n---\n")[0].removeprefix("---\n"))["model-index"]
     name, results = model_index_to_eval_results(index)
     assert all(isinstance(result, EvalResult) for result in results)
@@ -298,7 +303,7 @@ def evaluation_summary(student: str) -> dict:
 
 def test_scores_of_one_student_among_many():
     summary = evaluation_summary("/elsewhere/runs/mine/student")
-    found = scores_of(Path("/here/runs/mine/student"), summary)
+    found = scores_of(Path("/here/runs/mine/student"), Evaluation.read(summary))
     assert found is not None and (found.preset, found.teacher) == ("quick", "teacher")
     assert [(row.title, row.hub_metric, row.teacher, row.kept) for row in found.rows] == [
         ("STS-B", "pearsonr", "90.0", 90.0),
@@ -308,8 +313,8 @@ def test_scores_of_one_student_among_many():
     ]
     assert found.rows[0].dataset == {"type": "nyu-mll/glue", "name": "STS-B", "config": "stsb", "split": "validation"}
     assert found.rows[3].dataset == {"type": "own.yaml", "name": "Own"}
-    assert scores_of(Path("/here/runs/other/student"), summary) is None
-    assert scores_of(Path("teacher"), summary).teacher == ""
+    assert scores_of(Path("/here/runs/other/student"), Evaluation.read(summary)) is None
+    assert scores_of(Path("teacher"), Evaluation.read(summary)).teacher == ""
 
 
 def test_scores_are_looked_for_in_the_run_and_in_the_comparison(tmp_path: Path):
