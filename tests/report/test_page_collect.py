@@ -305,7 +305,7 @@ def test_an_evaluation_without_a_table_shows_its_cells(tmp_path):
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(cell) + "\n" for cell in cells) + "{torn")
     page = page_of(tmp_path)
     rows = next(b for s in page.parts[0].sections for b in s.blocks if isinstance(b, Table)).rows
-    assert rows == (
+    assert tuple(tuple(map(str, row)) for row in rows) == (
         ("m/a", "rte", "1", "finished", "accuracy 62.5", "3"),
         ("m/a", "cola", "1", "failed", "no memory", "–"),
     )
