@@ -1,11 +1,14 @@
 """The blocked backend is the reference, faster: values and gradients for every mask, length and block size."""
 
+import importlib.util
+
 import pytest
 import torch
 
 from limbeck.errors import KernelError
-from limbeck.kernels import relation_kl_blocked, relation_kl_reference
-from tests.kernels.relation_cases import HEADS, STUDENT, TEACHER, draw, poison, value_and_gradient
+from limbeck.kernels import relation_kl_blocked, relation_kl_reference, relation_kl_triton
+from limbeck.kernels.relation_triton import interpreting
+from tests.kernels.relation_cases import HEADS, draw, poison, value_and_gradient
 from tests.support.masks import NAMES, make_mask
 
 LENGTHS = (1, 7, 10, 128, 401)
@@ -78,34 +81,6 @@ def test_gradcheck(symmetric, causal):
     assert torch.autograd.gradcheck(loss, [x.clone().requires_grad_() for x in inputs])
 
 
-def test_only_the_asked_gradient():
-    student_a, student_b, *teacher = draw(1, 2, 6)
-    _, both = value_and_gradient(relation_kl_reference, (student_a, student_b, *teacher))
-    for position in (0, 1):
-        student = [student_a.clone(), student_b.clone()]
-        student[position].requires_grad_()
-        relation_kl_blocked(*student, *teacher, HEADS).backward()
-        torch.testing.assert_close(student[position].grad, both[position])
-        assert student[1 - position].grad is None
-
-
-def test_without_gradient_nothing_is_kept():
-    tensors = draw(1, 2, 6)
-    expected = relation_kl_reference(*tensors, HEADS)
-    assert not relation_kl_blocked(*tensors, HEADS).requires_grad
-    with torch.no_grad():
-        value = relation_kl_blocked(tensors[0].clone().requires_grad_(), *tensors[1:], HEADS)
-    assert not value.requires_grad
-    torch.testing.assert_close(value, expected)
-
-
-def test_second_derivative_is_refused():
-    student_a, *rest = draw(1, 1, 4)
-    student_a = student_a.clone().requires_grad_()
-    with pytest.raises(KernelError, match="has no second derivative"):
-        torch.autograd.grad(relation_kl_blocked(student_a, *rest, HEADS), student_a, create_graph=True)
-
-
 @pytest.mark.parametrize("on_host", [True, False])
 def test_exactly_zero_at_equality(on_host):
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
@@ -117,11 +92,60 @@ def test_exactly_zero_at_equality(on_host):
         assert all(gradient.abs().max() < 1e-6 for gradient in gradients)
 
 
-def test_empty_batches():
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+every_fast_backend = pytest.mark.parametrize(
+    "backend", [relation_kl_blocked, pytest.param(relation_kl_triton, marks=needs_triton)]
+)
+
+
+def draw_here(backend, *arguments):
+    """Streams in float32, on the GPU where Triton has one."""
+    device = "cuda" if backend is relation_kl_triton and not interpreting() and torch.cuda.is_available() else "cpu"
+    return [x.to(device) for x in draw(*arguments, dtype=torch.float32)]
+
+
+@every_fast_backend
+def test_only_the_asked_gradient(backend):
+    student_a, student_b, *teacher = draw_here(backend, 1, 2, 6)
+    _, both = value_and_gradient(relation_kl_reference, (student_a, student_b, *teacher))
+    for position in (0, 1):
+        student = [student_a.clone(), student_b.clone()]
+        student[position].requires_grad_()
+        teachers = [x.clone().requires_grad_() for x in teacher]
+        backend(*student, *teachers, HEADS).backward()
+        torch.testing.assert_close(student[position].grad, both[position], rtol=1e-4, atol=1e-5)
+        assert student[1 - position].grad is None
+        assert [x.grad for x in teachers] == [None, None]
+
+
+@every_fast_backend
+def test_without_gradient_nothing_is_kept(backend):
+    tensors = draw_here(backend, 1, 2, 6)
+    expected = relation_kl_reference(*tensors, HEADS)
+    assert not backend(*tensors, HEADS).requires_grad
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            value = backend(*[x.clone() for x in tensors], HEADS)
+            torch.testing.assert_close(value, expected)
+    with torch.no_grad():
+        assert not backend(tensors[0].clone().requires_grad_(), *tensors[1:], HEADS).requires_grad
+
+
+@every_fast_backend
+def test_second_derivative_is_refused(backend):
+    student_a, *rest = draw_here(backend, 1, 1, 4)
+    student_a = student_a.clone().requires_grad_()
+    with pytest.raises(KernelError, match=r"'(blocked|triton)' has no second derivative"):
+        torch.autograd.grad(backend(student_a, *rest, HEADS), student_a, create_graph=True)
+
+
+@every_fast_backend
+def test_empty_batches(backend):
     for batch, length in ((0, 5), (3, 0)):
-        shape = (batch, length)
-        student = torch.zeros(*shape, STUDENT, requires_grad=True)
-        value = relation_kl_blocked(student, student, *[torch.zeros(*shape, TEACHER)] * 2, HEADS)
-        value.backward()
-        assert value == 0
-        assert student.grad.shape == student.shape
+        tensors = [x.requires_grad_() for x in draw_here(backend, 1, batch, length)]
+        mask = torch.ones(batch, length, dtype=torch.bool, device=tensors[0].device)
+        for valid in (None, mask):
+            value = backend(*tensors, HEADS, valid)
+            value.backward()
+            assert value == 0
+            assert tensors[1].grad.shape == tensors[1].shape

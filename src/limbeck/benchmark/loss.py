@@ -163,6 +163,13 @@ def measure_peak(spec: Mapping[str, Any]) -> Peak:
 ERROR_BATCH, ERROR_MEGABYTES = 2, 2000
 # Of the free memory that a plain backend may be expected to take.
 FREE_SHARE = 0.7
+COLUMNS = (
+    "objective", "backend", "batch", "length", "heads", "classes", "teacher_width", "student_width", "mask", "relation",
+    "dtype", "device_type", "rounds", "median_ms", "p10_ms", "p90_ms", "speedup", "tokens_per_second", "peak_extra_mb",
+    "value_error", "gradient_error", "note",
+)  # fmt: skip
+# An objective names those of them that matter.
+_SOME_SIZES = ("heads", "classes", "relation")
 _TIMED = 0.7  # Share of a case's progress that the timing is given.
 
 
@@ -275,11 +282,8 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
         report(_TIMED + (1 - _TIMED) * index / len(backends), f"{what}: memory of {name}", Count(index, "backends"))
         peak = _peak(case, name, device) if memory else Peak()
         spread = summarise(times[name])
-        row |= {
+        row |= asdict(spread) | {
             "rounds": len(times[name]),
-            "median_ms": spread.median_ms,
-            "p10_ms": spread.p10_ms,
-            "p90_ms": spread.p90_ms,
             "speedup": speedup(times[fit[0]], times[name]) if fit[0] == backends[0] else None,
             "tokens_per_second": tokens / spread.median_ms * 1000,
             "peak_extra_mb": peak.extra_mb,
@@ -299,38 +303,13 @@ def _peak(case: LossCase, backend: str, device: torch.device) -> Peak:
 def _obstacle(case: LossCase, device: torch.device) -> str:
     """Say why the plain backend should not be tried; empty where it fits."""
     needed = megabytes_needed(case)
-    return (
-        ""
-        if needed <= FREE_SHARE * free_megabytes(device)
-        else f"not measured: needs about {needed / 1000:.0f} GB of memory"
-    )
+    fits = needed <= FREE_SHARE * free_megabytes(device)
+    return "" if fits else f"not measured: needs about {needed / 1000:.0f} GB of memory"
 
 
 def _describe(case: LossCase, backend: str) -> Row:
     """Return a row with the sizes that matter, and no figure yet."""
     sizes = benchmark_of(case.objective).sizes
-    own: Row = {name: getattr(case, name) if name in sizes else None for name in ("heads", "classes", "relation")}
-    return {
-        "objective": case.objective,
-        "backend": backend,
-        "batch": case.batch,
-        "length": case.length,
-        "heads": own["heads"],
-        "classes": own["classes"],
-        "teacher_width": case.teacher_width,
-        "student_width": case.student_width,
-        "mask": case.mask,
-        "relation": own["relation"],
-        "dtype": case.dtype,
-        "device_type": torch.device(case.device).type,
-        "rounds": None,
-        "median_ms": None,
-        "p10_ms": None,
-        "p90_ms": None,
-        "speedup": None,
-        "tokens_per_second": None,
-        "peak_extra_mb": None,
-        "value_error": None,
-        "gradient_error": None,
-        "note": None,
-    }
+    own = {name: value for name, value in asdict(case).items() if name not in _SOME_SIZES or name in sizes}
+    row = {"backend": backend, "device_type": torch.device(case.device).type, **own}
+    return {name: row.get(name) for name in COLUMNS}

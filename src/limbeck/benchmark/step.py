@@ -170,7 +170,6 @@ def _from_recipe(request: StepRequest) -> StepSetup:
     if student.spec.dropout is not None:
         for name in family_of(config).fields.dropouts:
             setattr(config, name, student.spec.dropout)
-    training = _training(request, choice.spec.training)
     return StepSetup(
         teacher=choice.teacher.config,
         student=config,
@@ -182,11 +181,8 @@ def _from_recipe(request: StepRequest) -> StepSetup:
         labels=label_kind(choice),
         masked=choice.mask_tokens,
         freeze_embeddings="embeddings" in choice.spec.freeze,
-        training=training,
-        teacher_dtype=_teacher_dtype(request, training, choice.teacher.spec.dtype),
         length=request.length or choice.corpus.length,
-        ragged=request.ragged,
-        seed=request.seed,
+        **_arguments(request, choice.spec.training, choice.teacher.spec.dtype),
     )
 
 
@@ -210,7 +206,6 @@ def _from_shapes(request: StepRequest) -> StepSetup:
         if head is not None:
             head_class(config, head)
     masked = MASKED_SHARE if task == "text" and any(term.unit == "label" for term in terms) else 0.0
-    training = _training(request, {"per_device_train_batch_size": 8})
     return StepSetup(
         teacher=teacher,
         student=student,
@@ -222,11 +217,8 @@ def _from_shapes(request: StepRequest) -> StepSetup:
         labels=_LABELS.get(task, "token" if masked else "none"),
         masked=masked,
         freeze_embeddings=False,
-        training=training,
-        teacher_dtype=_teacher_dtype(request, training, "auto"),
         length=length,
-        ragged=request.ragged,
-        seed=request.seed,
+        **_arguments(request, {"per_device_train_batch_size": 8}, "auto"),
     )
 
 
@@ -263,8 +255,8 @@ def make_batch(setup: StepSetup, index: int = 0) -> dict[str, Tensor]:
     return batch
 
 
-def _training(request: StepRequest, training: dict[str, Any]) -> dict[str, Any]:
-    """Lay the request over the training arguments of a recipe."""
+def _arguments(request: StepRequest, training: dict[str, Any], teacher_dtype: str) -> dict[str, Any]:
+    """Lay the request over the training arguments of a recipe, and choose the teacher's format as a run does."""
     changed = {**training, "report_to": "none"}
     if request.batch is not None:
         changed["per_device_train_batch_size"] = request.batch
@@ -275,15 +267,10 @@ def _training(request: StepRequest, training: dict[str, Any]) -> dict[str, Any]:
         if as_dtype(request.dtype) not in (torch.float32, torch.bfloat16):
             raise RecipeError(f"A step in {request.dtype} is not measured; give float32 or bfloat16, or leave it out.")
         changed |= {"bf16": as_dtype(request.dtype) == torch.bfloat16, "fp16": False}
-    return changed
-
-
-def _teacher_dtype(request: StepRequest, training: dict[str, Any], asked: str) -> torch.dtype:
-    """The teacher's format as a run chooses it: bfloat16 where training uses that."""
-    if request.dtype == "auto" and asked != "auto":
-        return as_dtype(asked)
-    low = training.get("bf16", bf16_is_fast() and not training.get("fp16"))
-    return torch.bfloat16 if low else torch.float32
+    low = changed.get("bf16", bf16_is_fast() and not changed.get("fp16"))
+    asked = "auto" if request.dtype != "auto" else teacher_dtype
+    dtype = as_dtype(asked) if asked != "auto" else torch.bfloat16 if low else torch.float32
+    return {"training": changed, "teacher_dtype": dtype, "ragged": request.ragged, "seed": request.seed}
 
 
 def _index(stage: int, stages: int, owner: str) -> int:
@@ -529,9 +516,7 @@ def measure_step(
                 **_describe(setup, step),
                 "dtype": _name(dtype),
                 "rounds": len(seen),
-                "median_ms": spread.median_ms,
-                "p10_ms": spread.p10_ms,
-                "p90_ms": spread.p90_ms,
+                **asdict(spread),
                 "share": 1.0 if whole else medians[part] / sum(medians.values()),
                 "gflop": count / 1e9,
                 "gbyte": step.optimizer_bytes() / 1e9 if part == "optimizer" else None,
