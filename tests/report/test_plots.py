@@ -170,7 +170,7 @@ def test_a_page_has_the_figure_as_text_and_named_inks(drawing):
     assert root.get("viewBox").split()[2] == f"{WIDTH * 2 + 16 if isinstance(drawing, Panels) else WIDTH:.0f}"
     assert root.get("aria-labelledby") == "name-title name-words" and root.get("role") == "img"
     assert [child.text for child in root[:2]] == ["A title", "Words: 1."]
-    assert set(re.findall(r"<(\w+)", svg)) <= {"svg", "title", "desc", "g", "path", "text"}
+    assert set(re.findall(r"<(\w+)", svg)) <= {"svg", "title", "desc", "g", "path", "circle", "text"}
     assert re.findall(r'id="([^"]*)"', svg) == ["name-title", "name-words"]
     assert "#" not in svg and "url" not in svg and "href" not in svg
     inks = set(re.findall(r"var\(--([\w-]+)\)", svg))
@@ -188,7 +188,7 @@ def test_a_page_has_the_figure_as_text_and_named_inks(drawing):
 @every_plot
 def test_points_and_bars_have_titles_in_a_page(drawing):
     root = ElementTree.fromstring(svg_of(figure(drawing)))
-    titles = [path.find("title").text for path in root.iter("path") if path.find("title") is not None]
+    titles = [mark.find("title").text for mark in root.iter() if mark is not root and mark.find("title") is not None]
     wanted = []
     for part in parts_of(drawing):
         if isinstance(part, Bars):

@@ -6,13 +6,13 @@ Page and file show the same figure; a file of an inspection gathers as panels wh
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from limbeck.inspection import MEAN_HEAD
 from limbeck.report.content import NOTHING, Block, Figure, Notes, Table, slug
-from limbeck.report.findings import RATE, Curve, Record, RunFound, StageFound, StageLog
+from limbeck.report.findings import RATE, Curve, Record, RunFound, StageFound
 from limbeck.report.layer_links import LayerLinks, without_layers
 from limbeck.report.plot_drawing import names_fit
 from limbeck.report.plots import (
@@ -223,102 +223,11 @@ def _name_layer(layer: int) -> str:
     return "scores" if layer == SCORES else "embedding" if layer == 0 else str(layer)
 
 
-# The course of a stage over its steps: losses by term, trained on and held out, and tokens a second.
+# Curves over the steps of a stage, and of several runs beside each other.
 
-
+Curves: TypeAlias = Sequence[tuple[str, Curve]]
+"""Each with its label."""
 _AT_ONCE = 4
-_STEP = Axis("step", whole=True)
-
-
-def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
-    """Draw the whole loss, tokens a second, then the terms in groups, then say how it was drawn.
-
-    Args:
-        stage: A stage.
-        heading: What stands before the titles of its figures.
-    """
-    log = stage.log
-    if not log.curves:
-        yield Notes((f"{heading}: {'no log is there' if stage.record else 'nothing was logged yet'}.",))
-        yield from _notes(stage, heading)
-        return
-    pictures = [_figure(log, heading, "loss", {"training": "loss", "held-out text": "eval_loss"}), _rate(log, heading)]
-    groups = _groups(log.terms())
-    for title, terms in groups.items() if len(log.terms()) > 1 else ():
-        names = {term: f"loss_{term}" for term in terms}
-        if len(terms) == 1:
-            names = {f"{terms[0]}, training": f"loss_{terms[0]}", f"{terms[0]}, held-out text": f"eval_{terms[0]}"}
-        pictures.append(_figure(log, heading, title, names))
-        measured = {term: f"eval_{term}" for term in terms}
-        if len(terms) > 1 and any(len(curve.points) > 1 for curve in map(log.curve, measured.values()) if curve):
-            pictures.append(_figure(log, heading, f"{title}, held-out text", measured))
-    yield from (picture for picture in pictures if picture is not None)
-    yield from _notes(stage, heading)
-
-
-def _groups(terms: list[str]) -> dict[str, list[str]]:
-    """Gather terms that differ in their layers only, few enough for one figure."""
-    by_stem: dict[str, list[str]] = {}
-    for term in terms:
-        by_stem.setdefault(without_layers(term), []).append(term)
-    groups: dict[str, list[str]] = {}
-    for stem, found in by_stem.items():
-        for start in range(0, len(found), _AT_ONCE):
-            part = f" ({start // _AT_ONCE + 1} of {-(-len(found) // _AT_ONCE)})" if len(found) > _AT_ONCE else ""
-            groups[f"{stem}{part}"] = found[start : start + _AT_ONCE]
-    return groups
-
-
-def _figure(log: StageLog, heading: str, title: str, names: dict[str, str]) -> Figure | None:
-    found: list[tuple[str, Curve]] = [
-        (label, curve) for label, name in names.items() if (curve := log.curve(name)) is not None
-    ]
-    if not found:
-        return None
-    series = [Series(label, curve.points, style, band=curve.ranges) for style, (label, curve) in enumerate(found)]
-    logarithmic = spans_widely(y for one in series for _, y in one.points)
-    label = "mean over the steps since the last log" + (", logarithmic" if logarithmic else "")
-    caption = thinned_caption(curve for _, curve in found)
-    what = "Loss" if title == "loss" else f"Term {title}"
-    return plot_figure(f"{heading}: {what}", Plot(series, _STEP, Axis(label, log=logarithmic)), caption=caption)
-
-
-def thinned_caption(curves: Iterable[Curve]) -> str:
-    """Say how curves were thinned; nothing where none was."""
-    most = max((curve.logged for curve in curves if curve.ranges), default=0)
-    said = f"Thinned from {most:,} points: lines are means of neighbours, bands reach from least to greatest."
-    return said if most else ""
-
-
-def _rate(log: StageLog, heading: str) -> Figure | None:
-    """Draw tokens a second; a single value says no more than the table of stages."""
-    curve = log.curve(RATE)
-    if curve is None or len(curve.points) < 2:
-        return None
-    y = Axis("tokens a second since the last log, without padding and evaluation", from_zero=True)
-    plot = Plot([Series("tokens/s", curve.points, 2, band=curve.ranges)], _STEP, y)
-    return plot_figure(f"{heading}: Tokens/s", plot, caption=thinned_caption([curve]))
-
-
-def _notes(stage: StageFound, heading: str) -> Iterator[Block]:
-    log = stage.log
-    if not stage.record and log.lines:
-        step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
-        yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
-    problems = []
-    if log.not_finite:
-        problems.append(f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn.")
-    if log.damaged:
-        problems.append(f"{heading}: {log.damaged:,} lines of {log.source} are damaged, and are passed over.")
-    if problems:
-        yield Notes(tuple(problems), warning=True)
-
-
-# The courses of several runs in one figure.
-
-
-Courses: TypeAlias = Sequence[tuple[str, StageFound]]
-"""Stages that are put into one figure, with what each is called."""
 _COMPARE = "Losses compare only where the terms, their weights and the text are the same."
 _SHARES = (
     "Losses of different terms are on no common scale: each is a share of the first that was logged, so that only "
@@ -326,11 +235,42 @@ _SHARES = (
 )
 
 
+def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
+    """Draw the whole loss, tokens a second, then the terms in groups, then note how they were logged.
+
+    Args:
+        stage: A stage.
+        heading: The beginning of the titles of its figures.
+    """
+    log = stage.log
+    if not log.curves:
+        yield Notes((f"{heading}: {'no log is there' if stage.record else 'nothing was logged yet'}.",))
+    drawn = {"Loss": {"training": "loss", "held-out text": "eval_loss"}}
+    terms = log.terms()
+    for title, group in _groups(terms).items() if len(terms) > 1 else ():
+        drawn[f"Term {title}"] = {term: f"loss_{term}" for term in group}
+        measured = {term: f"eval_{term}" for term in group}
+        if len(group) == 1:
+            [term] = group
+            drawn[f"Term {title}"] = {f"{term}, training": f"loss_{term}", f"{term}, held-out text": measured[term]}
+        elif any(len(curve.points) > 1 for curve in map(log.curve, measured.values()) if curve):
+            drawn[f"Term {title}, held-out text"] = measured
+    for title, names in drawn.items():
+        found = [(label, curve) for label, name in names.items() if (curve := log.curve(name)) is not None]
+        if found:
+            yield _curves_figure(f"{heading}: {title}", found, "mean over the steps since the last log")
+        rate = log.curve(RATE)
+        if title == "Loss" and rate is not None and len(rate.points) > 1:  # One value is in the table of stages.
+            label = "tokens a second since the last log, without padding and evaluation"
+            yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, zero=True, style=2)
+    yield from _notes(stage, heading)
+
+
 def course_figures(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Figure]:
     """Draw the courses of runs beside each other: as they are where stages are alike, else as shares of their start.
 
     Args:
-        runs: What each is called, and the run.
+        runs: Each with its label.
     """
     alike: dict[tuple[str, str], list[tuple[str, StageFound]]] = {}
     by_place: dict[int, list[tuple[str, StageFound]]] = {}
@@ -341,44 +281,83 @@ def course_figures(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Figure]:
                 by_place.setdefault(place, []).append((label, stage))
     for (title, method), courses in alike.items():
         heading = f"Stage '{title}' ({method}) of the runs"
-        yield from _drawn(heading, courses, "loss", "training loss", _COMPARE)
-        yield from _drawn(f"{heading}, held-out text", courses, "eval_loss", "loss on held-out text", _COMPARE)
+        yield from _in_batches(heading, _found(courses, "loss"), "training loss", _COMPARE)
+        held_out = _found(courses, "eval_loss")
+        yield from _in_batches(f"{heading}, held-out text", held_out, "loss on held-out text", _COMPARE)
     for place, courses in by_place.items():
         if len({(stage.title, stage.method) for _, stage in courses}) > 1:
             heading = f"Stage {place} of the runs, as shares of the first loss"
-            label = "training loss, as a share of the first logged"
-            yield from _drawn(heading, courses, "loss", label, _SHARES, shares=True)
-        yield from _drawn(f"Tokens/s in stage {place} of the runs", courses, RATE, "tokens a second", "", zero=True)
+            shares = [(label, _share(curve)) for label, curve in _found(courses, "loss") if curve.points[0][1] > 0]
+            yield from _in_batches(heading, shares, "training loss, as a share of the first logged", _SHARES)
+        rates = _found(courses, RATE)
+        yield from _in_batches(f"Tokens/s in stage {place} of the runs", rates, "tokens a second", zero=True)
 
 
-def _drawn(
-    title: str, courses: Courses, name: str, label: str, caption: str, *, shares: bool = False, zero: bool = False
-) -> Iterator[Figure]:
-    """Draw a quantity of stages, few enough in a figure to be told apart; nothing where only one has it."""
-    found = [(called, curve) for called, stage in courses if (curve := stage.log.curve(name)) is not None]
-    if shares:
-        found = [(called, share) for called, curve in found if (share := _share(curve)) is not None]
+def _curves_figure(
+    title: str,
+    curves: Sequence[tuple[str, Curve]],
+    label: str,
+    caption: str = "",
+    *,
+    zero: bool = False,
+    style: int = 0,
+) -> Figure:
+    """Draw curves over the step, on a logarithmic scale where they span widely, and say if they were thinned."""
+    series = [Series(name, curve.points, style + n, band=curve.ranges) for n, (name, curve) in enumerate(curves)]
+    log = not zero and spans_widely(y for one in series for _, y in one.points)
+    most = max((curve.logged for _, curve in curves if curve.ranges), default=0)
+    thinned = f"Thinned from {most:,} points: lines are means of neighbours, bands reach from least to greatest."
+    y = Axis(label + (", logarithmic" if log else ""), log=log, from_zero=zero)
+    said = " ".join(filter(None, (caption, thinned if most else "")))
+    return plot_figure(title, Plot(series, Axis("step", whole=True), y), caption=said)
+
+
+def _in_batches(title: str, found: Curves, label: str, caption: str = "", *, zero: bool = False) -> Iterator[Figure]:
+    """Draw the same curve of runs, few enough in a figure to be told apart; nothing where only one has it."""
     if len(found) < 2 or max(len(curve.points) for _, curve in found) < 2:
         return
     figures = -(-len(found) // SERIES)
     size = -(-len(found) // figures)
     for number in range(figures):
-        drawn = found[number * size : (number + 1) * size]
-        series = [Series(called, curve.points, i, band=curve.ranges) for i, (called, curve) in enumerate(drawn)]
-        logarithmic = not zero and spans_widely(y for one in series for _, y in one.points)
         several = f" ({number + 1} of {figures})" if figures > 1 else ""
-        said = " ".join(filter(None, (caption, thinned_caption(curve for _, curve in drawn))))
-        y = Axis(label + (", logarithmic" if logarithmic else ""), log=logarithmic, from_zero=zero)
-        yield plot_figure(f"{title}{several}", Plot(series, _STEP, y), caption=said)
+        batch = found[number * size : (number + 1) * size]
+        yield _curves_figure(f"{title}{several}", batch, label, caption, zero=zero)
 
 
-def _share(curve: Curve) -> Curve | None:
-    """Divide a curve by its first value; None where that is not positive."""
+def _found(courses: Sequence[tuple[str, StageFound]], name: str) -> Curves:
+    return [(label, curve) for label, stage in courses if (curve := stage.log.curve(name)) is not None]
+
+
+def _share(curve: Curve) -> Curve:
+    """Divide a curve by its first value."""
     first = curve.points[0][1]
-    if first <= 0:
-        return None
     points = tuple((x, y / first) for x, y in curve.points)
     return Curve(points, tuple((low / first, high / first) for low, high in curve.ranges), curve.logged)
+
+
+def _groups(terms: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Gather terms that differ in their layers only, few enough for one figure."""
+    by_stem: dict[str, list[str]] = {}
+    for term in terms:
+        by_stem.setdefault(without_layers(term), []).append(term)
+    groups: dict[str, Sequence[str]] = {}
+    for stem, found in by_stem.items():
+        count = -(-len(found) // _AT_ONCE)
+        for part in range(count):
+            title = f"{stem} ({part + 1} of {count})" if count > 1 else stem
+            groups[title] = found[part * _AT_ONCE : (part + 1) * _AT_ONCE]
+    return groups
+
+
+def _notes(stage: StageFound, heading: str) -> Iterator[Block]:
+    log = stage.log
+    if not stage.record and log.lines:
+        step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
+        yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
+    not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn."
+    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged, and are passed over."
+    if problems := [*[not_finite] * bool(log.not_finite), *[damaged] * bool(log.damaged)]:
+        yield Notes(tuple(problems), warning=True)
 
 
 # Inspections: attention maps, divergences, similarity, contribution, phrases.
@@ -402,70 +381,45 @@ def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
 
     Args:
         name: Of the inspection.
-        result: What it found, as plain values.
+        result: As plain values.
     """
-    match name:
-        case "attention":
-            far = (
-                {}
-                if result["divergence"] is None
-                else {"-divergence": divergence_figure(result["divergence"], heads=True)}
-            )
-            return {"": attention_figure(result["maps"]), **far}
-        case "similarity":
-            return {"": similarity_figure(result)}
-        case "contribution":
-            return {"": contribution_figure(result)}
-        case _:
-            return {"": phrases_figure(result)}
+    if name != "attention":
+        return {"": INSPECTIONS[name](result)}
+    maps, far = result["maps"], result["divergence"]
+    return {"": attention_figure(maps)} | ({} if far is None else {"-divergence": divergence_figure(far, heads=True)})
 
 
 def attention_figure(maps: Record) -> Figure:
     """Draw all attention maps of a sentence as panels on one scale, the teacher's to the left of the student's."""
-    tokens = [str(token) for token in maps["tokens"]]
-    shown = maps_of(maps)
-    high = highest(shown)
-    panels = [(_name_map(one), _map_heat(one, tokens, high)) for one in shown]
-    count = len(maps["pairs"])
-    beside = (1 if count <= 2 else 2 if count <= 8 else 3) * (len(shown) // count)
+    panels = [(figure.title.partition(": ")[2], figure.drawing) for figure in map_figures(maps)]
+    pairs = len(maps["pairs"])
+    columns = (1 if pairs <= 2 else 2 if pairs <= 8 else 3) * (len(panels) // pairs)
     title = f"Attention of {short_name(maps['student'])}"
     if maps["teacher"] is not None:
         title += f" (student) beside {short_name(maps['teacher'])} (teacher)"
-    names = [name for name, _ in panels]
     words = (
         "Attention maps, a row for each token that looks and a column for each that is looked at: "
-        f"{'; '.join(names)}. Tokens: {' '.join(tokens)}"
+        f"{'; '.join(name for name, _ in panels)}. Tokens: {' '.join(map(str, maps['tokens']))}"
     )
-    return Figure(
-        "attention", title, "", words, Panels(panels, beside), Table(title, ("",), tuple((n,) for n in names))
-    )
+    data = Table(title, ("",), tuple((name,) for name, _ in panels))
+    return Figure("attention", title, "", words, Panels(panels, columns), data)
 
 
-def maps_of(maps: Record) -> list[Record]:
-    """Return the attention maps, the teacher's before the student's."""
-    return [one for pair in maps["pairs"] for one in reversed(pair) if one is not None]
-
-
-def highest(shown: Sequence[Record]) -> float:
-    """Return the greatest value of attention maps."""
-    return max(max(map(max, one["values"])) for one in shown)
-
-
-def map_figure(one: Record, tokens: Sequence[str], high: float) -> Figure:
-    """Draw an attention map; every row is a token that looks.
-
-    Args:
-        one: The map.
-        tokens: Of its sentence.
-        high: The greatest value of all maps that are compared.
-    """
-    heat = _map_heat(one, tokens, high)
-    strongest = [row.index(max(row)) for row in one["values"]]
-    words = "; ".join(
-        f"{token} looks most at {tokens[at]} ({one['values'][index][at]:.2f})"
-        for index, (token, at) in enumerate(zip(tokens, strongest, strict=True))
-    )
-    return heat_figure(f"Attention: {_name_map(one)}", heat, f"Attention of {len(tokens)} tokens. {words}.")
+def map_figures(maps: Record) -> list[Figure]:
+    """Draw each attention map of a sentence, the teacher's before the student's; every row is a token that looks."""
+    tokens = [str(token) for token in maps["tokens"]]
+    shown = [one for pair in maps["pairs"] for one in reversed(pair) if one is not None]
+    high = max(max(map(max, one["values"])) for one in shown)
+    figures = []
+    for one in shown:
+        head = "mean of heads" if one["head"] == MEAN_HEAD else f"head {one['head']}"
+        owner = "" if one["role"] == "model" else f"{one['role']}, "
+        most = [(max(row), tokens[row.index(max(row))]) for row in one["values"]]
+        found = (f"{token} looks most at {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
+        heat = Heat(one["values"], tokens, tokens, "looks", "is looked at", 0.0, high, "attention; a row sums to 1")
+        words = f"Attention of {len(tokens)} tokens. {'; '.join(found)}."
+        figures.append(heat_figure(f"Attention: {owner}layer {one['layer']}, {head}", heat, words))
+    return figures
 
 
 def divergence_figure(result: Record, *, heads: bool = False) -> Figure:
@@ -532,16 +486,6 @@ def phrases_figure(result: Record) -> Figure:
     return plot_figure("What each layer knows of phrases", Plot(series, x, y), caption=caption)
 
 
-def _map_heat(one: Record, tokens: Sequence[str], high: float) -> Heat:
-    return Heat(one["values"], tokens, tokens, "looks", "is looked at", 0.0, high, "attention; a row sums to 1")
-
-
-def _name_map(one: Record) -> str:
-    head = "mean of heads" if one["head"] == MEAN_HEAD else f"head {one['head']}"
-    owner = "" if one["role"] == "model" else f"{one['role']}, "
-    return f"{owner}layer {one['layer']}, {head}"
-
-
 def _pair(result: Record) -> str:
     ours, theirs = short_name(result["student"]), short_name(result["teacher"])
     return ours if result["student"] == result["teacher"] else f"student {ours}, teacher {theirs}"
@@ -562,3 +506,11 @@ def _describe_nearest(values: Sequence[Sequence[float | None]], nearest: Mapping
         f"student layer {layer + first}: nearest teacher layer {near + first} ({values[layer][near]:.2f})"
         for layer, near in nearest.items()
     )
+
+
+INSPECTIONS: dict[str, Callable[[Any], Figure]] = {
+    "similarity": similarity_figure,
+    "contribution": contribution_figure,
+    "phrases": phrases_figure,
+}
+"""Inspections of one figure, by name."""

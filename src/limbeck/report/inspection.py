@@ -27,9 +27,7 @@ from limbeck.report.content import Block, Figure, Notes, Paragraph, Section, gua
 from limbeck.report.figures import (
     contribution_figure,
     divergence_figure,
-    highest,
-    map_figure,
-    maps_of,
+    map_figures,
     name_roles,
     phrases_figure,
     short_name,
@@ -255,8 +253,7 @@ def _attention(result: Record) -> Iterator[Block]:
         return
     yield Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
     most = max(2, _MOST_CELLS // max(1, len(tokens) ** 2))
-    shown = maps_of(maps)
-    for one in shown[:most]:
-        yield map_figure(one, tokens, highest(shown))
+    shown = map_figures(maps)
+    yield from shown[:most]
     if len(shown) > most:
         yield Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))

@@ -22,12 +22,12 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
+from matplotlib.style import context as style_context
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -78,8 +78,11 @@ def svg_of(figure: Figure) -> str:
         f'<title id="{name}-title">{escape(printable(figure.title))}</title>',
         f'<desc id="{name}-words">{escape(printable(figure.description))}</desc>',
     ]
-    for style, alike in groupby(_elements(ElementTree.fromstring(file.getvalue()), sheet.titles), lambda pair: pair[0]):
-        parts.append(f'<g style="{style}">{"".join(element for _, element in alike)}</g>')
+    found = _elements(ElementTree.fromstring(file.getvalue()), sheet.titles)
+    # Text comes last, as it hides nothing: so few groups share their styles.
+    ordered = sorted(found, key=lambda pair: pair[0] if pair[1].startswith("<text") else "")
+    for look, alike in groupby(ordered, lambda pair: pair[0]):
+        parts.append(f'<g style="{look}">{"".join(element for _, element in alike)}</g>')
     return "\n".join([*parts, "</svg>"])
 
 
@@ -97,8 +100,7 @@ def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
     words = printable(f"{figure.caption} {figure.description}".strip())
     metadata = {"Title": printable(figure.title), "Subject" if path.suffix == ".pdf" else "Description": words}
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    heading = (figure.title, figure.caption) if titled else ()
-    with drawn(figure.drawing, THEMES["light"], *heading) as sheet:
+    with drawn(figure.drawing, THEMES["light"], *((figure.title, figure.caption) if titled else ())) as sheet:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             sheet.canvas.savefig(path, dpi=200, metadata=metadata | dates)
@@ -118,12 +120,8 @@ def _settings(inks: Mapping[str, str]) -> dict[Any, Any]:
         "svg.fonttype": "none",
         "svg.hashsalt": "limbeck",
         "text.parse_math": False,
-        "text.usetex": False,
         "text.hinting": "none",
-        "text.color": inks["ink"],
-        "font.family": ["DejaVu Sans"],
         "font.size": _TEXT,
-        "figure.dpi": 72,
         "figure.facecolor": inks["paper"],
         "axes.facecolor": "none",
         "axes.edgecolor": inks["muted"],
@@ -131,13 +129,12 @@ def _settings(inks: Mapping[str, str]) -> dict[Any, Any]:
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.axisbelow": True,
-        "axes.grid": False,
         "grid.color": inks["rule"],
         "lines.markeredgecolor": inks["paper"],
         "lines.markeredgewidth": 0.8,
-        "patch.linewidth": 0,
         "xtick.color": inks["muted"],
         "ytick.color": inks["muted"],
+        "ytick.left": False,
         "ytick.major.size": 0,
     }
 
@@ -189,7 +186,7 @@ def drawn(
 ) -> Iterator[Sheet]:
     """Draw a declared plot, below a title and a caption where they are given, to be saved within the context."""
     columns = drawing.columns if isinstance(drawing, Panels) else 1
-    with _LOCK, rc_context(_settings(inks)), warnings.catch_warnings():
+    with _LOCK, style_context(_settings(inks), after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # A page is read in its reader's fonts.
         sheet = Sheet(inks, WIDTH * columns + _GAP * (columns - 1))
         top = 2.0
@@ -236,7 +233,7 @@ def _draw_plot(sheet: Sheet, plot: Plot, left: float, top: float) -> float:
             _draw_series(sheet, axes, series, look, log=plot.y.log)
     axes.grid(axis="y")
     margin = max(map(text_width, _scale(axes, "y", plot.y, 5)), default=0.0) + 8
-    box = (left + margin, top + 21, left + WIDTH - 8, top + 21 + _HEIGHT)
+    box = (left + margin, top + 23, left + WIDTH - 8, top + 23 + _HEIGHT)
     _scale(axes, "x", plot.x, max(1, min(8, int((box[2] - box[0]) / (text_width(show(axes.dataLim.x1)) + 16)))))
     sheet.placed[axes] = box
     sheet.text((box[0] + box[2]) / 2, box[3] + 32, plot.x.label, "muted", box[2] - box[0], ha="center")
@@ -337,7 +334,7 @@ def _name_points(sheet: Sheet, all_series: Sequence[Series], places: Sequence[Se
                 near = (min(max(at[0], box[0]), box[2]), box[3] - 7)
                 if math.dist(at, near) > 14:
                     sheet.paper.plot(*zip(at, near, strict=True), color=sheet.inks["muted"], linewidth=0.7)
-                behind = {"facecolor": sheet.inks["paper"], "alpha": 0.75, "pad": 0.5}
+                behind = {"facecolor": sheet.inks["paper"], "alpha": 0.75, "pad": 0.5, "linewidth": 0}
                 sheet.text(box[0], box[3] - 3, text, bbox=behind)
                 taken = np.vstack([taken, box])
                 sheet.named += 1
@@ -388,6 +385,7 @@ def _draw_bars(sheet: Sheet, drawing: Bars, left: float, top: float) -> float:
         y += 22 + 17 * len(group.bars)
     _scale(axes, "x", Axis(drawing.label, from_zero=True), 5)
     axes.set(ylim=(y, 0))
+    axes.tick_params(length=0, bottom=False)
     axes.set_yticks(list(names), list(names.values()), color=sheet.inks["ink"])
     axes.grid(axis="x")
     axes.axvline(0, color=sheet.inks["muted"], linewidth=1)
@@ -432,7 +430,7 @@ def _draw_heat(sheet: Sheet, heat: Heat, left: float, top: float) -> float:
     turned = max(map(text_width, names), default=0.0) > side * every
     axes.set_yticks(np.arange(rows)[::every] + 0.5, [shortened(name, 84) for name in heat.row_names[::every]])
     axes.set_xticks(np.arange(columns)[::every] + 0.5, names, rotation=90 if turned else 0)
-    axes.tick_params(length=0)
+    axes.tick_params(length=0, bottom=False)
     lower += max(map(text_width, names), default=0.0) + 20 if turned else 28
     sheet.text((start + right) / 2, lower, heat.column_title, "muted", ha="center")
     return lower + 4
@@ -542,8 +540,12 @@ def _elements(root: ElementTree.Element, titles: Mapping[str, Sequence[str]]) ->
             yield style, f'<path d="{_numbers(element.get("d", ""))}">{title}</path>'
         elif kind == "use":
             outline = _numbers(parts[element.get(_REFERENCE, "")[1:]].get("d", ""))
-            place = _numbers(f"{element.get('x')} {element.get('y')}")
-            yield style, f'<path d="{outline}" transform="translate({place})">{title}</path>'
+            x, y = (_numbers(element.get(name, "")) for name in "xy")
+            if "C" in outline:  # The one curved marker.
+                radius = outline.partition("C")[0].split()[-1]
+                yield style, f'<circle cx="{x}" cy="{y}" r="{radius}">{title}</circle>'
+            else:
+                yield style, f'<path d="{outline}" transform="translate({x} {y})">{title}</path>'
         elif kind == "text":
             given = {name: element.get(name, "") for name in ("x", "y", "transform")}
             place = "".join(f' {name}="{_numbers(v)}"' for name, v in given.items() if v and "rotate(-0 " not in v)
