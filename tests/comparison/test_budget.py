@@ -8,14 +8,9 @@ from limbeck.errors import RecipeError
 BATCH = {"per_device_train_batch_size": 8, "bf16": False}
 
 
-def test_a_step_reads_all_accumulated_batches():
-    assert rows_per_step(BATCH) == 8
-    assert rows_per_step({**BATCH, "gradient_accumulation_steps": 4}) == 32
-
-
-def test_one_stage_reads_the_budget():
-    assert steps_of_stages(10_000, [1.0], [BATCH], 12.5) == (100,)
-    assert steps_of_stages(10_049, [1.0], [BATCH], 12.5) == (100,)
+def test_a_step_reads_all_accumulated_batches_and_a_stage_the_budget():
+    assert (rows_per_step(BATCH), rows_per_step({**BATCH, "gradient_accumulation_steps": 4})) == (8, 32)
+    assert all(steps_of_stages(tokens, [1.0], [BATCH], 12.5) == (100,) for tokens in (10_000, 10_049))
 
 
 def test_stages_share_it_to_the_step():

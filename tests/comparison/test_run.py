@@ -9,7 +9,6 @@ from collections import defaultdict
 import pytest
 
 import limbeck
-from limbeck.core import files
 from limbeck.errors import RecipeError
 from limbeck.models.families import base_model
 from limbeck.training import run as training_run
@@ -45,20 +44,14 @@ def test_one_start_whatever_the_method(plan, tmp_path, monkeypatch):
     assert len(set.union(*starts.values())) == 3, "seeds start elsewhere, but for the student that copies its teacher"
 
 
-def test_one_corpus_built_once(plan, teacher, tmp_path, monkeypatch):
-    built = []
-    original = files._write_manifest
-
-    def counting(folder, manifest):
-        built.append(folder.parent.name)
-        original(folder, manifest)
-
-    monkeypatch.setattr(files, "_write_manifest", counting)
+def test_all_runs_read_one_corpus(plan, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("LIMBECK_CACHE", str(cache))
     plan["corpus"]["sources"] = [str(write_text(tmp_path / "text", 20))]
     methods = ["output_distribution", "minilmv2"]
     result = limbeck.compare(plan | {"methods": methods, "seeds": [1, 2]}, output=tmp_path / "out")
     assert result.failed == 0 and len(result.record["cells"]) == 4
-    assert sorted(built) == ["blocks", "documents"]
+    assert sorted(path.parents[1].name for path in cache.rglob("manifest.json")) == ["blocks", "documents"]
 
 
 def test_every_run_reads_the_budget(plan, tmp_path):

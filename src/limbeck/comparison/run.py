@@ -21,9 +21,11 @@ from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec, SpeedSpec
 from limbeck.comparison.summary import summarise_comparison
 from limbeck.core import records
+from limbeck.core.blocks import duration
 from limbeck.core.files import default_cache_dir
 from limbeck.core.folders import FolderKind, claim, first_difference
 from limbeck.core.machine import choose_device, git_commit, hardware, versions
+from limbeck.core.markdown import one_line
 from limbeck.core.progress import Count, ProgressBar, Report
 from limbeck.core.studies import (
     ComparedTeacher,
@@ -41,7 +43,7 @@ from limbeck.evaluation.cell import model_fingerprint
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.models.families import shape_of
+from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.training.run import STUDENT, build_corpora
 
@@ -145,22 +147,10 @@ def distil_cells(
         yield cell, problem
 
 
-def one_line(error: BaseException) -> str:
-    """Return an error's message on one line."""
-    return " ".join(str(error).split())
-
-
 def _announce(cell: Cell, number: int, count: int, took: Sequence[float], console: Console) -> None:
     left = sum(took) / len(took) * (count - number + 1) if took else None
-    rest = "" if left is None else f" (about {_duration(left)} for this and the rest)"
+    rest = "" if left is None else f" (about {duration(left)} for this and the rest)"
     console.print(f"Run {number} of {count}: {cell.title}{rest}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
 def _free_memory() -> None:
@@ -374,129 +364,125 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus) -> list[Cell]:
     return cells
 
 
-def describe_cell(cell: Cell, shape: str, folder: Path, problem: str | None) -> ComparisonCell:
-    """Describe a run by what it has left in its folder.
-
-    Args:
-        cell: The run.
-        shape: Of its student.
-        folder: Of the comparison.
-        problem: Why it failed in this call; None where it did not.
-    """
-    run = cell.folder(folder)
-    record = records.load(records.Run, run)
-    status = "finished" if is_distilled(run) else "failed" if problem else record.status or "missing"
-    return ComparisonCell(
-        **cell.combination.parts,
-        title=cell.title,
-        seed=cell.seed,
-        id=cell.id,
-        shape=shape,
-        status=status,
-        problem=problem or (record.problem if status == "failed" else None),
-        folder=str(run.relative_to(folder)),
-        model=str(run / STUDENT),
-        steps=[int(stage.steps or 0) for stage in record.stages] or list(cell.steps),
-        tokens=sum(stage.tokens or 0 for stage in record.stages),
-        seconds=record.timings.get("total", 0.0),
-        held_out=None,
-        unavailable={},
-        scores={},
-        versions=record.versions or None,
-        git_commit=record.git_commit,
-        device=record.hardware.device,
-    )
-
-
+@dataclass(frozen=True)
 class _Comparison:
     """Carries a checked plan out in its folder."""
 
-    def __init__(
-        self,
-        checked: CheckedPlan,
-        folder: Path,
-        corpus: Corpus,
-        cells: Sequence[Cell],
-        record: Comparison,
-        console: Console,
-    ) -> None:
-        self._checked = checked
-        self._plan = checked.plan
-        self._folder = folder
-        self._corpus = corpus
-        self._cells = cells
-        self._record = record
-        self._console = console
-        self._shapes = {id(combination): run.student for combination, run in checked.runs}
-        record.cells = [self._describe(cell, None) for cell in cells]
+    checked: CheckedPlan
+    folder: Path
+    corpus: Corpus
+    cells: Sequence[Cell]
+    record: Comparison
+    console: Console
+
+    def __post_init__(self) -> None:
+        self.record.cells = [self._describe(cell, None) for cell in self.cells]
+
+    @property
+    def plan(self) -> ComparisonPlan:
+        """The plan."""
+        return self.checked.plan
 
     def carry_out(self, distil: Distil) -> ComparisonOutcome:
         """Distil, measure, summarise."""
         self._save("running")
-        for index, (cell, problem) in enumerate(distil_cells(self._cells, self._folder, distil, self._console)):
-            self._record.cells[index] = self._describe(cell, problem)
+        for index, (cell, problem) in enumerate(distil_cells(self.cells, self.folder, distil, self.console)):
+            self.record.cells[index] = self._describe(cell, problem)
             self._save("running")
-        if self._plan.evaluation.held_out.enabled:
+        if self.plan.evaluation.held_out.enabled:
             self._measure_held_out()
         evaluation, failed = self._evaluate()
         costs = self._measure_costs()
-        failed += len(self._cells) - len(self._finished)
-        self._record.summary = summarise_comparison(self._by_combination(), self._record.teacher, evaluation, costs)
-        self._record.costs = costs
+        failed += len(self.cells) - len(self._finished)
+        self.record.summary = summarise_comparison(self._by_combination(), self.record.teacher, evaluation, costs)
+        self.record.costs = costs
         self._save("failed" if failed else "finished")
-        return ComparisonOutcome(self._record, failed)
+        return ComparisonOutcome(self.record, failed)
 
     def note_interruption(self) -> None:
         """Write down how far it came."""
-        self._record.cells = [
+        self.record.cells = [
             entry if entry.status == "finished" else self._describe(cell, entry.problem)
-            for cell, entry in zip(self._cells, self._record.cells, strict=True)
+            for cell, entry in zip(self.cells, self.record.cells, strict=True)
         ]
         self._save("interrupted")
 
     def _save(self, status: str) -> None:
-        self._record.status, self._record.updated = status, _now()
-        records.save(self._record, self._folder)
+        self.record.status, self.record.updated = status, _now()
+        records.save(self.record, self.folder)
+
+    @property
+    def _shapes(self) -> dict[int, Shape]:
+        """The student's shape of each combination, by its id."""
+        return {id(combination): run.student for combination, run in self.checked.runs}
 
     @property
     def _finished(self) -> list[ComparisonCell]:
-        return [cell for cell in self._record.cells if cell.status == "finished"]
+        return [cell for cell in self.record.cells if cell.status == "finished"]
 
     def _describe(self, cell: Cell, problem: str | None) -> ComparisonCell:
-        return describe_cell(cell, str(self._shapes[id(cell.combination)]), self._folder, problem)
+        """Describe a run by what it has left in its folder.
+
+        Args:
+            cell: The run.
+            problem: Why it failed in this call; None where it did not.
+        """
+        run = cell.folder(self.folder)
+        record = records.load(records.Run, run)
+        status = "finished" if is_distilled(run) else "failed" if problem else record.status or "missing"
+        return ComparisonCell(
+            **cell.combination.parts,
+            title=cell.title,
+            seed=cell.seed,
+            id=cell.id,
+            shape=str(self._shapes[id(cell.combination)]),
+            status=status,
+            problem=problem or (record.problem if status == "failed" else None),
+            folder=str(run.relative_to(self.folder)),
+            model=str(run / STUDENT),
+            steps=[int(stage.steps or 0) for stage in record.stages] or list(cell.steps),
+            tokens=sum(stage.tokens or 0 for stage in record.stages),
+            seconds=record.timings.get("total", 0.0),
+            held_out=None,
+            unavailable={},
+            scores={},
+            versions=record.versions or None,
+            git_commit=record.git_commit,
+            device=record.hardware.device,
+        )
 
     def _by_combination(self) -> list[ComparisonCell]:
         """The runs in the order of the table: student by student as planned, seeds innermost."""
-        order = {id(combination): index for index, combination in enumerate(self._checked.combinations)}
-        pairs = zip(self._cells, self._record.cells, strict=True)
+        order = {id(combination): index for index, combination in enumerate(self.checked.combinations)}
+        pairs = zip(self.cells, self.record.cells, strict=True)
         return [entry for _, entry in sorted(pairs, key=lambda pair: order[id(pair[0].combination)])]
 
     def _measure_held_out(self) -> None:
-        plan, finished = self._plan, self._finished
-        with quiet(), ProgressBar(self._console) as bar:
+        plan, finished = self.plan, self._finished
+        with quiet(), ProgressBar(self.console) as bar:
             load_teacher = partial(load_model, plan.teacher.model, revision=plan.teacher.revision)
             text = HeldOutText(
                 load_teacher().to(choose_device("auto")).eval(),
                 _tokenizer(plan),
-                self._corpus,
+                self.corpus,
                 plan.evaluation.held_out,
-                pooling=self._checked.with_text.pooling,
+                pooling=self.checked.with_text.pooling,
                 students=list(self._shapes.values()),
             )
             bar(0.0, "held-out text: teacher", Count(0, "models"))
-            (self._folder / TEACHER).mkdir(exist_ok=True)
-            self._record.teacher.held_out = text.measure_once(self._folder / TEACHER, load_teacher).figures
+            (self.folder / TEACHER).mkdir(exist_ok=True)
+            self.record.teacher.held_out = text.measure_once(self.folder / TEACHER, load_teacher).figures
             for done, cell in enumerate(finished, start=1):
                 bar(done / (len(finished) + 1), f"held-out text: {cell.title}", Count(done, "models"))
-                found = text.measure_once(self._folder / cell.folder)
+                found = text.measure_once(self.folder / cell.folder)
                 cell.held_out, cell.unavailable = found.figures, found.unavailable
         self._save("running")
 
     def _evaluate(self) -> tuple[Evaluation | None, int]:
         students = [Path(cell.model) for cell in self._finished]
-        with ProgressBar(self._console) as bar:
+        with ProgressBar(self.console) as bar:
             outcome = evaluate_students(
-                self._plan.evaluation, self._folder, teacher=self._plan.teacher.model, students=students, report=bar
+                self.plan.evaluation, self.folder, teacher=self.plan.teacher.model, students=students, report=bar
             )
         if outcome is None:
             return None, 0
@@ -513,11 +499,9 @@ class _Comparison:
         students: dict[str, Path] = {}
         for cell in self._finished:
             students.setdefault(cell.student, Path(cell.model))
-        spec = self._plan.evaluation.speed
-        with ProgressBar(self._console) as bar:
-            return measure_costs_once(
-                spec, self._folder, teacher=self._plan.teacher.model, students=students, report=bar
-            )
+        spec = self.plan.evaluation.speed
+        with ProgressBar(self.console) as bar:
+            return measure_costs_once(spec, self.folder, teacher=self.plan.teacher.model, students=students, report=bar)
 
 
 def _fixed(plan: ComparisonPlan) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from rich.console import Console
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.comparison.held_out import common_relation_heads, compare_last_layers
+from limbeck.comparison.held_out import common_relation_heads, compare_last_layers, padded_batches
 from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
-from limbeck.corpus import Corpus, PadCollator
+from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import build_pairs, pair_similarities, spearman_agreement
 from limbeck.evaluation.cell import data_fingerprint
@@ -298,14 +298,6 @@ def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
         return [(pair.first, pair.second) for pair in build_pairs(documents, PAIRS)]
     except CorpusError as problem:
         raise CorpusError(f"{problem} Raise corpus.held_out, give more text, or give --tasks.") from None
-
-
-def padded_batches(
-    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, size: int
-) -> list[dict[str, Tensor]]:
-    """Return rows in batches: `input_ids` and `attention_mask`, `[B, L]`."""
-    collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
-    return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
 LossKind: TypeAlias = Literal["hidden", "relations"]
