@@ -9,8 +9,8 @@ gathered: with b_i = Σ_j f_ij H_j / w_i, the layer's barycentre of the teacher,
 One difference per student layer, not per pair, is kept for the backward pass.
 
 Sources. BERT-EMD (Li et al., EMNLP 2020, arXiv 2010.06133) §3 is the paper of all of this. The formulas here were
-compared with its authors' code (github.com/lxk00/BERT-EMD, commit 3d6bd37, of the paper's time, and 634df29) and their
-answers there; equations are named where these name them. Departures are said at each function.
+compared with its authors' code (github.com/lxk00/BERT-EMD, commits 3d6bd37 and, later, 634df29) and the answers to
+issue 5 there. Departures are said at each function.
 """
 
 from __future__ import annotations
@@ -220,11 +220,11 @@ def cost_attention(
     cost 0); where all costs are 0, or one is not finite, the weights stay; a layer of weight 0 moves nothing and
     counts its cheapest pair, so that it can come back.
 
-    Source: BERT-EMD §3, cost attention; the softmax is its eq. 23 (so named in issue 5 of the authors' repository).
-    Unit costs, inverse ratios and softmax are those of the authors' code at commit 3d6bd37, which has τ = 1 and puts
-    a second, plain softmax on the result; their answer there: it makes the weights smoother, and the experiments had
-    it. Here τ does that, and there is one softmax. Their later code (634df29) divides ŵ by its sum instead. Neither
-    gives a layer of cost 0 more weight.
+    Source: BERT-EMD §3, cost attention; the softmax is its eq. 23, as a reader says in issue 5 of the authors'
+    repository. Unit costs, inverse ratios and softmax are those of the authors' code at commit 3d6bd37. That code has
+    τ = 1 and a second, plain softmax on the result, which the experiments had, to make the weights smoother (their
+    answer there); here τ does that, and there is one softmax. Their later code (634df29) divides ŵ by its sum instead.
+    Neither gives a layer of cost 0 more weight.
 
     Args:
         costs: D, `[M, N]`, 0 or more, as given to `transport_flow`.
