@@ -1,4 +1,4 @@
-"""Evaluation: what a student costs and what it is worth, beside its teacher."""
+"""Evaluation: cost and quality of models, a student beside its teacher, on tasks by the protocols of papers."""
 
 from limbeck.core.timing import Times
 from limbeck.evaluation.agreement import (

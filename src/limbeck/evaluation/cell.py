@@ -1,4 +1,4 @@
-"""Cells: what is scored at once, what makes two of them the same, and which of them share a fine-tuning."""
+"""Cells of a grid: a model, a task, a grid point and a seed, with their identities and shared fine-tunings."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def seeds(task: Task, count: int) -> list[int]:
 
 
 def identity(cell: Cell, *, model: str, data: str) -> str:
-    """Return what makes a cell itself: a hash of its model, its rows, its settings and its seed.
+    """Return the identity of a cell: a hash of its model, its rows, its settings and its seed.
 
     Where the model or the data lie, and the versions of the packages, are no part of it.
 
@@ -142,11 +142,11 @@ def identity(cell: Cell, *, model: str, data: str) -> str:
 
 
 def training_identity(cell: Cell, *, model: str, training_set: str) -> str | None:
-    """Return what makes the fine-tuning of a cell itself: a hash of its model, the rows that it is trained on, every
-    setting that its weights depend on, and its seed.
+    """Return the identity of a cell's fine-tuning: a hash of everything that its weights depend on.
 
-    Cells of several tasks that have the same share one fine-tuning. Which epoch of it is kept may differ between them:
-    no epoch's weights depend on that.
+    That is the model, the rows to train on, the settings save those of scoring, and the seed. Cells of several tasks
+    that have the same share one fine-tuning. Which epoch of it is kept may differ between them: no epoch's weights
+    depend on that.
 
     Args:
         cell: The cell.
@@ -160,9 +160,6 @@ def training_identity(cell: Cell, *, model: str, training_set: str) -> str | Non
         return None
     point = {name: value for name, value in asdict(cell.point).items() if name not in _SCORING_SETTINGS}
     return fingerprint({"model": model, "training_set": training_set, "point": point, "seed": cell.seed})
-
-
-# Fingerprints of a model's files and of a task's rows: equal where the results must be.
 
 
 _MODEL_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "modules.json", "*_Pooling/config.json")

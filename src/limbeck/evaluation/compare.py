@@ -79,8 +79,8 @@ class Comparison:
         agreement: How the student's similarities agree with the teacher's, or None.
         unavailable: Figure -> why it could not be had; a figure that was not asked for is None without a
             reason.
-        settings: What was asked for: pooling, lengths, sizes, dtype, seed.
-        seconds: Measure -> what it took.
+        settings: Pooling, lengths, sizes, dtype and seed of the request.
+        seconds: Measure -> its wall time.
     """
 
     teacher: ModelFigures
@@ -135,12 +135,12 @@ def compare_models(
         latency_batch_sizes: As in `measure_latency`.
         latency_length: Tokens per text for the latency.
         latency_seconds: For all latency measurements together; 0 leaves them out.
-        dtype: What to compute in, quality and latency; None is each model's own for quality, float32 for
+        dtype: Of weights and activations, for quality and latency; None is each model's own for quality, float32 for
             latency.
         seed: Of the choice of pairs, the resampling and the token ids.
         teacher_folder: The folder of the teacher's weights, for its megabytes on disk.
         student_folder: The same for the student.
-        report: Is told how far it is.
+        report: Receives the progress.
 
     Returns:
         All figures, those that could not be had as None with a reason.
@@ -233,14 +233,14 @@ class TaskScores:
     """The scores of both models on the same held-out rows.
 
     Attributes:
-        task: What is predicted.
+        task: A key of `METRICS`.
         metric: How it is scored, see `METRICS`; 0 to 1, or -1 to 1 for a correlation.
         rows: Number of rows (windows for question answering).
         teacher: The teacher's score.
         student: The student's score.
         agreement: The same metric with the teacher's predictions in place of the labels.
 
-    What has no teacher is None, as is a correlation with values that are all equal.
+    Scores without a teacher are None, as is a correlation with constant values.
     """
 
     task: str

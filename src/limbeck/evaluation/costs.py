@@ -1,4 +1,4 @@
-"""Latency: the time of one forward pass, teacher beside student.
+"""Costs of models: parameters by place, megabytes, and the latency of a forward pass, teacher beside student.
 
 The two models take turns (A B A B …) in one process, so that whatever else the machine does falls on both,
 and the speedup is the median of the ratios of neighbouring passes. The Transformer part is timed within the
@@ -24,9 +24,6 @@ from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import Times, summarise, take_turns
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
-
-# Model size: parameters split as the papers split them, and the weights' megabytes.
-
 
 BYTES_PER_MEGABYTE = 1_000_000
 _WEIGHT_FILES = ("*.safetensors", "pytorch_model*.bin")
@@ -116,7 +113,7 @@ def _place(name: str) -> str:
 
 @dataclass(frozen=True)
 class BatchLatency:
-    """What was measured at one batch size.
+    """Times and speedups at one batch size.
 
     Attributes:
         batch_size: Texts per pass.
@@ -146,7 +143,7 @@ class Latency:
     Attributes:
         batches: One entry a batch size.
         length: Tokens per text, all of them real (no padding).
-        dtype: What was computed in.
+        dtype: Of weights and activations.
         device: Kind of device, and its name where there is one.
         threads: PyTorch's threads.
     """
@@ -179,10 +176,10 @@ def measure_latency(
         length: Tokens per text; lowered to what both models can take.
         seconds: For everything together, shared by the batch sizes. At least `FEWEST_ROUNDS` rounds
             are made whatever they take.
-        dtype: What to compute in. A model of another dtype is copied, never cast.
+        dtype: Of weights and activations. A model of another dtype is copied, never cast.
         warmup: Passes of each model at each batch size that are not counted.
         seed: Of the token ids, which both models share.
-        report: Is told how far it is.
+        report: Receives the progress.
     """
     limits = [longest_input(encoder_of(model)) or length for model in (teacher, student)]
     length = min(length, *limits)
@@ -199,7 +196,7 @@ def measure_latency(
         deadline = time.perf_counter() + seconds
         for done, batch_size in enumerate(batch_sizes):
             input_ids = torch.randint(0, vocabulary, (batch_size, length), generator=generator)
-            # What a fast batch size leaves of its share goes to those after it.
+            # Time left over by a fast batch size goes to the later ones.
             share = (deadline - time.perf_counter()) / (len(batch_sizes) - done)
             here = part_of(report, done / len(batch_sizes), (done + 1) / len(batch_sizes))
             what = f"latency, {batch_size} x {length} tokens"

@@ -73,8 +73,10 @@ def encode_sequences(
 def encode_questions(
     rows: Sequence[TaskRow], tokenizer: Any, length: int, stride: int, path: Path, *, training: bool
 ) -> SourceReport:
-    """Write the windows of questions to a file: `input_ids`, `token_type_ids` where known, `length`, and either
-    `labels` (first and last token of the answer) or `row`, `first` and `offsets`.
+    """Write the windows of questions to a file.
+
+    Columns: `input_ids`, `token_type_ids` where known, `length`, and either `labels` (first and last token of the
+    answer) or `row`, `first` and `offsets`.
 
     Args:
         rows: Questions and contexts.
@@ -200,7 +202,7 @@ class TokenKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedTask:
-    """What a cell needs of its task; it can be sent to another process.
+    """Rows and tokens of a task for its cells; it can be sent to another process.
 
     Attributes:
         task: The task.

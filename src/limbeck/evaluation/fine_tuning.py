@@ -165,24 +165,24 @@ def _check_encoder(name: str, model: PreTrainedModel, info: dict[str, Any]) -> N
 
 
 Share: TypeAlias = Callable[[float], None]
-"""Is told which share of a cell is done, 0 to 1."""
+"""Receives the share of a cell that is done, 0 to 1."""
 
 TRAINING_SHARE = 0.95
 """The rest of a cell is scoring."""
 
 
 class StepReporter(TrainerCallback):
-    """Tells how many steps of the training are done.
+    """Reports the steps of the training that are done.
 
     Args:
-        report: Is told.
+        report: Receives the share.
     """
 
     def __init__(self, report: Share) -> None:
         self._report = report
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Tell it."""
+        """Report the step."""
         self._report(TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
 
 
@@ -256,8 +256,8 @@ class FineTuner:
         """Train to the end.
 
         Args:
-            report: Is told how far it is.
-            best_epochs: Are asked after every epoch, and keep a copy of the weights that each finds best.
+            report: Receives the progress.
+            best_epochs: Score the model after every epoch, and keep a copy of its best weights.
         """
         for callback in (StepReporter(report), *best_epochs):
             self._trainer.add_callback(callback)
@@ -308,7 +308,7 @@ Scores = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a cell gave.
+    """Scores and predictions of a cell, with their cost.
 
     Attributes:
         scores: Of every scored split, and of the select split.
@@ -329,7 +329,7 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Trained:
-    """What cells with one training are scored by.
+    """A finished training, by which its cells are scored.
 
     Attributes:
         tuner: Holds the fine-tuned model; None where nothing is trained.
@@ -364,7 +364,7 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
     Args:
         cells: At least one; all of the same training, see `training_identity`. They differ in what they are scored on
             and in which epoch they keep.
-        report: Is told how far it is.
+        report: Receives the progress.
 
     Raises:
         LimbeckError: one clear line: a model that cannot be loaded or takes fewer tokens than asked for, a device that
@@ -404,7 +404,7 @@ def _best_epoch(cell: PreparedCell, tuner: FineTuner) -> BestEpoch | None:
 
 
 def _selected(tuner: FineTuner, prepared: PreparedTask, split: str, metric: str) -> float:
-    """What an epoch is kept by."""
+    """Return the score by which the best epoch is kept."""
     scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
     return scores[metric] if metric in scores else next(iter(scores.values()))
 

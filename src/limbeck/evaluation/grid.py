@@ -119,7 +119,7 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
     Args:
         folder: The folder.
         preset: Name of the protocol.
-        overrides: What was set otherwise.
+        overrides: Settings in place of those of the protocol.
 
     Returns:
         The folder.
@@ -234,7 +234,7 @@ def _tried(action: Callable[[], Found]) -> Found | Failure:
 
 @dataclass(frozen=True)
 class EvaluationOutcome:
-    """What an evaluation leaves.
+    """Result of an evaluation.
 
     Attributes:
         summary: The content of its tables.
@@ -253,7 +253,7 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     """Evaluate models on tasks; cells that are finished in the output folder are not run again.
 
     Args:
-        request: What to evaluate.
+        request: Models, tasks and settings.
         report: Receives the progress.
 
     Raises:
@@ -399,7 +399,7 @@ class _GridRun:
 
 
 def _write_submissions(folder: Path, choices: Choices, tasks: Sequence[PlannedTask]) -> tuple[list[Path], list[str]]:
-    """Write the files for leaderboards; what cannot be written costs that file only, and is told in a note."""
+    """Write the files for leaderboards; a file that cannot be written is named in a note."""
     written: list[Path] = []
     problems: list[str] = []
     for task in tasks:
@@ -419,7 +419,7 @@ def write_submissions(folder: Path, model: str, task: Task, rows: Sequence[Row],
 
     Args:
         folder: Of the evaluation.
-        model: As the user named it; its files go to a folder of its own.
+        model: As the user named it; its files have their own folder.
         task: The task.
         rows: The finished runs of the chosen point.
         metric: By which the best is chosen on the select split.

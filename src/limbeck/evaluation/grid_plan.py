@@ -35,7 +35,7 @@ MOST_WORKERS, MOST_SEEDS = 1024, 1000
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What is asked of an evaluation, checked as far as possible without looking at any file.
+    """A request for an evaluation, checked as far as possible without looking at any file.
 
     Attributes:
         models: Folders, `package:NAME` or Hub names.
@@ -44,7 +44,7 @@ class EvaluationRequest:
         data: Folder with the tasks' files; None for the Hub.
         preset: Name of a protocol.
         seeds: Runs of every grid point; None leaves it to the protocol.
-        teacher: The model that the others are compared with; None for the first. It is evaluated too.
+        teacher: The reference, evaluated too; None for the first model.
         workers: Processes that run cells.
         overrides: `setting=value` or `task.setting=value` each.
     """
@@ -60,7 +60,7 @@ class EvaluationRequest:
     overrides: tuple[str, ...] = field(default=())
 
     def all_models(self) -> list[str]:
-        """Return every model that is evaluated, the one that the others are compared with first.
+        """Return every model that is evaluated, the reference first.
 
         Raises:
             RecipeError: if there is none.
@@ -269,8 +269,9 @@ class Planner:
 
 
 def work_of(cells: Collection[PreparedCell], shape: Shape) -> float:
-    """Estimate what cells with one training cost, in arbitrary units: tokens x Transformer parameters, training three
-    times as much as scoring. It is only used to say how much time is left.
+    """Estimate the cost of cells with one training, for the time that is left.
+
+    In arbitrary units: tokens x Transformer parameters, training three times as much as scoring.
 
     Args:
         cells: At least one.

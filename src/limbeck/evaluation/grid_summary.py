@@ -1,4 +1,4 @@
-"""`summarise`: the results of an evaluation to what its tables print, as plain values."""
+"""The content of an evaluation's tables: chosen grid points, means, averages, retention and published rows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ FINISHED, FAILED = "finished", "failed"
 Summary = dict[str, Any]
 _COLA = "cola"
 COMPUTED_NOTE = "† is computed from the published figures, over the columns of the measured average; not printed."
-
-# Mean and sample deviation of the runs of a grid point, in percent.
 
 
 @dataclass(frozen=True)
@@ -60,18 +58,15 @@ def average(parts: Sequence[Runs]) -> Runs:
     return Runs((statistics.fmean(part.mean for part in parts),))
 
 
-# Notes on many splits, gathered: a line for each kind of note.
-
-
 _SHOWN_SUBJECTS = 3
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 
 def gather_notes(notes: Iterable[str]) -> list[str]:
-    """Gather notes that say the same of several splits: the first as it is, then what it is likewise of.
+    """Gather notes that say the same of several splits: the first whole, then the subjects of the others.
 
     Args:
-        notes: `what it is of: what there is to say` each. Two are of a kind if what they say differs in its numbers
+        notes: `subject: note` each. Two are of a kind if their notes differ in its numbers
             only, and in what follows a further colon or stands in brackets (names and examples).
 
     Returns:
@@ -95,9 +90,6 @@ def _likewise(notes: list[str]) -> str:
     shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
     left = len(subjects) - _SHOWN_SUBJECTS
     return f"; likewise {shown}" + (f" and {left} more" if left > 0 else "")
-
-
-# Choosing a grid point as the papers do, and the scores of its runs.
 
 
 @dataclass(frozen=True)
@@ -177,9 +169,6 @@ def select_score(row: Row, metric: str) -> float:
     return -1.0 if value is None else value
 
 
-# The tables' content.
-
-
 def summarise(
     rows: Mapping[str, Row],
     tasks: Sequence[PlannedTask],
@@ -187,7 +176,7 @@ def summarise(
     protocol: Protocol,
     choices: Choices,
 ) -> Summary:
-    """Make the tables' content: the first model is the one that the others are compared with.
+    """Make the content of the tables; the first model is the reference.
 
     Args:
         rows: The latest row of every planned cell, by identity.
@@ -290,7 +279,7 @@ def _figures(runs: Runs) -> dict[str, Any]:
 
 
 def _retention(entry: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, float]:
-    """What share of the reference's score is kept, in percent, where that is above 0 and ours not below."""
+    """Return the share of the reference's score that is kept, in percent, where that is above 0 and ours not below."""
     pairs = {key: (cell, reference["columns"].get(key)) for key, cell in entry["columns"].items()}
     for key, value in entry["averages"].items():
         other = reference["averages"][key]
@@ -317,8 +306,11 @@ def _described(column: Column, task: PlannedTask) -> dict[str, Any]:
 def _published(
     row: PublishedRow, protocol: Protocol, shown: Sequence[tuple[str, str]], models: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """A published row under the columns that are shown. Its averages are over the same columns as ours: as printed,
-    else computed (and named in `computed`) where it has all of these columns."""
+    """Return a published row under the columns that are shown.
+
+    Its averages are over the same columns as ours: as printed, else computed (and named in `computed`) where it has all
+    of these columns.
+    """
     columns = {key: row.scores[key, metric] for key, metric in shown if (key, metric) in row.scores}
     whole = bool(protocol.average) and set(protocol.average) <= {key for key, _ in shown}
     same = whole and {key for key, _ in row.averaged} == set(protocol.average)

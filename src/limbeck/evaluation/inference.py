@@ -1,4 +1,4 @@
-"""Running a loaded model for evaluation without changing it: mode, dtype, inner encoder, length limit."""
+"""Running a loaded model without changing it: mode, dtype, inner encoder, length limit, sentence vectors."""
 
 from __future__ import annotations
 
@@ -74,8 +74,6 @@ def longest_input(model: nn.Module) -> int | None:
     return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
-# Sentence vectors: texts → one L2-normalised vector each, and the similarities made of them.
-#
 # Axis letters: B batch, L tokens, H hidden.
 
 
@@ -113,8 +111,8 @@ def encode(
         pooling: `"mean"` or `"cls"`, see `limbeck.models.taps.pool`.
         max_length: Longest input in tokens, special tokens included; lowered to what the model can take.
         batch_size: Texts per forward pass.
-        dtype: What to compute in; None keeps the model's own dtype. Pooling is always done in float32.
-        report: Is told how far it is.
+        dtype: Of weights and activations; None keeps the model's own dtype. Pooling is always done in float32.
+        report: Receives the progress.
 
     Returns:
         `[len(texts), H]`, float32, on the CPU, in the order of `texts`, each row of L2 norm 1. A text without

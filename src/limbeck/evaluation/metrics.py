@@ -273,7 +273,7 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
 
     Args:
         task: Whose split it is.
-        split: Its name, for metrics of its own.
+        split: Its name; its own metrics come before the task's.
         rows: With labels or gold answers.
         predictions: One a row, in order; answers by row id.
 
@@ -356,7 +356,7 @@ METRICS.register("f1_answer", _of_answers("f1"))
 # within a run is not repeated.
 
 PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
-"""What CMRC's script takes for punctuation: neither all of it, nor that of Unicode."""
+"""Punctuation by CMRC's script: neither all of it, nor that of Unicode."""
 
 _CHINESE = re.compile("[\u4e00-\u9fa5]")
 _OPENING_QUOTES = re.compile(r'(^|[\s(\[{<])("+)')

@@ -70,12 +70,9 @@ def _name(task: Task, stem: str, *, first: bool) -> tuple[str, str]:
 
 
 def _part(task: Task, split: str) -> str:
-    """Return what tells a split from its neighbours: the language, said once where context and question agree."""
+    """Return the languages of a split: one where context and question agree."""
     parts = split.split(".")[1:]
     return parts[0] if len(set(parts)) == 1 else "-".join(parts)
-
-
-# `FineTuning`: everything that decides how one task is fine-tuned, chosen among and scored.
 
 
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -85,7 +82,7 @@ Epochs = Annotated[float, Field(gt=0, le=1000)]
 class FineTuning(Strict):
     """The settings of one task; the product of rates and epochs is its grid.
 
-    What is not here is as `transformers.TrainingArguments` has it: AdamW, gradients clipped to a norm of 1, no decay
+    All other settings are those of `transformers.TrainingArguments`: AdamW, gradients clipped to a norm of 1, no decay
     of biases and norms.
     """
 
@@ -97,7 +94,7 @@ class FineTuning(Strict):
     stride: int = Field(default=128, ge=0, description="Tokens of the context that neighbouring windows share.")
     warmup: float = Field(default=0.1, ge=0, lt=1, description="Share of the steps in which the rate rises.")
     schedule: Literal["linear", "cosine", "constant_with_warmup"] = Field(
-        default="linear", description="What the rate does after the warm-up."
+        default="linear", description="Course of the rate after the warm-up."
     )
     weight_decay: float = Field(default=0.01, ge=0, description="Of AdamW.")
     group_by_length: bool = Field(default=False, description="Make batches of rows of similar length.")
@@ -123,9 +120,6 @@ class FineTuning(Strict):
         return (value,) if isinstance(value, int | float) else value
 
 
-# `Protocol`: the settings of every task by one paper, and how that paper averages.
-
-
 Changes = Mapping[str, Any]
 
 
@@ -136,8 +130,8 @@ class Protocol:
     Attributes:
         name: As it is asked for.
         source: Paper, sections and tables.
-        silent: What the paper does not say, and what is taken instead.
-        base: What holds for all tasks.
+        silent: Settings that the paper leaves open, and those taken instead.
+        base: Settings of all tasks.
         changes: Settings by kind of task, by group and by task; the more particular wins, in this order.
         average: The columns of the paper's average; empty: of all tasks that are fine-tuned.
         papers: Whose published rows stand beside the results; empty: all of them.
@@ -185,9 +179,6 @@ def checked(values: Changes) -> FineTuning:
         given = f" (got {str(first['input'])[:80]!r})" if first["loc"] else ""
         message = first["msg"].removeprefix("Value error, ").rstrip(".")
         raise RecipeError(f"--set {place}{message}{given}.") from None
-
-
-# The protocols of the package.
 
 
 class _Description(Strict):

@@ -10,9 +10,6 @@ from typing import Any
 
 import yaml
 
-# Reading the published numbers from the files beside this one.
-
-
 PAPERS = ("minilm", "minilmv2", "elm", "mlkd_bert", "comparative_study")
 
 
@@ -24,7 +21,7 @@ class PublishedRow:
         paper: One of `PAPERS`.
         table: Its number there.
         model: As the paper calls it.
-        teacher: What it was distilled from; None where it was not.
+        teacher: The model it was distilled from; None where it was not.
         shape: Layers x hidden width, for example `"6x384"`.
         parameters: In millions; None where the table does not say.
         multilingual: Whether its vocabulary is.
@@ -53,7 +50,7 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedCost:
-    """What a paper measured of a model of a shape.
+    """Costs that a paper measured of a model of a shape.
 
     Attributes:
         paper: One of `PAPERS`.

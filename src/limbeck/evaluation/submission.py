@@ -13,8 +13,6 @@ from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError
 from limbeck.evaluation.tasks import Submission, Task
 
-# What a model predicts for the rows of a task.
-
 
 @dataclass(frozen=True)
 class AnswerPrediction:

@@ -36,7 +36,7 @@ from limbeck.evaluation.tasks import (
     is_own_task,
 )
 
-# What a corpus may pass over, a split may not: its score would be of other rows.
+# A corpus may pass over these, a split may not: its score would be of other rows.
 _FATAL = (
     "line of invalid JSON",
     "JSON value that is not an object",
@@ -51,7 +51,7 @@ def find_file(sources: Sequence[FileSource], folders: Sequence[Path]) -> tuple[P
 
     Args:
         sources: Names in the order of preference, each also with `.gz` or `.zst`.
-        folders: Looked at in turn, each before its subfolders, in alphabetical order.
+        folders: In their order, each before its subfolders, in alphabetical order.
     """
     places = [place for folder in folders for place in (folder, *_subfolders(folder))]
     for source in sources:
@@ -68,7 +68,7 @@ def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Ite
 
     Args:
         path: The file.
-        source: Its header, where it has none of its own, and the rows to take.
+        source: Its header, where the file has none, and the rows to take.
         report: Receives lines that are left out.
 
     Raises:
@@ -467,7 +467,7 @@ def _narrowed(definition: TaskDefinition, rows: Mapping[str, object]) -> Task:
     """The task with the scored and predicted splits that were loaded."""
     task = definition.task
     first = [key for key in task.scored if key in rows] or [key for key in definition.second_choice if key in rows]
-    # What else was asked for by name is meant to be scored: MLQA's pairs of two languages, say.
+    # Other splits named in the request are scored too, such as MLQA's pairs of two languages.
     labelled = [key for key in rows if key in task.splits and task.splits[key].labelled]
     more = [key for key in labelled if key not in (TRAIN, task.select, *first)]
     predicted = tuple(key for key in task.predicted if key in rows)

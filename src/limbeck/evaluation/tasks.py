@@ -60,7 +60,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """What is known of a split before it is read.
+    """Facts of a split before it is read.
 
     Attributes:
         published_rows: Rows that the source publishes; a mismatch is reported, never hidden.
@@ -91,7 +91,7 @@ class Submission(Strict):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task: what kind it is, what its splits are for, what it is scored by.
+    """A task: its kind, the roles of its splits, its metrics.
 
     Attributes:
         name: As it is asked for, for example `sst2`.
@@ -104,7 +104,7 @@ class Task:
         select: The split on which the best grid point is chosen.
         scored: The labelled splits that are scored.
         predicted: The unlabelled splits, for submission files only.
-        splits: What is known of every split.
+        splits: Facts of every split.
         answerable_only: False where a question may have no answer, so that a threshold decides.
         answer_rules: Whose rules compare answers: `squad`, `mlqa` or `cmrc2018`; None decides by the language.
         submissions: The leaderboard's file per split; a split without one has the file `{task}-{split}`.
@@ -166,7 +166,7 @@ class FileSource:
 
     Attributes:
         path: Below the data folder, or below one of its subfolders.
-        columns: What to take of it.
+        columns: Those that a row is made of.
         header: Names of the fields of a table without a header; further fields are passed over.
         only: Fields and the values that a row must have in them to belong to the split.
     """
@@ -184,7 +184,7 @@ class HubSource:
     Attributes:
         name: `owner/name`.
         split: As the data set calls it.
-        columns: What to take of it.
+        columns: Those that a row is made of.
         config: Of the data set.
         revision: Of the data set; None is the newest.
         published_rows: Where the Hub's copy has another number of rows than the source publishes.
@@ -226,9 +226,6 @@ class TaskDefinition:
     task: Task
     sources: Mapping[str, SplitSource]
     second_choice: tuple[str, ...] = ()
-
-
-# The description of a task in YAML.
 
 
 _LONGEST_TITLE = 200
@@ -464,9 +461,6 @@ def _file_names(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-# From a description to a task and the sources of its splits.
-
-
 def define(described: TaskDescription) -> TaskDefinition:
     """Make a task and the sources of its splits from their description."""
     names = [name for name in described.split_names if name not in described.unlabelled]
@@ -524,9 +518,6 @@ def _columns(described: TaskDescription, own: ColumnNames | None) -> Columns:
     if described.kind == "question_answering":
         return Columns(given.context, given.question, label=None, id=given.id or "id", answers=given.answers)
     return Columns(given.text or "", given.pair, label=given.label, id=given.id)
-
-
-# Reading: the tasks of the package, and those of users.
 
 
 class _BuiltInTask(TaskDescription):

@@ -34,6 +34,11 @@ def ready(folder, data, point, tmp_path):
     return prepare(data, point, load_tokenizer(folder), keys=KEYS, cache_dir=tmp_path / "cache")
 
 
+def run(folder, data, point, tmp_path, *report):
+    seed = 0 if isinstance(point, SimilarityPoint) else 1
+    return run_cell(Cell(str(folder), "t", point, seed), ready(folder, data, point, tmp_path), *report)
+
+
 def test_identity_changes_with_everything_that_changes_a_result():
     cell = Cell("m", "rte", POINT, 1)
     same = identity(cell, model="a", data="b")
@@ -87,13 +92,13 @@ def test_drawn_rows_are_the_same_for_all_and_keep_their_order():
 
 def test_unlabelled_splits_are_predicted_only_as_a_whole(tmp_path):
     folder, data = tiny_folder(tmp_path), make_data("classification")
-    whole = run_cell(Cell(str(folder), "t", POINT, 1), ready(folder, data, POINT, tmp_path))
+    whole = run(folder, data, POINT, tmp_path)
     assert len(whole.predictions["test"]) == len(data.splits["test"])
     assert set(whole.predictions["test"]) <= {0, 1}
     assert whole.scores.keys() == {"validation"}
     assert whole.rows == {"train": 36, "validation": 21}
     point = replace(POINT, max_scored_rows=5)
-    part = run_cell(Cell(str(folder), "t", point, 1), ready(folder, data, point, tmp_path))
+    part = run(folder, data, point, tmp_path)
     assert part.predictions == {}
     assert part.rows["validation"] == 5
 
@@ -122,7 +127,7 @@ def test_a_head_that_fits_is_taken_and_another_is_not(tmp_path):
 def test_similarity_is_the_rank_correlation_of_cosines(tmp_path):
     folder, data = tiny_folder(tmp_path), make_data("similarity")
     point = SimilarityPoint(length=32, pooling=None, max_scored_rows=None)
-    result = run_cell(Cell(str(folder), "t", point, 0), ready(folder, data, point, tmp_path))
+    result = run(folder, data, point, tmp_path)
     rows = data.splits["validation"]
     model, tokenizer = load_model(folder), load_tokenizer(folder)
     left, right = (
@@ -138,14 +143,14 @@ def test_families_are_fine_tuned(family, tmp_path):
     folder = tiny_folder(tmp_path, family)
     for kind, point in (("classification", POINT), ("question_answering", QUESTION_POINT)):
         data, point = make_data(kind, train=16), replace(point, epochs=1)
-        result = run_cell(Cell(str(folder), "t", point, 1), ready(folder, data, point, tmp_path))
+        result = run(folder, data, point, tmp_path)
         assert 0 <= next(iter(result.scores["validation"].values())) <= 1
 
 
 def test_progress_rises_to_the_end_of_training(tmp_path):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     shares: list[float] = []
-    run_cell(Cell(str(folder), "t", POINT, 1), ready(folder, data, POINT, tmp_path), shares.append)
+    run(folder, data, POINT, tmp_path, shares.append)
     assert shares == sorted(shares)
     assert len(shares) == 2 * 5
     assert shares[-1] == pytest.approx(0.95)
@@ -194,16 +199,16 @@ def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     long = replace(POINT, length=129)
     with pytest.raises(ModelError, match="takes 128 tokens, not 129; --set length=128"):
-        run_cell(Cell(str(folder), "t", long, 1), ready(folder, data, long, tmp_path))
+        run(folder, data, long, tmp_path)
     with pytest.raises(CorpusError, match="no rows to train on"):
         ready(folder, TaskData(data.task, {"validation": data.splits["validation"]}), POINT, tmp_path)
     wild = replace(POINT, learning_rate=1e30, weight_decay=1e30)
     with pytest.raises(TrainingError, match="infinite or no number"):
-        run_cell(Cell(str(folder), "t", wild, 1), ready(folder, data, wild, tmp_path))
+        run(folder, data, wild, tmp_path)
     single = make_data("similarity", paired=False)
     point = SimilarityPoint(16, None, None)
     with pytest.raises(CorpusError, match="rows of one text"):
-        run_cell(Cell(str(folder), "t", point, 0), ready(folder, single, point, tmp_path))
+        run(folder, single, point, tmp_path)
 
     class Slow:
         is_fast = False
@@ -217,7 +222,7 @@ def test_a_decoder_takes_the_padding_token_of_its_tokenizer(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": None}))
     assert load_task_model(str(folder), data.task, seed=1).config.pad_token_id is None
-    found = run_cell(Cell(str(folder), "t", POINT, 1), ready(folder, data, POINT, tmp_path))
+    found = run(folder, data, POINT, tmp_path)
     assert 0 <= found.scores["validation"]["accuracy"] <= 1
 
 

@@ -12,26 +12,8 @@ from limbeck.evaluation.submission import AnswerPrediction
 from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.evaluation.metrics import naive
 
-PIECES = (
-    "the",
-    "The",
-    "a",
-    "an",
-    "river",
-    "River",
-    "river's",
-    "stone-bridge",
-    "U.S.",
-    "10,000",
-    "–",
-    "“old”",
-    " ",
-    "\t",
-    "Δ",
-    "another",
-    "thean",
-    "",
-)
+WORDS = ("the", "The", "a", "an", "river", "River", "river's", "stone-bridge", "U.S.", "10,000", "–", "“old”")
+PIECES = (*WORDS, " ", "\t", "Δ", "another", "thean", "")
 
 
 def row(row_id: str, *answers: str) -> TaskRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,42 +11,46 @@ from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.support.task_files import write_table
 
-
-def rows_of(data: Path, name: str, split: str) -> list[TaskRow]:
-    return list(load_task(name, data=data, splits=[split]).splits[split])
-
-
-def test_cola_has_no_header_but_in_the_test_set(tmp_path: Path) -> None:
-    table = [("gj04", 1, "", 'He said "yes.'), ("gj04", 0, "*", "Yes he said the.")]
-    write_table(tmp_path / "CoLA/train.tsv", None, table)
-    write_table(tmp_path / "CoLA/dev.tsv", None, table[1:])
-    write_table(tmp_path / "CoLA/test.tsv", ("index", "sentence"), [(7, "Bill whistled past the house.")])
-    assert rows_of(tmp_path, "cola", "train") == [
-        TaskRow("0", 'He said "yes.', label=1),
-        TaskRow("1", "Yes he said the.", label=0),
-    ]
-    assert rows_of(tmp_path, "cola", "validation") == [TaskRow("0", "Yes he said the.", label=0)]
-    assert rows_of(tmp_path, "cola", "test") == [TaskRow("7", "Bill whistled past the house.")]
+COLA = [("gj04", 1, "", 'He said "yes.'), ("gj04", 0, "*", "Yes he said the.")]
+STSB = ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2", "score")
+PLANE = (0, "main", "f", "2012", "1", "none", "none", 'A "plane.', "An air plane.", "3.800")
+MRPC = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+PIE = (1, 10, 11, '" A pie .', "The pie .")
 
 
-def test_sst2_keeps_its_texts_as_they_are(tmp_path: Path) -> None:
-    write_table(tmp_path / "SST-2/train.tsv", ("sentence", "label"), [("hide new secretions ", 0), ("a joy", 1)])
-    assert [(row.text, row.label) for row in rows_of(tmp_path, "sst2", "train")] == [
-        ("hide new secretions ", 0),
-        ("a joy", 1),
-    ]
-
-
-def test_mrpc_has_a_byte_order_mark_and_unpaired_quotation_marks(tmp_path: Path) -> None:
-    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
-    table = [(1, 10, 11, '" A pie .', "The pie ."), (0, 12, 13, "It\u2028said .", '" No " .')]
-    write_table(tmp_path / "MRPC/dev.tsv", header, table, bom=True)
-    assert rows_of(tmp_path, "mrpc", "validation") == [
-        TaskRow("0", '" A pie .', "The pie .", 1),
-        TaskRow("1", "It\u2028said .", '" No " .', 0),
-    ]
-    write_table(tmp_path / "MRPC/test.tsv", ("index", *header[1:]), [(3, *table[0][1:])])
-    assert rows_of(tmp_path, "mrpc", "test") == [TaskRow("3", '" A pie .', "The pie .")]
+@pytest.mark.parametrize(
+    ("name", "split", "file", "header", "table", "rows"),
+    [
+        # CoLA has no header but in the test set.
+        ("cola", "train", "CoLA/train.tsv", None, COLA,
+         [TaskRow("0", 'He said "yes.', label=1), TaskRow("1", "Yes he said the.", label=0)]),
+        ("cola", "validation", "CoLA/dev.tsv", None, COLA[1:], [TaskRow("0", "Yes he said the.", label=0)]),
+        ("cola", "test", "CoLA/test.tsv", ("index", "sentence"), [(7, "Bill whistled.")],
+         [TaskRow("7", "Bill whistled.")]),
+        # Texts are kept as they are.
+        ("sst2", "train", "SST-2/train.tsv", ("sentence", "label"), [("hide new secretions ", 0)],
+         [TaskRow("0", "hide new secretions ", label=0)]),
+        # MRPC has a byte-order mark and unpaired quotation marks.
+        ("mrpc", "validation", "MRPC/dev.tsv", MRPC, [PIE, (0, 12, 13, "It\u2028said .", '" No " .')],
+         [TaskRow("0", '" A pie .', "The pie .", 1), TaskRow("1", "It\u2028said .", '" No " .', 0)]),
+        ("mrpc", "test", "MRPC/test.tsv", ("index", *MRPC[1:]), [(3, *PIE[1:])],
+         [TaskRow("3", '" A pie .', "The pie .")]),
+        ("qnli", "validation", "glue/QNLI/dev.tsv", ("index", "question", "sentence", "label"),
+         [(4, "a", "b", "not_entailment")], [TaskRow("4", "a", "b", 1)]),
+        ("rte", "validation", "glue/RTE/dev.tsv", ("index", "sentence1", "sentence2", "label"),
+         [(4, "a", "b", "entailment")], [TaskRow("4", "a", "b", 0)]),
+        ("wnli", "validation", "WNLI/dev.tsv", ("index", "sentence1", "sentence2", "label"),
+         [(4, "a", "b", "1")], [TaskRow("4", "a", "b", 1)]),
+        ("stsb", "validation", "STS-B/dev.tsv", STSB, [PLANE], [TaskRow("0", 'A "plane.', "An air plane.", 3.8)]),
+        ("stsb", "test", "STS-B/test.tsv", STSB[:-1], [PLANE[:-1]], [TaskRow("0", 'A "plane.', "An air plane.")]),
+        # The same table serves the sentence vectors.
+        ("stsb_cosine", "validation", "STS-B/dev.tsv", STSB, [PLANE],
+         [TaskRow("0", 'A "plane.', "An air plane.", 3.8)]),
+    ],
+)  # fmt: skip
+def test_tables(tmp_path: Path, name: str, split: str, file: str, header: Any, table: Any, rows: list[TaskRow]) -> None:
+    write_table(tmp_path / file, header, table, bom=name == "mrpc")
+    assert load_task(name, data=tmp_path, splits=[split]).splits[split] == rows
 
 
 def test_qqp_rows_that_lack_fields_are_left_out_and_noted(tmp_path: Path) -> None:
@@ -59,42 +64,6 @@ def test_qqp_rows_that_lack_fields_are_left_out_and_noted(tmp_path: Path) -> Non
     assert data.splits["train"] == [TaskRow("5", "How?", "Why?", 0), TaskRow("9", "", "When?", 1)]
     assert data.notes[0] == "QQP train: 2 rows, but 363846 are published"
     assert "1 x row with another number of fields than the header" in data.notes[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "columns", "label", "number"),
-    [
-        ("qnli", "QNLI/dev.tsv", ("question", "sentence"), "not_entailment", 1),
-        ("rte", "RTE/dev.tsv", ("sentence1", "sentence2"), "entailment", 0),
-        ("wnli", "WNLI/dev.tsv", ("sentence1", "sentence2"), "1", 1),
-    ],
-)
-def test_pairs(tmp_path: Path, name: str, file: str, columns: tuple[str, str], label: str, number: int) -> None:
-    write_table(tmp_path / "glue" / file, ("index", *columns, "label"), [(4, "a", "b", label)])
-    assert rows_of(tmp_path, name, "validation") == [TaskRow("4", "a", "b", number)]
-
-
-def test_stsb_has_values(tmp_path: Path) -> None:
-    header = (
-        "index",
-        "genre",
-        "filename",
-        "year",
-        "old_index",
-        "source1",
-        "source2",
-        "sentence1",
-        "sentence2",
-        "score",
-    )
-    row = (0, "main", "f", "2012", "1", "none", "none", 'A "plane.', "An air plane.", "3.800")
-    write_table(tmp_path / "STS-B/dev.tsv", header, [row])
-    write_table(tmp_path / "STS-B/test.tsv", header[:-1], [row[:-1]])
-    assert rows_of(tmp_path, "stsb", "validation") == [TaskRow("0", 'A "plane.', "An air plane.", 3.8)]
-    assert rows_of(tmp_path, "stsb", "test") == [TaskRow("0", 'A "plane.', "An air plane.")]
-    # The same table serves the sentence vectors, where the labelled test set is not there.
-    cosine = load_task("stsb_cosine", data=tmp_path)
-    assert cosine.task.scored == ("validation",) and cosine.splits["validation"][0].label == 3.8
 
 
 def test_mnli_has_two_development_sets_and_classes_by_name(tmp_path: Path) -> None:

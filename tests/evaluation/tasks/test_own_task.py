@@ -166,13 +166,32 @@ def test_one_description_of_several_splits_on_the_hub_and_in_files(tmp_path: Pat
         ({"files": {"validation": "a.tsv"}}, "there is no split 'train' to train on"),
         ({"unlabelled": ["tset"]}, "unlabelled names 'tset'"),
         ({"unlabelled": ["validation"]}, "unlabelled names 'validation'"),
+        ({"name": "sst2"}, "name: 'sst2' is a task of limbeck; give the task another name"),
+        # They come from anywhere, and read and write nothing elsewhere.
+        ({"files": {"train": "train.jsonl", "validation": "../dev.jsonl"}}, "has to lie beside"),
+        ({"files": {"train": "/etc/passwd", "validation": "dev.jsonl"}}, "has to lie beside"),
+        ({"files": {"train": "a/../../x", "validation": "dev.jsonl"}}, "has to lie beside"),
+        ({"files": {"train": "", "validation": "dev.jsonl"}}, "has to lie beside"),
+        ({"files": {"train": "a\0b", "validation": "dev.jsonl"}}, "has to lie beside"),
+        ({"files": {"train": "train.jsonl", "../../x": "dev.jsonl"}}, "has to be named by letters"),
+        ({"files": {"train": "train.jsonl", "a/b": "dev.jsonl"}}, "has to be named by letters"),
+        ({"files": {"train": "train.jsonl", "a\nb": "dev.jsonl"}}, "has to be named by letters"),
+        ({"files": None, "hub": {"name": "../..", "splits": {"train": "train"}}}, "hub.name: "),
+        ({"files": None, "hub": {"name": "a/../b", "splits": {"train": "train"}}}, "hub.name: "),
+        ({"train": "a:b:c"}, "of no task"),
+        ({"labels": ["no", "yes", "no"]}, "labels have to differ"),
+        ({"labels": ["no", " "]}, "none may be empty"),
+        ({"title": "a\x1b[2Jb"}, "no line of 1 to 200"),
+        ({"title": ""}, "no line of 1 to 200"),
+        ({"name": "x" * 200}, "name: "),
     ],
 )
 def test_descriptions_that_cannot_be_meant(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = describe(tmp_path, **change)
     with pytest.raises(RecipeError) as caught:
-        load_task(describe(tmp_path, **change), data=None)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+        load_task(path, data=None)
+    assert message in str(caught.value) and path in str(caught.value)
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -180,6 +199,10 @@ def test_descriptions_that_cannot_be_meant(tmp_path: Path, change: dict[str, Any
     [
         ("a: [", RecipeError, "is not valid YAML at line 1"),
         ("- a", RecipeError, "must be a mapping"),
+        ("name: mine\nname: other", RecipeError, "stands twice"),
+        ("name: &a [*a]", RecipeError, "contains itself"),
+        ("name: 2020-13-01", RecipeError, r"task\.yml"),
+        ("[" * 60, RecipeError, "levels of lists"),
         ("a: !!python/object/apply:os.getcwd []", RecipeError, "is not valid YAML"),
         (None, CorpusError, "does not exist"),
     ],
@@ -201,7 +224,10 @@ def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
         load_task(path, data=None)
 
 
-def test_a_task_of_another_name_is_not_taken_for_it(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="'sst2' is a task of limbeck; give the task another name") as caught:
-        load_task(describe(tmp_path, name="sst2"), data=None)
-    assert len(str(caught.value).splitlines()) == 1
+@pytest.mark.parametrize("start", [4.7, float("inf"), float("nan"), "x", None, [4]])
+def test_answers_that_stand_nowhere(tmp_path: Path, start: Any) -> None:
+    row = {"question": "q", "context": "the student", "answers": {"text": ["student"], "answer_start": [start]}}
+    mine = {"name": "q", "type": "question_answering", "files": {"train": "rows.jsonl"}}
+    write_lines(tmp_path / "rows.jsonl", [row])
+    with pytest.raises(CorpusError, match="not as SQuAD has them"):
+        load_task(describe(tmp_path, mine), data=None)

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.main import get_command
 
+from limbeck.cli.main import build_app
+from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS, TaskDescription
 
-PAGE = (Path(__file__).parents[3] / "docs" / "evaluation_tasks.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "evaluation_tasks.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", list(TASKS))
@@ -35,6 +39,14 @@ def test_groups_are_on_the_page() -> None:
     for group, names in TASK_GROUPS.items():
         mentioned = set(re.findall(r"`(\w+)`", rows[group]))
         assert set(names) - mentioned == (set(TASK_GROUPS["glue"]) if group == "glue_leaderboard" else set())
+
+
+def test_presets_are_on_their_page_and_in_the_help() -> None:
+    page = (DOCS / "evaluation.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|.*\| \d \|$", page, re.MULTILINE)) == set(PROTOCOLS)
+    command = get_command(build_app()).commands["evaluate"]
+    (preset,) = (option for option in command.params if option.name == "preset")
+    assert all(name in preset.help for name in PROTOCOLS)
 
 
 def test_the_descriptions_on_the_page_are_understood() -> None:
