@@ -79,6 +79,12 @@ class Preempted(Interrupted):
     exit_code = 75
 
 
+def describe_error(error: BaseException) -> str:
+    """Return an error in one line: the message of one of limbeck's own, the type before it for any other."""
+    text = str(error) if isinstance(error, LimbeckError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
+
+
 def _as_one_line(text: str) -> str:
     if len(text) > LONGEST_LINE:
         text = f"{text[: LONGEST_LINE // 3]}…{text[-LONGEST_LINE // 3 :]}"

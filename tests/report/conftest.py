@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 import limbeck
 from limbeck.cli.main import build_app
+from limbeck.core.records import plain
 from limbeck.inspection import draw_maps, measure_contribution, measure_divergence, measure_similarity
 from limbeck.recipe.load import load_recipe
-from limbeck.report.inspection import plain, write_inspection
+from limbeck.report.inspection import write_inspection
 from limbeck.report.search import write_search
 from limbeck.search.architecture import search_architecture
 from limbeck.search.requests import ProxyRequest

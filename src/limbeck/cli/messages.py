@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import json
 import logging
-import math
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -79,19 +76,10 @@ def print_line(text: str, console: Console | None = None, *, style: str | None =
 
 def print_json(content: Any) -> None:
     """Print a result as JSON; numbers that JSON does not have, such as NaN, are null."""
-    text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
+    from limbeck.core.records import plain, text_of
+
     # A file name that is no text has halves of characters, which only JSON's own escapes can hold.
-    typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, os.PathLike) else value
+    typer.echo(text_of(plain(content)).encode("utf-8", "backslashreplace").decode("utf-8"), nl=False)
 
 
 # Mistakes in how a command is called, in one line each.

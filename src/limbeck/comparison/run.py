@@ -38,7 +38,7 @@ from limbeck.core.studies import (
     PlannedComparison,
 )
 from limbeck.corpus import Corpus
-from limbeck.errors import CorpusError, Interrupted, LimbeckError, OutputError
+from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
 from limbeck.evaluation.cell import model_fingerprint
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
@@ -136,10 +136,8 @@ def distil_cells(
                 f"Stopped at {cell.title}; {done} of {len(cells)} runs are done and kept in '{folder}'; the same "
                 "command goes on from there."
             ) from None
-        except LimbeckError as error:
-            problem = one_line(error)
         except Exception as error:  # A fault in one run must not take the others with it.
-            problem = f"{type(error).__name__}: {one_line(error)}"
+            problem = describe_error(error)
         took.append(time.monotonic() - started)
         if problem is not None:
             console.print(f"  failed: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -162,9 +163,11 @@ def text_of(values: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: records as mappings, tuples as lists, numbers that are not finite as None."""
+    """Return a value as JSON has it: records and dataclasses as mappings, tuples as lists, NaN and infinity as None."""
     if isinstance(value, Record):
         return value.to_plain()
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

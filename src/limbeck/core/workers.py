@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-from limbeck.errors import CorpusError, LimbeckError
+from limbeck.errors import CorpusError, describe_error
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -158,10 +158,8 @@ def _serve(work: Callable[[Task, Send], None], connection: Connection, threads: 
             problem: str | None = None
             try:
                 work(task, connection.send)
-            except LimbeckError as error:
-                problem = " ".join(str(error).split())
-            except Exception as error:  # The parent prints it, in one line.
-                problem = " ".join(f"{type(error).__name__}: {error}".split())
+            except Exception as error:  # The parent prints it.
+                problem = describe_error(error)
             connection.send(_End(problem))
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from limbeck.errors import describe_error
 from limbeck.version import __version__
 
 Status: TypeAlias = Literal["ok", "absent", "warning", "failed"]
@@ -90,7 +91,7 @@ def _find(place: str) -> Iterator[Finding]:
     try:
         yield from resolve_name(place)()
     except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
+        text = describe_error(error)
         yield Finding("failure", "failed", text, "if the lines above do not explain it, report it with all of them")
 
 

@@ -24,7 +24,7 @@ from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.records import plain
 from limbeck.core.workers import run_tasks
-from limbeck.errors import Interrupted, LimbeckError, OutputError
+from limbeck.errors import Interrupted, OutputError, describe_error
 from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.fine_tuning import CellResult, select_split, train_once
 from limbeck.evaluation.grid_plan import (
@@ -226,10 +226,8 @@ def _run_training(training: SharedTraining, send: Callable[[Message], None]) -> 
 def _tried(action: Callable[[], Found]) -> Found | Failure:
     try:
         return action()
-    except LimbeckError as error:
-        return Failure(" ".join(str(error).split()))
     except Exception as error:  # A fault in one cell must not take the night's other cells with it.
-        return Failure(" ".join(f"{type(error).__name__}: {error}".split()))
+        return Failure(describe_error(error))
 
 
 @dataclass(frozen=True)

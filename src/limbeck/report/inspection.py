@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from limbeck.core.files import check_writable
+from limbeck.core.records import text_of
 from limbeck.errors import OutputError, RecipeError, suggestion
 from limbeck.inspection import (
     AttentionDivergence,
@@ -37,17 +36,6 @@ from limbeck.report.findings import InspectionFound, Record
 from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
 
 _MISSING = "–"
-
-
-def plain(value: Any) -> Any:
-    """Return a result as plain values, fit for JSON: dataclasses as dicts, tuples as lists, NaN as None."""
-    if hasattr(value, "__dataclass_fields__"):
-        return plain(asdict(value))
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def phrase_table(found: PhraseClustering) -> RenderableType:
@@ -200,10 +188,9 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
     written: list[Path] = []
     if whole or path.suffix == _DATA_SUFFIX:
         file = path / f"{name}{_DATA_SUFFIX}" if whole else path
-        text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text + "\n", encoding="utf-8")
+            file.write_text(text_of(data), encoding="utf-8")
         except OSError as error:
             raise OutputError(f"'{file}' cannot be written: {error.strerror}.") from error
         written.append(file)

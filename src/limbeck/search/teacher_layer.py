@@ -24,6 +24,7 @@ from optuna.trial import Trial, TrialState
 from rich.console import Console
 from transformers import PreTrainedModel
 
+from limbeck.core.records import plain
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -180,18 +181,14 @@ class LayerCandidate:
     def row(self, rank: int) -> dict[str, Any]:
         """Return its row of the record."""
         scores = [
-            {"step": step, **{name: _plain(value) for name, value in {"score": mean_score(found), **found}.items()}}
+            {"step": step, **{name: plain(value) for name, value in {"score": mean_score(found), **found}.items()}}
             for step, found in sorted(self.scores.items())
         ]
-        steps, own_loss = self.steps, _plain(self.own_loss)
+        steps, own_loss = self.steps, plain(self.own_loss)
         return {
             "rank": rank, "layer": self.layer, "scores": scores, "steps": steps, "state": self.state,
             "own_loss": own_loss,
         }  # fmt: skip
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 Measure: TypeAlias = Callable[[PreTrainedModel, RunPlan, str], Scores]
