@@ -25,7 +25,6 @@ from limbeck.core.blocks import duration
 from limbeck.core.files import default_cache_dir
 from limbeck.core.folders import FolderKind, claim, first_difference
 from limbeck.core.machine import choose_device, git_commit, hardware, versions
-from limbeck.core.markdown import one_line
 from limbeck.core.progress import Count, ProgressBar, Report
 from limbeck.core.studies import (
     ComparedTeacher,
