@@ -149,11 +149,7 @@ def test_the_same_run_under_another_roof_is_the_same_study(kind, run, recipe, as
         ({"share": float("nan")}, "--share nan is no share of the corpus"),
         ({"name": " "}, "--name is empty"),
         ({"storage": "mongodb://somewhere/search"}, "Unknown storage 'mongodb'"),
-        ({"storage": "postgrsql://host/name"}, "Unknown storage 'postgrsql'. Did you mean 'postgresql'"),
-        ({"storage": "sqlite://::::bad"}, "malformed"),
-        ({"storage": "sqlite:/search.db"}, "malformed.*sqlite:///search.db"),
         ({"storage": "sqlite:////nowhere/at/all/search.db"}, "cannot be reached.*check the URL"),
-        ({"storage": "/proc/nowhere/search.journal"}, "cannot be opened"),
     ],
     ids=str,
 )

@@ -48,10 +48,6 @@ def test_a_finished_study_goes_on_with_more_generations():
     run_search(study, evaluate, generations=1, batch=3)
 
 
-def test_another_seed_is_another_search():
-    assert expected_generations(3, seed=11) != expected_generations(3, seed=12)
-
-
 def test_optuna_drives_the_sampler_by_itself():
     study = new_study()
     study.optimize(lambda trial: fitness(suggest(trial, SPACE)), n_trials=30)
@@ -82,19 +78,6 @@ def test_failed_trials_are_tried_again_and_count_as_nothing():
     assert generations_of(study, 3) == expected_generations(3)
     assert any(trial.state == TrialState.FAIL for trial in study.trials)
     assert Counter(evaluated(study)).most_common(1)[0][1] == 1
-
-
-def test_values_that_came_before_an_interrupt_are_kept():
-    study = new_study()
-
-    def interrupted(candidates):
-        for candidate in candidates[:4]:
-            yield fitness(candidate.mapping)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_search(study, interrupted, generations=2, batch=6)
-    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 4 + [TrialState.FAIL] * 2
 
 
 def test_a_mapping_that_diverges_is_tried_again_then_given_up():

@@ -61,14 +61,6 @@ def test_nothing_is_trained_twice_and_a_generation_at_once(recipe, asked, tmp_pa
     assert sum(row["size"] for row in record["generations"]) == 15 > len(asked.tried)
 
 
-def test_fewer_at_once_find_the_same(recipe, asked, tmp_path):
-    whole = search_mapping(make_request(recipe, tmp_path / "whole"))
-    asked.batches.clear()
-    parts = search_mapping(make_request(recipe, tmp_path / "parts", batch=2))
-    assert max(len(batch) for batch in asked.batches) == 2
-    assert parts["generations"] == whole["generations"]
-
-
 def test_every_score_is_an_attribute_of_its_trial(recipe, asked, tmp_path, study):
     search_mapping(make_request(recipe, tmp_path / "out", generations=1))
     for trial in study().trials:
@@ -76,23 +68,6 @@ def test_every_score_is_an_attribute_of_its_trial(recipe, asked, tmp_path, study
         for name, score in scores_of(mapping).items():
             assert trial.user_attrs[f"score.{name}"] == score
         assert trial.value == fitness(mapping) and trial.user_attrs["generation"] == 1
-
-
-def test_a_finished_search_goes_on_with_more_generations(recipe, asked, tmp_path):
-    first = search_mapping(make_request(recipe, tmp_path / "out", generations=2))
-    before = list(asked.tried)
-    again = search_mapping(make_request(recipe, tmp_path / "out", generations=2))
-    assert asked.tried == before and asked.teachers == 1, "nothing was left to do"
-    assert again["generations"] == first["generations"]
-    more = search_mapping(make_request(recipe, tmp_path / "out", generations=4))
-    assert more["generations"][:2] == first["generations"] and len(more["generations"]) == 4
-    assert len(set(asked.tried)) == len(asked.tried)
-
-
-def test_parents_best_costs_a_whole_generation_each_time(recipe, asked, tmp_path):
-    genetic = {"population": 4, "parents": "best"}
-    record = search_mapping(make_request(recipe, tmp_path / "out", genetic=genetic))
-    assert [row["evaluated"] for row in record["generations"]] == [4, 4, 4]
 
 
 def test_a_diverged_student_has_no_fitness_and_costs_no_other(recipe, asked, tmp_path):
@@ -121,16 +96,6 @@ def test_a_student_that_cannot_be_scored_is_given_up_with_the_reason(recipe, ask
     assert all(candidate["mapping"][-1] < 7 for candidate in record["candidates"])
 
 
-def test_a_generation_without_any_fitness_ends_the_search(recipe, asked, tmp_path):
-    class All:
-        def __contains__(self, mapping):
-            return True
-
-    asked.diverges = All()
-    with pytest.raises(TrainingError, match="lower the learning rate"):
-        search_mapping(make_request(recipe, tmp_path / "out"))
-
-
 def test_teacher_layers_limit_what_is_learned_from(recipe, asked, tmp_path):
     record = search_mapping(make_request(recipe, tmp_path / "out", teacher_layers=(2, 4, 5, 6)))
     assert {layer for mapping in asked.tried for layer in mapping} <= {0, 2, 4, 5, 6}
@@ -143,17 +108,6 @@ def test_only_stages_that_take_a_mapping_get_it(recipe, asked, tmp_path):
     first, second = record["recipe"]["stages"]
     assert first["method"]["mapping"] == record["best"]["mapping"] and "mapping" not in second["method"]
     assert record["methods"] == ["elm", "output_distribution"]
-
-
-def test_a_mapping_that_somebody_queues_is_evaluated_beside_the_others(recipe, asked, tmp_path, study):
-    first = search_mapping(make_request(recipe, tmp_path / "out", generations=1))
-    chosen = (1, 2, 3, 8)
-    assert chosen not in asked.tried
-    study().enqueue_trial({f"layer_{number}": layer for number, layer in enumerate(chosen, start=1)})
-    record = search_mapping(make_request(recipe, tmp_path / "out", generations=1))
-    assert asked.tried[5:] == [chosen] and record["generations"] == first["generations"]
-    [queued] = [one for one in record["candidates"] if tuple(one["mapping"]) == chosen]
-    assert queued["generation"] is None and queued["fitness"] == fitness(chosen)
 
 
 @pytest.mark.parametrize(

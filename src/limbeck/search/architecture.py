@@ -26,7 +26,6 @@ from limbeck.search.engine import (
     Ask,
     Outcome,
     Search,
-    Work,
     check_text_only,
     held_out_corpus,
     run_search_of,
@@ -60,7 +59,7 @@ from limbeck.search.shape_space import (
     with_shape,
 )
 from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
-from limbeck.training.proxy import Proxy, Trained
+from limbeck.training.proxy import Trained
 from limbeck.training.students import make_student
 
 SHAPE, PARAMETERS, LATENCY, LOSS, STEPS = "shape", "parameters", "latency", "loss", "steps"
@@ -163,7 +162,7 @@ def cut_steps(steps: int) -> list[int]:
     return sorted(step for step in found if 0 < step < steps)
 
 
-class ArchitectureSearch(Search, Work[ShapeCandidate]):
+class ArchitectureSearch(Search):
     """A search for a shape that is checked and planned.
 
     Attributes:
@@ -177,9 +176,8 @@ class ArchitectureSearch(Search, Work[ShapeCandidate]):
     kind = "architecture"
     # What a value depends on is the shape of its trial, and not the one that the recipe happens to name.
     searched = r"student\.shape"
+    queues_again = True
     request: ArchitectureRequest
-    _proxy: Proxy
-    _console: Console
     _measure: MeasureLatency
     _lack: LastLayerLoss
 
@@ -216,22 +214,22 @@ class ArchitectureSearch(Search, Work[ShapeCandidate]):
         """Return Optuna's sampler."""
         return make_sampler(self.request.sampler, self.plan.recipe.seed)
 
-    def check_text(self, proxy: Proxy) -> None:
+    def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_batches(held_out_corpus(proxy), proxy.tokenizer)
+        held_out_batches(held_out_corpus(self.proxy), self.proxy.tokenizer)
 
-    def open(self, proxy: Proxy) -> Study:
+    def open(self) -> Study:
         """Open the study, or make it; under a limit of latency it begins with the shape that is likely the fastest."""
         request = self.request.proxy
         is_new = request.name not in get_all_study_names(open_storage(request.place))
-        first = self._first_trial(proxy) if is_new and self.request.limits.latency_share is not None else None
-        study = super().open(proxy)
+        first = self._first_trial() if is_new and self.request.limits.latency_share is not None else None
+        study = super().open()
         study.pruner = shape_pruner()
         if first is not None:
             study.enqueue_trial(**first)
         return study
 
-    def _first_trial(self, proxy: Proxy) -> dict[str, Any]:
+    def _first_trial(self) -> dict[str, Any]:
         """Measure the shape that is least likely to be too slow, and return it as a trial to begin with.
 
         Raises:
@@ -239,7 +237,7 @@ class ArchitectureSearch(Search, Work[ShapeCandidate]):
         """
         limits = self.request.limits
         fastest = fastest_guess(s for s in self.space.shapes.values() if refuse_parameters(limits, s) is None)
-        latency = LatencyBench(proxy.load_teacher(), self.latency)(fastest.plan.student_config)
+        latency = LatencyBench(self.proxy.load_teacher(), self.latency)(fastest.plan.student_config)
         if refuse_latency(limits, latency.share):
             raise RecipeError(
                 f"No shape is within --max-latency-share {limits.latency_share:g}: the smallest, {fastest.point}, "
@@ -251,12 +249,12 @@ class ArchitectureSearch(Search, Work[ShapeCandidate]):
     def _trained(self, study: Study) -> int:
         return len(trained_shapes(read_shapes(study.get_trials(deepcopy=False))))
 
-    def announce(self, study: Study, console: Console) -> None:
+    def announce(self, study: Study) -> None:
         """Say how many shapes there are, and how many are to be trained."""
         request, done = self.request, self._trained(study)
         known = f", {done} of them trained already" if done else ""
         say(
-            console,
+            self.console,
             f"{len(self.space.shapes):,} shapes can be trained; {request.trials} are to be{known}; study "
             f"'{request.proxy.name}' in {shown(request.proxy.place)}",
         )
@@ -267,22 +265,21 @@ class ArchitectureSearch(Search, Work[ShapeCandidate]):
         left = log.running or open_shapes(self.space, self.request.limits, log)
         return len(trained_shapes(log)) >= self.request.trials or not left
 
-    def work(self, study: Study, proxy: Proxy, console: Console) -> ArchitectureSearch:
-        """Return this process's part: it measures latencies, and losses on the scale of an untrained student's."""
-        device = choose_device("auto")
+    def load(self, study: Study) -> None:
+        """Prepare to measure latencies, and losses on the scale of an untrained student's."""
+        proxy, device = self.proxy, choose_device("auto")
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]
         loss = LastLayerLoss(teacher, held_out_batches(held_out_corpus(proxy), proxy.tokenizer), shapes, self.loss)
-        self._lack = loss.divided_by(self._untrained_loss(proxy, study, loss))
-        self._measure, self._proxy, self._console = LatencyBench(timed, self.latency), proxy, console
-        return self
+        self._lack = loss.divided_by(self._untrained_loss(study, loss))
+        self._measure = LatencyBench(timed, self.latency)
 
-    def _untrained_loss(self, proxy: Proxy, study: Study, loss: LastLayerLoss) -> float:
+    def _untrained_loss(self, study: Study, loss: LastLayerLoss) -> float:
         """Return the loss of the smallest student as it starts, on whose scale all losses are; kept in the study."""
         if UNTRAINED_LOSS not in study.user_attrs:
             plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan
-            student, _ = make_student(plan.student_choice, None, None, proxy.load_teacher, plan.recipe.seed)
+            student, _ = make_student(plan.student_choice, None, None, self.proxy.load_teacher, plan.recipe.seed)
             found = loss(student)
             if not (math.isfinite(found) and found > 0):
                 raise TrainingError(f"An untrained student has the loss {found}, so no other can be compared with it.")
@@ -348,13 +345,13 @@ class ArchitectureSearch(Search, Work[ShapeCandidate]):
         reasons: dict[int, str] = {}
         cuts = {step: partial(self._cut, candidates, reasons, step) for step in self.cuts}
         started = time.monotonic()
-        trained = self._proxy.train([candidate.shape.plan for candidate in candidates], cuts=cuts)
+        trained = self.proxy.train([candidate.shape.plan for candidate in candidates], cuts=cuts)
         seconds = round((time.monotonic() - started) / len(candidates), 1)
         for index, (candidate, found) in enumerate(zip(candidates, trained, strict=True)):
             outcome, line = self._outcome(candidate, found, reasons.get(index), {SECONDS: seconds, STEPS: found.steps})
             yield outcome
             cost = f"{candidate.shape.parameters:,} parameters, {candidate.latency.share:.3f} of the teacher's latency"
-            say(self._console, f"  {candidate.shape.point} ({cost}): {line}")
+            say(self.console, f"  {candidate.shape.point} ({cost}): {line}")
 
     def _cut(
         self,
@@ -390,12 +387,6 @@ class ArchitectureSearch(Search, Work[ShapeCandidate]):
             return Outcome(notes=notes), "diverged"
         reward = candidate.reward(loss)
         return Outcome(reward, notes | {LOSS: loss}), f"loss {loss:.4f}, reward {reward:.4f}"
-
-    def give_back(self, study: Study, trials: Sequence[FrozenTrial]) -> None:
-        """Queue the shapes of failed trials again."""
-        for trial in trials:
-            if trial.params:
-                study.enqueue_trial(trial.params)
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the shapes that is trained, in words and in shapes too."""

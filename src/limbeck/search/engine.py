@@ -1,7 +1,7 @@
 """The engine of all searches: a study of candidates that workers propose, train on a subset of the text, and score.
 
-A search is a `Search`: what is asked, checked and planned, the identity of its study, and its record. What one worker
-does with the study is a `Work`: it proposes candidates and trains them. The rest is here, once: the folder, the study
+A search is a `Search`: what is asked, checked and planned, the identity of its study, how candidates are proposed and
+trained, and its record. The rest is here, once: the folder, the study
 of the same run or none, one worker or several processes, trials that are lost with their worker, and being stopped.
 """
 
@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler
@@ -53,15 +53,6 @@ POLL_SECONDS = 1.0
 """Between looks at what other workers have."""
 
 
-class HasTrial(Protocol):
-    """A candidate: it has a trial of the study."""
-
-    @property
-    def trial(self) -> Trial:
-        """Its trial."""
-
-
-CandidateT = TypeVar("CandidateT", bound=HasTrial)
 Ask: TypeAlias = Callable[[], Trial]
 """Returns a new trial, which the worker that asks has from now on."""
 
@@ -81,27 +72,30 @@ class Outcome:
     cut: bool = False
 
 
-class Work(ABC, Generic[CandidateT]):
-    """One worker's part in a study."""
+class Work(ABC):
+    """What one worker does with a study; a candidate is anything that has a `trial`.
+
+    Attributes:
+        queues_again: Whether candidates of failed trials are queued, where the sampler does not propose them again.
+    """
+
+    queues_again = False
 
     @abstractmethod
     def is_finished(self, study: Study) -> bool:
         """Return whether all that was asked for is in the study."""
 
     @abstractmethod
-    def propose(self, study: Study, ask: Ask) -> Sequence[CandidateT]:
+    def propose(self, study: Study, ask: Ask) -> Sequence[Any]:
         """Take candidates; none where other workers have all that is left."""
 
     @abstractmethod
-    def train(self, candidates: Sequence[CandidateT]) -> Iterable[Outcome]:
+    def train(self, candidates: Sequence[Any]) -> Iterable[Outcome]:
         """Train candidates and yield the outcome of each in order; it is in the study before the next is asked for."""
-
-    def give_back(self, study: Study, trials: Sequence[FrozenTrial]) -> None:
-        """Make the candidates of failed trials open again where the sampler does not by itself."""
 
 
 def work_on(
-    study: Study, work: Work[Any], *, beat_seconds: float = BEAT_SECONDS, poll_seconds: float = POLL_SECONDS
+    study: Study, work: Work, *, beat_seconds: float = BEAT_SECONDS, poll_seconds: float = POLL_SECONDS
 ) -> None:
     """Work on a study until all that was asked for is in it, beside any number of other workers.
 
@@ -111,14 +105,14 @@ def work_on(
     lost = LostTrials(study)
     with SignOfLife(study, beat_seconds) as life:
         while True:
-            work.give_back(study, lost.fail(life.worker))
+            _give_back(study, work, lost.fail(life.worker))
             if work.is_finished(study):
                 return
             if not _work_once(study, work, life.worker):
                 time.sleep(poll_seconds)
 
 
-def _work_once(study: Study, work: Work[Any], worker: str) -> bool:
+def _work_once(study: Study, work: Work, worker: str) -> bool:
     """Take candidates and train them; return whether there was anything to do."""
     asked: list[Trial] = []
 
@@ -137,9 +131,15 @@ def _work_once(study: Study, work: Work[Any], worker: str) -> bool:
         left = [running[trial.number] for trial in asked if trial.number in running]
         for trial in left:
             study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-        work.give_back(study, left)
+        _give_back(study, work, left)
         raise
     return bool(asked)
+
+
+def _give_back(study: Study, work: Work, failed: Sequence[FrozenTrial]) -> None:
+    for trial in failed:
+        if work.queues_again and trial.params:
+            study.enqueue_trial(trial.params)
 
 
 def _tell(study: Study, trial: Trial, outcome: Outcome) -> None:
@@ -156,8 +156,8 @@ def _tell(study: Study, trial: Trial, outcome: Outcome) -> None:
             study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
 
-class Search(ABC):
-    """A search that is checked and planned.
+class Search(Work):
+    """A search that is checked and planned, and the work of this process on it.
 
     Args:
         request: What is asked.
@@ -168,6 +168,8 @@ class Search(ABC):
         stopped: Said when it is stopped; `{place}` is the storage.
         on_tasks: Whether candidates are fine-tuned on tasks, which one process does.
         plan: The run of a candidate.
+        proxy: Trains candidates; there when the search runs, as is the console.
+        console: Where progress goes.
 
     Raises:
         LimbeckError: one line for the first thing that is wrong with what is asked.
@@ -179,6 +181,8 @@ class Search(ABC):
     done: ClassVar[str] = "trained"
     on_tasks = False
     plan: RunPlan
+    proxy: Proxy
+    console: Console
 
     def __init__(self, request: Any) -> None:
         self.request: SearchRequest = request
@@ -193,30 +197,26 @@ class Search(ABC):
         """Return what proposes candidates; every worker brings one, all alike."""
 
     @abstractmethod
-    def check_text(self, proxy: Proxy) -> None:
+    def check_text(self) -> None:
         """Refuse text that candidates cannot be compared on, before there is a study."""
 
     @abstractmethod
-    def is_finished(self, study: Study) -> bool:
-        """Return whether all that was asked for is in the study."""
-
-    @abstractmethod
-    def work(self, study: Study, proxy: Proxy, console: Console) -> Work[Any]:
-        """Return this process's part in the study; loads what candidates are compared with."""
+    def load(self, study: Study) -> None:
+        """Load what candidates are compared with, before any is trained."""
 
     @abstractmethod
     def found(self, study: Study) -> dict[str, Any]:
         """Return the record's part of this kind of search."""
 
-    def open(self, proxy: Proxy) -> Study:
+    def open(self) -> Study:
         """Open the study, or make it."""
         request = self.request.proxy
-        run = proxy_identity(self.plan, proxy.corpora, request.share)
+        run = proxy_identity(self.plan, self.proxy.corpora, request.share)
         kept = {name: value for name, value in run.items() if not re.fullmatch(rf"{self.searched}(\..*)?", name)}
         return open_study(request.place, request.name, {"search": self.kind, **kept, **self.identity()}, self.sampler())
 
     @abstractmethod
-    def announce(self, study: Study, console: Console) -> None:
+    def announce(self, study: Study) -> None:
         """Say what is going to be done, or is done already."""
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
@@ -273,22 +273,23 @@ def run_search_of(
             search.identity()  # Tasks that cannot be scored are refused before any text is read.
             place = shown(request.proxy.place)
             try:
-                proxy = Proxy(search.plan, share=share, console=console)
-                search.check_text(proxy)
-                study = search.open(proxy)
-                search.announce(study, console)
+                search.proxy, search.console = Proxy(search.plan, share=share, console=console), console
+                search.check_text()
+                study = search.open()
+                search.announce(study)
                 if workers > 1 and not search.is_finished(study):
-                    _supervise(search, study, console)
+                    _supervise(search, study)
                 elif not search.is_finished(study):
-                    work_on(study, search.work(study, proxy, console), poll_seconds=poll_seconds)
+                    search.load(study)
+                    work_on(study, search, poll_seconds=poll_seconds)
             except (Interrupted, KeyboardInterrupt):
                 raise Interrupted(search.stopped.format(done=search.done, place=place)) from None
             return search.record(study)
 
 
-def _supervise(search: Search, study: Study, console: Console) -> None:
+def _supervise(search: Search, study: Study) -> None:
     """Have processes do what is missing, and show how far they are."""
-    with ProgressBar(console) as bar:
+    with ProgressBar(search.console) as bar:
         task = type(search), search.request
         problems = run_workers(work_alone, task, search.request.workers, lambda: bar(*search.progress(study)))
     if not search.is_finished(study):
@@ -297,7 +298,7 @@ def _supervise(search: Search, study: Study, console: Console) -> None:
             f"{search.done} is kept in {shown(search.request.proxy.place)}; the same command goes on from there."
         )
     for problem in problems:
-        say(console, f"  {problem}", style="yellow")
+        say(search.console, f"  {problem}", style="yellow")
 
 
 def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
@@ -305,9 +306,10 @@ def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
     kind, request = task
     search, console = kind(request), Console(quiet=True)
     with quiet_optuna(), quiet():
-        proxy = Proxy(search.plan, share=request.proxy.share, console=console)
-        study = search.open(proxy)
-        work_on(study, search.work(study, proxy, console))
+        search.proxy, search.console = Proxy(search.plan, share=request.proxy.share, console=console), console
+        study = search.open()
+        search.load(study)
+        work_on(study, search)
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:

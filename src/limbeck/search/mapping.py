@@ -59,7 +59,6 @@ from limbeck.search.scores import (
 )
 from limbeck.search.study import DIVERGED, shown
 from limbeck.search.workers import BEAT_SECONDS
-from limbeck.training.proxy import Proxy
 
 OPTION = "mapping"
 CANDIDATES = "candidates"
@@ -86,26 +85,23 @@ Evaluate: TypeAlias = Callable[[Sequence[Candidate]], Iterable[float]]
 """Returns or yields the fitness of each candidate in order; one that is not finite marks a run that diverged."""
 
 
-class _Generations(Work[Candidate]):
+class _Generations(Work):
     """Evaluates mappings until so many generations are finished, and those that somebody queued in the study."""
 
-    def __init__(
-        self,
-        sampler: GeneticSampler,
-        generations: int,
-        batch: int,
-        train: Callable[[Sequence[Candidate]], Iterable[Outcome]],
-    ) -> None:
-        self._sampler, self._generations, self._batch, self._train = sampler, generations, batch, train
+    genetic: GeneticSampler
+    generations: int
+    batch: int
 
     def is_finished(self, study: Study) -> bool:
-        return not _queued(study) and self._sampler.generation(study, self._generations).finished
+        """Return whether all generations are evaluated, and nothing waits that somebody queued."""
+        return not _queued(study) and self.genetic.generation(study, self.generations).finished
 
     def propose(self, study: Study, ask: Ask) -> list[Candidate]:
-        space = self._sampler.space
+        """Take open genomes of the present generation, and mappings that somebody queued in the study."""
+        space = self.genetic.space
         taken: list[Candidate] = []
-        while len(taken) < self._batch:
-            present = self._sampler.generation(study, self._generations)
+        while len(taken) < self.batch:
+            present = self.genetic.generation(study, self.generations)
             if not present.open and not _queued(study):
                 break
             trial = ask()
@@ -130,12 +126,20 @@ class _Generations(Work[Candidate]):
                 study.tell(trial, state=TrialState.PRUNED)
         return taken
 
-    def train(self, candidates: Sequence[Candidate]) -> Iterable[Outcome]:
-        return self._train(candidates)
-
 
 def _queued(study: Study) -> bool:
     return bool(study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
+
+
+class _Evaluated(_Generations):
+    """Evaluates mappings by a function."""
+
+    def __init__(self, sampler: GeneticSampler, generations: int, batch: int, evaluate: Evaluate) -> None:
+        self.genetic, self.generations, self.batch, self._evaluate = sampler, generations, batch, evaluate
+
+    def train(self, candidates: Sequence[Candidate]) -> Iterable[Outcome]:
+        """Return the fitness of each."""
+        return map(Outcome, map(float, self._evaluate(candidates)))
 
 
 def run_search(
@@ -172,11 +176,11 @@ def run_search(
     for name, value in (("generations", generations), ("batch", batch)):
         if value < 1:
             raise RecipeError(f"{name} {value} leaves nothing to do; give at least 1.")
-    work = _Generations(sampler, generations, batch, lambda candidates: map(Outcome, map(float, evaluate(candidates))))
+    work = _Evaluated(sampler, generations, batch, evaluate)
     work_on(study, work, beat_seconds=beat_seconds, poll_seconds=poll_seconds)
 
 
-class MappingSearch(Search):
+class MappingSearch(_Generations, Search):
     """A search for a layer mapping that is checked and planned.
 
     Attributes:
@@ -187,8 +191,6 @@ class MappingSearch(Search):
     kind, done = "mapping", "evaluated"
     searched = rf"stages\.\d+\.method\.{OPTION}"
     request: MappingRequest
-    _proxy: Proxy
-    _console: Console
     _scores: ProxyScores
 
     def __init__(self, request: MappingRequest) -> None:
@@ -197,6 +199,9 @@ class MappingSearch(Search):
         self.space = elm_space(self.plan.student.layers, self.plan.teacher.layers, request.teacher_layers)
         check_searchable(self.plan, self.space)
         self.settings = _settings(request.genetic, self.space)
+        self.genetic = GeneticSampler(self.space, self.settings, self.plan.recipe.seed)
+        self.generations = request.generations
+        self.batch = request.batch or -(-self.settings.population // request.workers)
         self.on_tasks = bool(request.measures.tasks)
 
     @cached_property
@@ -206,46 +211,41 @@ class MappingSearch(Search):
 
     def identity(self) -> dict[str, Any]:
         """Return what fitnesses must have in common to be compared."""
-        return {**flat({"fitness": self.fitness}), **flat(self.sampler().identity)}
+        return {**flat({"fitness": self.fitness}), **flat(self.genetic.identity)}
 
     def sampler(self) -> GeneticSampler:
         """Return what proposes mappings."""
-        return GeneticSampler(self.space, self.settings, self.plan.recipe.seed)
+        return self.genetic
 
-    def check_text(self, proxy: Proxy) -> None:
+    def check_text(self) -> None:
         """Refuse too little held-out text where it decides."""
         if not self.on_tasks:
-            held_out_pairs(held_out_corpus(proxy))
+            held_out_pairs(held_out_corpus(self.proxy))
 
-    def announce(self, study: Study, console: Console) -> None:
+    def announce(self, study: Study) -> None:
         """Say how large the space and the search are."""
-        proxy, generations = self.request.proxy, self.request.generations
+        proxy = self.request.proxy
         say(
-            console,
-            f"{self.space.size:,} layer mappings; {generations} generations of {self.settings.population}; study "
+            self.console,
+            f"{self.space.size:,} layer mappings; {self.generations} generations of {self.settings.population}; study "
             f"'{proxy.name}' in {shown(proxy.place)}",
         )
         if self.is_finished(study):
-            more = len(generation_rows(study, self.space)) - generations
+            more = len(generation_rows(study, self.space)) - self.generations
             said = f", and {more} more than asked for are shown" if more > 0 else ""
-            say(console, f"  evaluated already{said}", style="dim")
+            say(self.console, f"  evaluated already{said}", style="dim")
 
-    def is_finished(self, study: Study) -> bool:
-        """Return whether all generations are evaluated, and nothing waits that somebody queued."""
-        return self._generations(self._evaluate).is_finished(study)
-
-    def work(self, study: Study, proxy: Proxy, console: Console) -> _Generations:
-        """Return this process's part: the teacher is asked once and not kept."""
-        self._proxy, self._console = proxy, console
+    def load(self, study: Study) -> None:
+        """Prepare the scores; the teacher is asked once and not kept."""
+        proxy = self.proxy
         if self.on_tasks:
             folder = self.request.proxy.output.expanduser() / CANDIDATES
             tasks = list(self.fitness["tasks"])
-            self._scores = TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, console)
+            self._scores = TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, self.console)
         else:
             self._scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, held_out_corpus(proxy), self.plan)
-        return self._generations(self._evaluate)
 
-    def _evaluate(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
+    def train(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
         """Train students side by side, score each, and yield its mean score as soon as it is known, in order.
 
         A student that diverged, or that cannot be scored, has no fitness, and the others of its batch keep theirs.
@@ -253,10 +253,10 @@ class MappingSearch(Search):
         plans = [plan_candidate(self.plan.recipe, candidate.mapping) for candidate in candidates]
         numbers = sorted({n for c in candidates if (n := c.trial.user_attrs.get("generation")) is not None})
         which = f"Generation {', '.join(map(str, numbers))}" if numbers else "Queued in the study"
-        say(self._console, f"{which}: {len(candidates)} to evaluate")
+        say(self.console, f"{which}: {len(candidates)} to evaluate")
         started = time.monotonic()
         try:
-            trained = self._proxy.train(plans)
+            trained = self.proxy.train(plans)
         except torch.OutOfMemoryError:
             raise TrainingError(
                 "The device is out of memory; train fewer candidates at once with --batch, or lower --batch-size."
@@ -275,26 +275,21 @@ class MappingSearch(Search):
                 raise
             except LimbeckError as problem:
                 line = f"  {show_mapping(candidate.mapping)}  no fitness: {problem}"
-                say(self._console, line, style="yellow")
+                say(self.console, line, style="yellow")
                 yield Outcome(notes={TRAINING_SECONDS: seconds, PROBLEM: str(problem)})
                 continue
             took = round(time.monotonic() - started, 1)
             parts = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
-            say(self._console, f"  {show_mapping(candidate.mapping)}  {fitness:.2f}  ({parts})")
+            say(self.console, f"  {show_mapping(candidate.mapping)}  {fitness:.2f}  ({parts})")
             notes = {TRAINING_SECONDS: seconds, SCORING_SECONDS: took}
             yield Outcome(fitness, notes | {f"{SCORE}{name}": score for name, score in scores.items()})
-
-    def _generations(self, train: Callable[[Sequence[Candidate]], Iterable[Outcome]]) -> _Generations:
-        request = self.request
-        batch = request.batch or -(-self.settings.population // request.workers)
-        return _Generations(self.sampler(), request.generations, batch, train)
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the generations that is evaluated, in words and in candidates too."""
         rows = generation_rows(study, self.space)
         if not rows:
             return 0.0, "generation 1", Count(0, CANDIDATES)
-        last, asked = rows[-1], self.request.generations
+        last, asked = rows[-1], self.generations
         share = (len(rows) - 1 + len(last.fitnesses) / last.size) / asked
         best = max(row.maximum for row in rows)
         what = f"generation {last.number} of {asked}: {len(last.fitnesses)} of {last.size}, best {best:.2f}"

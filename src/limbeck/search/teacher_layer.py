@@ -33,7 +33,6 @@ from limbeck.search.engine import (
     Ask,
     Outcome,
     Search,
-    Work,
     check_text_only,
     held_out_corpus,
     methods_with,
@@ -238,7 +237,7 @@ def halve(
             one.diverged = math.isnan(one.score)
 
 
-class TeacherLayerSearch(Search, Work[LayerCandidate]):
+class TeacherLayerSearch(Search):
     """A search for a teacher layer that is checked and planned.
 
     Attributes:
@@ -253,8 +252,6 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
     stopped = "Stopped; the same command starts the training of the candidates again."
     request: TeacherLayerRequest
     _study: Study
-    _proxy: Proxy
-    _console: Console
     _waits = False
 
     def __init__(self, request: TeacherLayerRequest) -> None:
@@ -302,32 +299,31 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
         """Return a sampler that has nothing to choose: every candidate is tried once."""
         return RandomSampler(self.plan.recipe.seed)
 
-    def check_text(self, proxy: Proxy) -> None:
+    def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_pairs(held_out_corpus(proxy))
-        held_out_batches(held_out_corpus(proxy), proxy.tokenizer)
+        held_out_pairs(held_out_corpus(self.proxy))
+        held_out_batches(held_out_corpus(self.proxy), self.proxy.tokenizer)
 
     def is_finished(self, study: Study) -> bool:
         """Return whether the study has a result."""
         return RESULT in study.user_attrs
 
-    def announce(self, study: Study, console: Console) -> None:
+    def announce(self, study: Study) -> None:
         """Say how many candidates there are, and the rounds."""
         rungs = ", ".join(f"{candidates} to step {end}" for candidates, end in self.rounds)
         if not self.is_finished(study):
-            say(console, f"{len(self.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
+            say(self.console, f"{len(self.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
 
-    def work(self, study: Study, proxy: Proxy, console: Console) -> TeacherLayerSearch:
-        """Return this process's part, which is the whole."""
-        self._study, self._proxy, self._console = study, proxy, console
-        return self
+    def load(self, study: Study) -> None:
+        """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
+        self._study = study
 
     def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
         """Take all candidates, each a trial, unless another process trains them."""
         if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             return [self._candidate(layer, ask()) for layer in self.layers]
         if not self._waits:
-            say(self._console, "Another process is at work on this study, or was killed elsewhere; waiting for it.")
+            say(self.console, "Another process is at work on this study, or was killed elsewhere; waiting for it.")
             self._waits = True
         return []
 
@@ -337,10 +333,10 @@ class TeacherLayerSearch(Search, Work[LayerCandidate]):
 
     def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
-        proxy, corpus = self._proxy, held_out_corpus(self._proxy)
+        proxy, corpus = self.proxy, held_out_corpus(self.proxy)
         scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, corpus, self.plan, LAYER_SCORES)
         started = time.monotonic()
-        halve(proxy, self.plans, candidates, self.rungs, scores.measure, self._console)
+        halve(proxy, self.plans, candidates, self.rungs, scores.measure, self.console)
         for one in candidates:
             yield Outcome(math.nan if one.diverged else one.score, cut=one.state == "cut")
         if all(one.diverged for one in candidates):
