@@ -1,4 +1,7 @@
-"""A layer mapping as bits: one code of k bits for each student layer.
+"""ELM's space of layer mappings: its members, their number, and their encoding as k bits for each student layer.
+
+A mapping is a tuple with one teacher layer for each student layer, 0 for none, as the paper writes it and as a
+recipe's `mapping: [0, 0, 5, 10]` takes it.
 
 Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.2.
 """
@@ -43,12 +46,6 @@ def from_binary(text: str) -> Genome:
 def flip_bits(genome: Genome, flips: Genome) -> Genome:
     """Flip the bits of each code that are set in `flips`."""
     return tuple(code ^ flip for code, flip in zip(genome, flips, strict=True))
-
-
-# The layer mappings that a search may try: ELM's space, its members, their number and their encoding.
-#
-# A mapping is a tuple with one teacher layer for each student layer, 0 for none, as the paper writes it and as a
-# recipe's `mapping: [0, 0, 5, 10]` takes it.
 
 
 MappingTuple: TypeAlias = tuple[int, ...]

@@ -1,10 +1,10 @@
 """Who works on a study and is still alive, so that the trials of a killed worker are tried again.
 
 Optuna's own heartbeat is for databases only, not for journal files, and beats only inside `Study.optimize`, not for a
-generation that is asked for and told as a whole. So every worker keeps a sign of life in the study's user attributes,
-in any storage, and names itself in the trials that it takes. A running trial is lost when its worker has ended, when
-its process is gone (seen from the same machine), or when the sign of life stands still for `MISSED_BEATS` intervals of
-the watcher's own clock; clocks of different machines are never compared.
+generation that is asked for and evaluated as a whole. So every worker keeps a sign of life in the study's user
+attributes, in any storage, and names itself in the trials that it takes. A running trial is lost when its worker has
+ended, when its process is gone (seen from the same machine), or when the sign of life stands still for `MISSED_BEATS`
+intervals of the watcher's own clock; clocks of different machines are never compared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def worker_key(name: str) -> str:
 
 
 def machine() -> str:
-    """Return what two processes have in common that see each other's process ids: host, boot and pid namespace."""
+    """Return host, boot and PID namespace: processes of equal values can check each other's process ids."""
     parts = [socket.gethostname()]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         with suppress(OSError):
@@ -164,9 +164,6 @@ def _is_gone(sign: dict[str, Any]) -> bool:
         return True
     except psutil.AccessDenied:
         return False
-
-
-# A search under a launcher of several processes: one searches, all share the batches of what it trains.
 
 
 @contextmanager
