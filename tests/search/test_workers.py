@@ -36,7 +36,7 @@ def started_in(log):
     return [tuple(json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=60):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "nothing came"
@@ -80,7 +80,7 @@ def test_a_worker_takes_over_from_one_that_is_killed_beside_it(place, tmp_path):
     other = start_worker(place, logs[1], 2)
     wait_for(lambda: len(started_in(logs[1])) >= 3)
     killed.kill()  # a zombie until it is waited for, which is dead enough
-    _, errors = other.communicate(timeout=30)
+    _, errors = other.communicate(timeout=90)
     assert other.returncode == 0, errors
     killed.communicate()
     assert_complete(open_known(place))
@@ -92,7 +92,7 @@ def test_workers_share_a_study_and_evaluate_nothing_twice(place, tmp_path):
     logs = [tmp_path / str(number) for number in range(3)]
     processes = [start_worker(place, log, 2) for log in logs]
     for process in processes:
-        _, errors = process.communicate(timeout=50)
+        _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
     started = Counter(mapping for log in logs for mapping in started_in(log))
     assert set(started.values()) == {1}

@@ -1,8 +1,8 @@
 """The engine of all searches: a study of candidates that workers propose, train on a subset of the text, and score.
 
 A search is a `Search`: what is asked, checked and planned, the identity of its study, how candidates are proposed and
-trained, and its record. The rest is here, once: the folder, the study
-of the same run or none, one worker or several processes, trials that are lost with their worker, and being stopped.
+trained, and its record. The rest is here, once: the folder, the study of the same run or none, one worker or several
+processes, trials that are lost with their worker, and the end by an interrupt.
 """
 
 from __future__ import annotations
