@@ -70,6 +70,8 @@ def test_figures_are_taken_once_and_again_only_by_other_settings(measure, studen
         raise AssertionError("loaded again")
 
     assert measure(0.3).measure_once(tmp_path, never) == first
+    (tmp_path / "held_out.json").write_text('{"figures": ')
+    assert measure(0.3).measure_once(tmp_path) == first, "a damaged file is measured again"
     other = measure(0.3, SPEC.model_copy(update={"blocks": 10})).measure_once(tmp_path)
     assert other.figures["agreement"] == first.figures["agreement"]
     assert other.figures["relations"] != first.figures["relations"]

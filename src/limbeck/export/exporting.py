@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import torch
 
+from limbeck.core import records
 from limbeck.core.files import atomic_folder
 from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.core.records import plain, text_of
 from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.export.batches import (
@@ -106,7 +106,7 @@ def _compare(name: str, format_name: str, folder: Path, texts: Sequence[Text]) -
 # The folder of an export: appears whole or not at all, and replaces nothing but an earlier export.
 
 
-RECORD = "export.json"
+RECORD = records.Export.FILE
 
 
 def default_output(located: str, export_format: str) -> Path:
@@ -170,11 +170,6 @@ def list_files(folder: Path) -> dict[str, int]:
     """Return the bytes of every file below a folder, by relative name in order."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
-
-
-def write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of an export; numbers that are not finite become null."""
-    (folder / RECORD).write_text(text_of(plain(record)), encoding="utf-8")
 
 
 Finish: TypeAlias = Callable[[Path, Mapping[str, Any]], None]
@@ -268,8 +263,9 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
             report(_COMPARED, "Comparing again in a fresh process")
             verified = compare_in_fresh_process(located, chosen, folder, texts)
             chosen.check(verified, dtype, strict=True)
-        record = _describe(source, chosen, dtype, folder, found, verified) | facts
-        write_record(folder, record)
+        saved = records.Export.read(_describe(source, chosen, dtype, folder, found, verified) | facts)
+        records.save(saved, folder)
+        record = saved.to_plain()
         if finish is not None:
             finish(folder, record)
     return Export(output.expanduser(), record, list_files(output.expanduser()))
