@@ -16,7 +16,6 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,7 +152,7 @@ class InstalledDocs:
         self, report: SourceReport, progress: Callable[[int, int | None, str], None] | None
     ) -> Iterator[Document]:
         paths = list(python_files(self.roots))
-        chunks = [list(chunk) for chunk in _chunked(paths, _CHUNK)]
+        chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
         seen: set[str] = set()
         read = 0
         if progress is not None:
@@ -216,9 +215,3 @@ def _read_chunk(paths: list[str]) -> list[FileProse]:
     finally:
         if collecting:
             gc.enable()
-
-
-def _chunked(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
