@@ -192,6 +192,8 @@ def test_functions_that_were_given_as_they_are_are_told_of_the_decorators():
         OBJECTIVES.add("mine", one_stream)
     with pytest.raises(PluginError, match=r"no limbeck.methods.Method. For a function, .*@register_as_method"):
         METHODS.add("mine", compose)
+    with pytest.raises(PluginError, match=r"^'mine' is a dict, no limbeck.methods.Method\.$"):
+        METHODS.add("mine", {"name": "mine"})
 
 
 PACKAGE = """
