@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from limbeck.report.page import write_report
+from tests.fixtures.write_shipped import SHIPPED
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = (
@@ -93,3 +94,11 @@ def test_every_section_is_on_the_page(page, tmp_path):
     assert "CONSOLE" not in done.stderr
     for part in ("Runs", "Evolution of the fitness", "Attention: teacher", "</footer>"):
         assert part in done.stdout
+
+
+def test_a_page_of_ten_runs_stays_below_a_megabyte(tmp_path):
+    runs = [tmp_path / f"run-{number}" for number in range(10)]
+    for run in runs:
+        shutil.copytree(SHIPPED / "0.1.0" / "finished", run)
+    report = write_report(runs, tmp_path / "ten.html")
+    assert len(list(report.page.figures())) > 100 and report.html.stat().st_size < 1_000_000
