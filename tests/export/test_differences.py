@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from limbeck.errors import CorpusError
 from limbeck.export.batches import (
     Differences,
     ExportMismatchError,
@@ -12,7 +11,6 @@ from limbeck.export.batches import (
     check_int8_quality,
     make_batches,
     measure_differences,
-    read_texts,
     tokenise,
 )
 from tests.support.models import tiny_tokenizer
@@ -125,21 +123,6 @@ def test_what_a_tokenizer_file_fixes_is_ignored_and_kept():
     (row,) = tokenise(tokenizer, ["the model of the teacher and the student"], ("input_ids",), 128)
     assert len(row["input_ids"]) == 10
     assert tokenizer.backend_tokenizer.truncation["max_length"] == 4
-
-
-def test_a_file_of_texts(tmp_path):
-    file = tmp_path / "some.txt"
-    file.write_text("one\n\n  two \nthree\n", encoding="utf-8")
-    assert read_texts(file) == ["one", "two", "three"]
-    assert read_texts(file, most=2) == ["one", "two"]
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CorpusError, match="is not UTF-8 text"):
-        read_texts(file)
-    file.write_text("\n \n")
-    with pytest.raises(CorpusError, match="holds no text"):
-        read_texts(file)
-    with pytest.raises(CorpusError, match="cannot be read: No such file"):
-        read_texts(tmp_path / "none")
 
 
 def test_built_in_texts_reach_from_empty_to_long_and_over_scripts():

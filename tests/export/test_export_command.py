@@ -129,7 +129,7 @@ def test_evaluated_scores_are_in_the_card(limbeck, run_folder, tmp_path):
         (["--format", "onnx", "--dry-run"], 2, "--dry-run is about pushing"),
         (["--format", "onnx", "--private"], 2, "--private is about pushing"),
         (["--format", "onnx", "--push", "a b", "--dry-run"], 2, "is no name of a Hub repository"),
-        (["--format", "onnx", "--text", "/no/such/file"], 2, "--text '/no/such/file' cannot be read"),
+        (["--format", "onnx", "--text", "/no/such/file"], 2, "Cannot read '/no/such/file': No such file"),
         (["--format", "onnx", "--evaluation", "/no/such"], 2, "is in no run; leave it out"),
         (["--format", "onnx", "--dtype", "int4"], 2, "--dtype 'int4' does not go with --format onnx"),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from limbeck.corpus.opening import read_texts as read_first_texts
 from limbeck.errors import CorpusError
 from limbeck.inspection import SENTENCES, read_texts
 from limbeck.inspection.subject import batches, tokenise
@@ -13,6 +14,7 @@ def test_a_text_a_line_spread_over_the_file(tmp_path):
     path.write_text("\ufeffone\n\n  two \nthree\n\nfour\n", encoding="utf-8")
     assert read_texts(path, 10) == ("one", "two", "three", "four")
     assert read_texts(path, 2) == ("one", "three")
+    assert read_first_texts(path, 2) == ["one", "two"]
 
 
 def test_sentences_come_along():

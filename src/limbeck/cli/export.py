@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from limbeck.export.exporting import Export
 
 _PUSH_PANEL = "Pushing to the Hub"
+_MOST_TEXTS = 1000
 _EPILOG = examples(
     "limbeck export runs/mine --format onnx --verify",
     "limbeck export runs/mine --format onnx-int8 --output deploy/",
@@ -96,7 +97,7 @@ def export(
 ) -> None:
     """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
     from limbeck.core.progress import ProgressBar, line_by_line
-    from limbeck.export.batches import read_texts
+    from limbeck.corpus.opening import read_texts
     from limbeck.export.exporting import ExportRequest, export_model
     from limbeck.export.pushing import check_login, check_repository, push_folder
     from limbeck.report.export_card import card_writer, run_problem
@@ -109,7 +110,7 @@ def export(
             check_login()
     request = ExportRequest(
         student, export_format, output=output, dtype=dtype, opset=opset, verify=verify, overwrite=overwrite,
-        texts=None if text is None else read_texts(text), seconds=seconds,
+        texts=None if text is None else read_texts(text, _MOST_TEXTS), seconds=seconds,
     )  # fmt: skip
     if problem := run_problem(student):
         print_line(problem, console, style="yellow")

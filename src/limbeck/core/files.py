@@ -137,7 +137,7 @@ _POLL_SECONDS = 0.2
 
 
 class NothingToBuildError(CorpusError):
-    """A build that comes to nothing however often it is tried, so that what it has finished is of no use."""
+    """A build that comes to nothing however often it is tried, so that its finished pieces are of no use."""
 
 
 def default_cache_dir() -> Path:

@@ -1,4 +1,4 @@
-"""The process's own memory: pages that a training step frees stay mapped for the next one."""
+"""This machine: memory of the process, versions and hardware for records, and its devices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def keep_freed_memory() -> bool:
     It holds for the whole process, and overrides the environment variables of malloc.
 
     Returns:
-        Whether the system's malloc could be told; False where it is not glibc's.
+        Whether it was set; False where the system's malloc is not glibc's.
     """
     mallopt = _function("mallopt")
     if mallopt is None:
@@ -58,9 +58,6 @@ def _function(name: str) -> Any:
         return getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
         return None
-
-
-# What a run ran on: versions, commit, hardware.
 
 
 _PACKAGES = (
@@ -138,9 +135,6 @@ def peak_device_memory_bytes() -> int | None:
     return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
 
 
-# The device that is measured: chosen by name, and waited for.
-
-
 def choose_device(name: str) -> torch.device:
     """Return the device that is named; `"auto"` is the accelerator where there is one.
 
@@ -169,7 +163,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until an accelerator has done what it was given; a CPU has already."""
+    """Wait until an accelerator has finished its work; a CPU already has."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 

@@ -1,4 +1,10 @@
-"""A typed registry: names to things, refusing collisions and suggesting on a miss; open to plugins where it says so."""
+"""A typed registry of named items, which refuses collisions and suggests names; some are open to plugins.
+
+Plugins are code from outside the package: plain files that the user names, and entry points of installed distributions.
+Nothing is taken from a recipe or a model's folder: a file runs because its name was given on the command line
+(`--plugin FILE`) or in the environment (`LIMBECK_PLUGINS`), an entry point because its distribution was installed. Both
+are read when a registry is first asked for something, in every process.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +22,6 @@ from threading import RLock
 from typing import Generic, TypeVar
 
 from limbeck.errors import LimbeckError, PluginError, RecipeError, suggestion
-
-# Code from outside the package: plain files that the user names, and entry points of installed distributions.
-#
-# Nothing is taken from a recipe or a model's folder: a file runs because its name was given on the command line
-# (`--plugin FILE`) or in the environment (`LIMBECK_PLUGINS`), an entry point because its distribution was installed.
-# Both are read when a registry is first asked for something, in every process.
-
 
 VARIABLE = "LIMBECK_PLUGINS"
 """The environment variable with the files' paths, separated as those of `PATH` are."""

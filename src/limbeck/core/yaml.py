@@ -175,11 +175,8 @@ def dump_yaml(data: Any) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-# The base of everything that a recipe is made of: unknown keys are refused with a suggestion.
-
-
 class Strict(BaseModel):
-    """A frozen pydantic model that names the nearest key when it meets one it does not know."""
+    """The base of all parts of a recipe: frozen, and an unknown key is refused with the nearest one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

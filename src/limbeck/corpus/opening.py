@@ -11,8 +11,9 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, TextIO, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import fsspec  # type: ignore[import-untyped]
@@ -253,3 +254,41 @@ def file_size(path: FilePath) -> int:
     except Exception as error:  # Each file system raises other kinds.
         reason = getattr(error, "strerror", None) or first_line(error)
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(reason)}.") from error
+
+
+def read_lines(path: Path) -> list[str]:
+    """Read the lines of a small UTF-8 file of the user, without their ends.
+
+    Raises:
+        CorpusError: if it is missing, a folder, not readable, or not in UTF-8.
+    """
+    with _plain_text(path) as file:
+        return file.read().splitlines()
+
+
+def read_texts(path: Path, most: int | None = None) -> list[str]:
+    """Read a small UTF-8 file of the user with a text a line; blank lines are passed over.
+
+    Args:
+        path: The file.
+        most: Lines behind so many texts are not read.
+
+    Raises:
+        CorpusError: if it cannot be read, or holds no text.
+    """
+    with _plain_text(path) as file:
+        texts = list(islice(filter(None, map(str.strip, file)), most))
+    if not texts:
+        raise CorpusError(f"'{path}' holds no text; give a file with one sentence or paragraph a line.")
+    return texts
+
+
+@contextmanager
+def _plain_text(path: Path) -> Iterator[TextIO]:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"'{path}' is not in UTF-8 (byte {error.start}); convert it first.") from error
+    except OSError as error:
+        raise CorpusError(f"Cannot read '{path}': {error.strerror}; give a text file.") from error

@@ -1,10 +1,9 @@
-"""Batches of sample text: texts alone, in rows of different lengths, and padded on either side."""
+"""Sample text in batches, on which an export is compared with its source, and their differences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -14,16 +13,12 @@ from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.batches import PadCollator
-from limbeck.errors import CorpusError, LimbeckError
+from limbeck.errors import LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, ExportHead, is_per_token
 from limbeck.models.loading import bare_tokenizer
 
-# The text on which an export is compared with its source: built in, or a file of the user's.
-
-
 Text: TypeAlias = str | tuple[str, str]
 """One text, or two that the model reads together."""
-MOST_TEXTS = 1000
 
 _PARAGRAPH = (
     "A still separates what evaporates early from what stays behind. The liquid is heated, its vapour rises into the "
@@ -66,33 +61,6 @@ def built_in_texts(*, pairs: bool) -> list[Text]:
         pairs: Add pairs of texts, which models of sentence vectors do not read.
     """
     return [*_SENTENCES, *(_PAIRS if pairs else ())]
-
-
-def read_texts(file: Path, *, most: int = MOST_TEXTS) -> list[Text]:
-    """Read a file with one text a line; empty lines are left out.
-
-    Args:
-        file: In UTF-8.
-        most: Lines beyond these are not read.
-
-    Raises:
-        CorpusError: if it cannot be read, or holds no text.
-    """
-    try:
-        with file.open(encoding="utf-8") as lines:
-            texts: list[Text] = []
-            for line in lines:
-                if text := line.strip():
-                    texts.append(text)
-                if len(texts) == most:
-                    break
-    except OSError as error:
-        raise CorpusError(f"--text '{file}' cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise CorpusError(f"--text '{file}' is not UTF-8 text; give a plain text file with a text a line.") from None
-    if not texts:
-        raise CorpusError(f"--text '{file}' holds no text; give a file with a text a line.")
-    return texts
 
 
 BATCH_SIZE = 8
@@ -186,9 +154,6 @@ def _padded(
     return Batch(tuple(text for text, _ in rows), inputs)
 
 
-# How far an exported model's outputs are from its source's, over batches of sample text.
-
-
 Runner: TypeAlias = Callable[[Batch], dict[str, Tensor]]
 """Runs a model on a batch: output name to float32 tensor on the CPU."""
 BOUNDS = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.25}
@@ -199,7 +164,7 @@ _NEVER = -1e9
 
 
 class ExportMismatchError(LimbeckError):
-    """An export that was made, and does not give what its source gives."""
+    """An export whose outputs are not those of its source."""
 
     exit_code = 1
 
@@ -250,7 +215,7 @@ def measure_differences(
         export: What is measured; outputs that it does not give are not compared.
         batches: Sample text.
         head: The head of both.
-        report: Is told how far it is.
+        report: Receives progress.
     """
     texts: set[Any] = set()
     count = longest = 0

@@ -1,4 +1,7 @@
-"""`export_model`: from a student to a folder in another format, measured against the student before it appears."""
+"""`export_model`: a student in another format, compared with the student before its folder appears.
+
+The folder appears whole or not at all, and replaces nothing but an earlier export.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,6 @@ from limbeck.models.families import shape_of
 from limbeck.models.loading import load_tokenizer
 from limbeck.models.locating import PACKAGE_PREFIX
 
-# Comparing the folder of an export with its source, here or in a fresh process that knows nothing but the disk.
-
 
 def compare_folder(
     source: Source, chosen: Format, folder: Path, texts: Sequence[Text], report: Report = no_progress
@@ -59,7 +60,7 @@ def compare_folder(
         chosen: The format.
         folder: Of the export.
         texts: Sample text.
-        report: Is told how far it is.
+        report: Receives progress.
 
     Raises:
         ExportMismatchError: if the tokenizer that was saved splits a text differently.
@@ -101,9 +102,6 @@ def compare_in_fresh_process(name: str, chosen: Format, folder: Path, texts: Seq
 
 def _compare(name: str, format_name: str, folder: Path, texts: Sequence[Text]) -> Differences:
     return compare_folder(open_source(name), FORMATS[format_name], folder, texts)
-
-
-# The folder of an export: appears whole or not at all, and replaces nothing but an earlier export.
 
 
 RECORD = records.Export.FILE
@@ -197,7 +195,7 @@ class Export:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is asked for.
+    """The request of an export.
 
     Attributes:
         student: A run's folder, a model's folder, `package:NAME` or a Hub name.
@@ -230,9 +228,9 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
     is left. int8 has no such bound: what it keeps is measured, and only `verify` refuses too little.
 
     Args:
-        request: What is asked for.
+        request: The request.
         finish: Called with the folder and its record when all else is in it, to write a model card.
-        report: Is told what is being done.
+        report: Receives progress.
 
     Raises:
         RecipeError: for an unknown format, a dtype or operator set that does not go with it, or a missing package.

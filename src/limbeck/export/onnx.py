@@ -1,4 +1,4 @@
-"""Writing a model as one ONNX file: traced, checked, in float32 or float16, beyond 2 GB with its weights beside it."""
+"""ONNX files: traced, checked and written in float32, float16 or int8, run in ONNX Runtime on the CPU, and timed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def write_onnx(
     with TemporaryDirectory(dir=path.parent) as scratch:
         traced = Path(scratch) / "traced.onnx"
         try:
-            with _without_noise(), torch.no_grad():
+            with _quietly(), torch.no_grad():
                 torch.onnx.export(
                     module,
                     tuple(example.inputs[name] for name in module.inputs),
@@ -123,7 +123,7 @@ def _in_float16(traced: Path) -> ModelProto:
     """Convert weights and arithmetic; operators without a float16 form keep float32 with casts around them."""
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    with _without_noise():  # Of weights that are rounded to 0; the differences are measured.
+    with _quietly():  # Of weights that are rounded to 0; the differences are measured.
         return convert_float_to_float16(str(traced), keep_io_types=True)
 
 
@@ -142,20 +142,16 @@ def _has_data_file(path: Path) -> bool:
 
 
 @contextmanager
-def _without_noise() -> Iterator[None]:
-    """Silence the tracer: every shape that transformers looks at gives a warning, and the exporter calls itself old."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+def _quietly() -> Iterator[None]:
+    """Silence converters: warnings of the tracer on every shape, advice of ONNX Runtime to preprocess folded graphs."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
-
-
-# Running an ONNX file in ONNX Runtime on the CPU.
+        logging.disable(disabled)
 
 
 def open_session(path: Path) -> InferenceSession:
@@ -215,9 +211,6 @@ class SessionModule(nn.Module):
         return self._session.run(None, feed)
 
 
-# Dynamic int8: weights of matrix products and tables in 8 bits, activations quantised as they come.
-
-
 _ARM = ("arm64", "aarch64")
 _PROCESSOR = Path("/proc/cpuinfo")
 LATENCY_LENGTHS, LATENCY_BATCH_SIZES = (16, 128), (1, 32)
@@ -236,8 +229,7 @@ def quantise(full: Path, path: Path, *, reduce_range: bool) -> None:
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    with _quiet_logging(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quietly():
         quantize_dynamic(
             full,
             path,
@@ -247,18 +239,6 @@ def quantise(full: Path, path: Path, *, reduce_range: bool) -> None:
             use_external_data_format=onnx_bytes(full) // 4 > LARGEST_FILE,
             extra_options={"MatMulConstBOnly": True},
         )
-
-
-@contextmanager
-def _quiet_logging() -> Iterator[None]:
-    """Keep back the advice that ONNX Runtime's quantiser gives the root logger: to preprocess, which changes nothing
-    for a graph whose constants are folded."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(disabled)
 
 
 def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None) -> bool:
@@ -289,7 +269,7 @@ def measure_int8(
         full: The model in float32.
         path: The model in int8.
         seconds: For all timings together; each case has five rounds anyway.
-        report: Is told how far it is.
+        report: Receives progress.
 
     Returns:
         `megabytes` of both, and `latency`, an entry a length, as `Latency` in plain values, the float32 file first.

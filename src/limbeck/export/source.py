@@ -1,4 +1,4 @@
-"""What is exported: a run's student, a model's folder, an installed package or a Hub name, loaded as its files say."""
+"""The source of an export: a run's student, a model's folder, an installed package or a Hub name, and its outputs."""
 
 from __future__ import annotations
 
@@ -168,9 +168,6 @@ def _stores_pooler(name: str) -> bool:
                 names = list(tensors.keys())
         return any("pooler." in name for name in names)
     return False
-
-
-# What an exported model returns, by name: the same outputs in every format, and the module that makes them.
 
 
 HIDDEN, SENTENCE, LOGITS = "last_hidden_state", "sentence_embedding", "logits"

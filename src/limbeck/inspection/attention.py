@@ -211,7 +211,7 @@ def measure_divergence(
         teacher: Another with the same tokenizer.
         texts: Any number.
         length: Longest input in tokens, special tokens included; lowered to what both models can take.
-        report: Is told how far it is.
+        report: Receives progress.
 
     Raises:
         ModelError: if the two read text differently, or a model's attention cannot be rebuilt.

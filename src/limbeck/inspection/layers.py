@@ -127,7 +127,7 @@ def measure_similarity(
         teacher: Another with the same tokenizer, or the same model.
         texts: Any number; ten tokens for each feature of the wider model, or more, give a steady figure.
         length: Longest input in tokens, special tokens included; lowered to what both models can take.
-        report: Is told how far it is.
+        report: Receives progress.
 
     Raises:
         ModelError: if the two read text differently.
@@ -261,7 +261,7 @@ def measure_contribution(
         subject: The model.
         texts: Any number; the paper reads a tenth of its corpus.
         length: Longest input in tokens, special tokens included; lowered to what the model can take.
-        report: Is told how far it is.
+        report: Receives progress.
 
     Raises:
         CorpusError: if the texts hold no token.

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from limbeck.core.progress import Count, Report, no_progress, part_of
+from limbeck.corpus.opening import read_lines
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import evaluation_mode
-from limbeck.inspection.subject import Subject, batches, encode, read_lines
+from limbeck.inspection.subject import Subject, batches, encode
 from limbeck.models.taps import StreamTap
 
 # Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark.
@@ -58,11 +59,10 @@ class ChunkedText:
 
 
 def read_chunks(path: Path | str) -> ChunkedText:
-    """Read a file in the CoNLL-2000 format: a word a line, its chunk tag in the last column, a blank line after each
-    sentence.
+    """Read a file in the CoNLL-2000 format.
 
-    Tags are `B-TYPE` where a chunk begins, `I-TYPE` within one and `O` outside; an `I-` that continues nothing begins a
-    chunk.
+    It has a word a line, its chunk tag in the last column, and a blank line after each sentence. Tags are `B-TYPE`
+    where a chunk begins, `I-TYPE` within one and `O` outside; an `I-` that continues nothing begins a chunk.
 
     Raises:
         CorpusError: naming the line, if there are no columns or the last one holds no chunk tag; if there is no chunk.
@@ -169,7 +169,7 @@ def read_ends(
         subject: The model.
         text: The text that the spans are of; only their sentences are read.
         placed: Each span's first and last token, see `place_spans`.
-        report: Is told how far it is.
+        report: Receives progress.
 
     Returns:
         For layers 0 to N the two, `[spans, H]` each, float32, on the CPU, in the order of `placed`.
@@ -281,7 +281,7 @@ def cluster_phrases(
         subjects: One model, or student and teacher; each reads the text with its own tokenizer.
         text: Chunked sentences.
         sample: Which spans, and how; None for the defaults.
-        report: Is told how far it is.
+        report: Receives progress.
 
     Raises:
         CorpusError: if there are too few spans, or of one label only.

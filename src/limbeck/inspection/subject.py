@@ -1,4 +1,7 @@
-"""A model under inspection, with its tokenizer, and what both have to agree on to be compared."""
+"""A model under inspection with its tokenizer, texts for it, and their batches of token ids.
+
+Axis letters: B batch, L tokens.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.batches import padded_batches
+from limbeck.corpus.opening import read_texts as read_all_texts
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import device_of, longest_input
 from limbeck.models.families import depth, shape_of
@@ -103,11 +107,6 @@ def check_comparable(student: Subject, teacher: Subject) -> None:
         ) from error
 
 
-# From texts to batches of token ids: unpadded rows first, batches of similar length then.
-#
-# Axis letters: B batch, L tokens.
-
-
 BATCH_SIZE = 16
 
 
@@ -177,8 +176,8 @@ def batches(
         tokenizer: For the padding id.
         device: Where the inputs go.
         batch_size: Rows a batch.
-        report: Is told the share of tokens that are done.
-        what: What it is told.
+        report: Receives the share of tokens that are done.
+        what: The step in words.
     """
     # Padding is masked, so that any id will do for a tokenizer without one.
     padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
@@ -194,9 +193,6 @@ def batches(
 def shortest_limit(length: int, *limits: int | None) -> int:
     """Return the tokens a row may have: what was asked for, lowered to what every model can take."""
     return min([length, *(limit for limit in limits if limit is not None)])
-
-
-# Texts to look at a model with: a file of the user's, or a few sentences that come along.
 
 
 SENTENCES = (
@@ -245,22 +241,6 @@ def read_texts(path: Path | str | None, limit: int) -> tuple[str, ...]:
     Raises:
         CorpusError: if the file cannot be read, or holds no text.
     """
-    texts = list(SENTENCES) if path is None else [line.strip() for line in read_lines(Path(path)) if line.strip()]
-    if not texts:
-        raise CorpusError(f"'{path}' holds no text; give a file with one sentence or paragraph a line.")
+    texts = list(SENTENCES) if path is None else read_all_texts(Path(path))
     taken = min(limit, len(texts))
     return tuple(texts[index * len(texts) // taken] for index in range(taken))
-
-
-def read_lines(path: Path) -> list[str]:
-    """Read the lines of a UTF-8 file, without their ends.
-
-    Raises:
-        CorpusError: if it is missing, a folder, not readable, or not in UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"'{path}' is not in UTF-8 (byte {error.start}); convert it first.") from error
-    except OSError as error:
-        raise CorpusError(f"Cannot read '{path}': {error.strerror}; give a text file.") from error
