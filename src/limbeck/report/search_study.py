@@ -17,15 +17,15 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from limbeck.core.records import plain
 from limbeck.report.content import DAMAGED
 from limbeck.report.findings import last_sign
 from limbeck.report.records import mapping, number, text, texts
-from limbeck.search.architecture import SAME_AS, read_shapes, shape_fields
+from limbeck.search.architecture import SAME_AS, best_and_front, read_shapes, shape_fields
 from limbeck.search.genetic_sampler import generation_key, parameter
 from limbeck.search.mapping import SCORE
 from limbeck.search.requests import JOURNAL
 from limbeck.search.scores import LAYER_SCORES as SCORES
-from limbeck.search.shape_space import pareto_front
 from limbeck.search.study import DIVERGED, IDENTITY
 from limbeck.search.teacher_layer import OPTION
 from limbeck.search.workers import BEAT_SECONDS, MISSED_BEATS, machine, worker_key
@@ -170,12 +170,11 @@ def _generations(attributes: Mapping[str, Any], by_gene: Mapping[str, Mapping[st
 
 def _shapes(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> dict[str, Any]:
     shapes = [shape_fields(point, trial) for point, trial in read_shapes(trials).done.items()]
-    trained = [shape for shape in shapes if shape["state"] == "trained"]
-    front = pareto_front([(shape["loss"], shape["latency_share"]) for shape in trained])
+    best, front = best_and_front(shapes)
     return {
-        "shapes": shapes,
-        "front": [trained[index]["trial"] for index in front],
-        "best": max(trained, key=lambda shape: shape["reward"], default=None),
+        "shapes": plain(shapes),
+        "front": front,
+        "best": plain(best),
         "limits": {"latency_share": number(attributes.get(IDENTITY), "limit.latency_share")},
     }
 

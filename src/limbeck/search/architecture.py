@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import Count
+from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.search.engine import (
     Ask,
@@ -403,17 +404,17 @@ class ArchitectureSearch(Search):
         trials = study.get_trials(deepcopy=False)
         done = read_shapes(trials).done
         shapes = [shape_fields(point, trial) for point, trial in done.items()]
-        trained = [shape for shape in shapes if shape["state"] == "trained"]
-        if not trained:
+        best, front = best_and_front(shapes)
+        if best is None:
             raise TrainingError(_nothing_trained(shapes, shown(request.proxy.place)))
-        front = [trained[index] for index in pareto_front([(one["loss"], one["latency_share"]) for one in trained])]
-        best = max(trained, key=lambda one: one["reward"])
-        chosen = next(point for point, trial in done.items() if trial.number == best["trial"])
+        chosen = next(point for point, trial in done.items() if trial.number == best.trial)
         return {
             "teacher": {
                 "name": plan.teacher_choice.title,
                 "shape": str(plan.teacher),
-                "latency_ms": median(one["teacher_ms"] for one in trained),
+                "latency_ms": median(
+                    one.teacher_ms for one in shapes if one.state == "trained" and one.teacher_ms is not None
+                ),
             },
             "space": {**self.space.description, "shapes": len(self.space.shapes)},
             "limits": asdict(request.limits),
@@ -423,7 +424,7 @@ class ArchitectureSearch(Search):
             "cuts": self.cuts,
             "shapes": shapes,
             "best": best,
-            "front": [one["trial"] for one in front],
+            "front": front,
             "recipe": with_shape(request.proxy.recipe, chosen).model_dump(mode="json", exclude_unset=True),
             "cost": _cost(trials, shapes),
         }
@@ -452,33 +453,41 @@ def search_architecture(request: ArchitectureRequest, console: Console | None = 
     return run_search_of(ArchitectureSearch(request), console)
 
 
-def shape_fields(point: ShapePoint, trial: FrozenTrial) -> dict[str, Any]:
+def best_and_front(shapes: Sequence[SearchedShape]) -> tuple[SearchedShape | None, list[int]]:
+    """Return the trained shape of the best reward, and the trials that no other beats in both loss and latency."""
+    trained = [shape for shape in shapes if shape.state == "trained"]
+    costs = [(shape.loss or 0.0, shape.latency_share or 0.0) for shape in trained]
+    best = max(trained, key=lambda shape: shape.reward if shape.reward is not None else -math.inf, default=None)
+    return best, [trained[index].trial for index in pareto_front(costs)]
+
+
+def shape_fields(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
     """Return a shape of the record, of the trial that settled it.
 
     Its parameters, latency, loss and reward are there as far as they are known, with its `state` and the `reason`.
     """
     attributes, latency = trial.user_attrs, latency_of(trial)
     state, reason = _state(trial)
-    return {
-        "trial": trial.number,
-        "layers": point.layers,
-        "hidden": point.hidden,
-        "heads": point.heads,
-        "ffn": point.ffn_width,
-        "parameters": attributes.get(PARAMETERS),
-        "latency_share": None if latency is None else latency.share,
-        "latency_ms": None if latency is None else latency.student_ms,
-        "teacher_ms": None if latency is None else latency.teacher_ms,
-        "threads": None if latency is None else latency.threads,
-        "note": BUSY if latency is not None and latency.busy else None,
-        "loss": attributes.get(LOSS),
-        "reward": trial.value if state == "trained" else None,
-        "steps": attributes.get(STEPS),
-        "rewards_on_the_way": {str(step): value for step, value in trial.intermediate_values.items()},
-        "state": state,
-        "reason": reason,
-        SECONDS: attributes.get(SECONDS),
-    }
+    return SearchedShape(
+        trial=trial.number,
+        layers=point.layers,
+        hidden=point.hidden,
+        heads=point.heads,
+        ffn=point.ffn_width,
+        parameters=attributes.get(PARAMETERS),
+        latency_share=None if latency is None else latency.share,
+        latency_ms=None if latency is None else latency.student_ms,
+        teacher_ms=None if latency is None else latency.teacher_ms,
+        threads=None if latency is None else latency.threads,
+        note=BUSY if latency is not None and latency.busy else None,
+        loss=attributes.get(LOSS),
+        reward=trial.value if state == "trained" else None,
+        steps=attributes.get(STEPS),
+        rewards_on_the_way={str(step): value for step, value in trial.intermediate_values.items()},
+        state=state,
+        reason=reason,
+        training_seconds=attributes.get(SECONDS),
+    )
 
 
 def _state(trial: FrozenTrial) -> tuple[str, str | None]:
@@ -490,9 +499,9 @@ def _state(trial: FrozenTrial) -> tuple[str, str | None]:
     return "trained", None
 
 
-def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[SearchedShape]) -> dict[str, Any]:
     """What it took, with what was lost."""
-    states = [shape["state"] for shape in shapes]
+    states = [shape.state for shape in shapes]
     failed = [trial for trial in trials if trial.state == TrialState.FAIL and SAME_AS not in trial.user_attrs]
     return {
         **{state: states.count(state) for state in ("trained", "cut", "diverged", "refused")},
@@ -501,15 +510,15 @@ def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[Mapping[str, Any]]) ->
     }
 
 
-def _nothing_trained(shapes: Sequence[Mapping[str, Any]], place: str) -> str:
-    slow = [shape for shape in shapes if shape["state"] == "refused" and shape["latency_share"] is not None]
-    if shapes and len(slow) == sum(shape["state"] == "refused" for shape in shapes) == len(shapes):
-        least = min(shape["latency_share"] for shape in slow)
+def _nothing_trained(shapes: Sequence[SearchedShape], place: str) -> str:
+    slow = [shape.latency_share for shape in shapes if shape.state == "refused" and shape.latency_share is not None]
+    if shapes and len(slow) == len(shapes):
+        least = min(slow)
         return (
             f"No shape is within --max-latency-share: the fastest takes {least:.3f} of the teacher's latency; raise "
             "the limit, or list smaller sizes, under a new --name."
         )
     return (
-        f"No shape came to a loss: {', '.join(dict.fromkeys(shape['reason'] or '' for shape in shapes))}; lower the "
+        f"No shape came to a loss: {', '.join(dict.fromkeys(shape.reason or '' for shape in shapes))}; lower the "
         f"learning rate, under a new --name. The trials are kept in {place}."
     )

@@ -25,6 +25,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 
+from limbeck.core import studies
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, ProgressBar
 from limbeck.core.workers import run_workers
@@ -223,10 +224,10 @@ class Search(Work):
         """Return which share is done, what is done now, and how many candidates are."""
         raise NotImplementedError(f"a search of {self.kind} has one worker")
 
-    def record(self, study: Study) -> dict[str, Any]:
-        """Return all that the study knows, as plain values."""
+    def record(self, study: Study) -> studies.Search:
+        """Return the record of a finished study."""
         proxy, plan = self.request.proxy, self.plan
-        return {
+        values = {
             "kind": self.kind,
             "name": proxy.name,
             "status": "finished",
@@ -241,6 +242,7 @@ class Search(Work):
             "git_commit": git_commit(),
             "hardware": hardware(),
         }
+        return studies.Search.read(values)
 
 
 def run_search_of(
@@ -284,7 +286,7 @@ def run_search_of(
                     work_on(study, search, poll_seconds=poll_seconds)
             except (Interrupted, KeyboardInterrupt):
                 raise Interrupted(search.stopped.format(done=search.done, place=place)) from None
-            return search.record(study)
+            return search.record(study).to_plain()
 
 
 def _supervise(search: Search, study: Study) -> None:

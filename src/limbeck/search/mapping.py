@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 
+from limbeck.core import studies
 from limbeck.core.progress import Count
 from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan, plan_run
@@ -300,8 +301,8 @@ class MappingSearch(_Generations, Search):
         trials = study.get_trials(deepcopy=False)
         candidates = _candidates(trials, self.space)
         best = candidates[0] if candidates else None
-        recipe = None if best is None else with_option(self.request.proxy.recipe, OPTION, best["mapping"])
-        by_gene = {candidate["gene"]: candidate for candidate in candidates}
+        recipe = None if best is None else with_option(self.request.proxy.recipe, OPTION, best.mapping)
+        by_gene = {candidate.gene: candidate for candidate in candidates}
         return {
             "student": {"shape": str(self.plan.student)},
             "space": {"size": self.space.size, **self.space.description},
@@ -473,27 +474,27 @@ def _generation_fields(study: Study, space: MappingSpace, by_gene: Mapping[str, 
     return rows
 
 
-def _candidates(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[dict[str, Any]]:
+def _candidates(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.Candidate]:
     """Every evaluated mapping, once, by fitness; of equals the first that was tried."""
     found = [
-        {
-            "mapping": list(space.decode(genome)),
-            "gene": to_binary(genome, space.bits),
-            "fitness": trial.value,
-            "scores": {n.removeprefix(SCORE): score for n, score in trial.user_attrs.items() if n.startswith(SCORE)},
-            "generation": trial.user_attrs.get("generation"),
-            "trial": trial.number,
-            TRAINING_SECONDS: trial.user_attrs.get(TRAINING_SECONDS),
-            SCORING_SECONDS: trial.user_attrs.get(SCORING_SECONDS),
-        }
+        studies.Candidate(
+            mapping=list(space.decode(genome)),
+            gene=to_binary(genome, space.bits),
+            fitness=cast("float", trial.value),
+            scores={n.removeprefix(SCORE): score for n, score in trial.user_attrs.items() if n.startswith(SCORE)},
+            generation=trial.user_attrs.get("generation"),
+            trial=trial.number,
+            training_seconds=trial.user_attrs.get(TRAINING_SECONDS),
+            scoring_seconds=trial.user_attrs.get(SCORING_SECONDS),
+        )
         for genome, trial in read_genomes(trials, space).done.items()
     ]
-    return sorted(found, key=lambda candidate: -candidate["fitness"])
+    return sorted(found, key=lambda candidate: -candidate.fitness)
 
 
-def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace, by_gene: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace, by_gene: Mapping[str, Any]) -> list[studies.GivenUp]:
     """Mappings that came to no fitness, and why at last."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, studies.GivenUp] = {}
     for trial in trials:
         genome = genome_of(trial, space)
         if genome is None or not trial.user_attrs.get(DIVERGED):
@@ -501,5 +502,5 @@ def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace, by_gene: Mappi
         gene = to_binary(genome, space.bits)
         if gene not in by_gene:
             problem = trial.user_attrs.get(PROBLEM, "it came to no finite fitness")
-            found[gene] = {"mapping": list(space.decode(genome)), "gene": gene, "problem": problem}
+            found[gene] = studies.GivenUp(mapping=list(space.decode(genome)), gene=gene, problem=problem)
     return list(found.values())
