@@ -191,3 +191,15 @@ def test_paths_that_do_not_exist_are_seen():
     assert resolves(Recipe, ["student", "initialise", "layers"])
     assert not resolves(Recipe, ["stages", "0", "training", "max_step"])
     assert not resolves(Recipe, ["corpus", "mix", "weight"])
+
+
+def test_the_map_of_the_house_has_every_file():
+    """Methods are one file each and listed by their registry; rooms of `limbeck` are headings, files rows."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Where things are")[1]
+    listed = set()
+    for part in page.split("### ")[1:]:
+        room = re.match(r"`([\w/]+)/`", part)[1]
+        listed |= {f"{room}/{name}".removeprefix("limbeck/") for name in re.findall(r"^\| `(\w+\.py)`", part, re.MULTILINE)}
+    package = ROOT / "src/limbeck"
+    files = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.name != "__init__.py"}
+    assert listed == files - {f"methods/{name}.py" for name in METHODS}
