@@ -199,7 +199,9 @@ def test_the_map_of_the_house_has_every_file():
     listed = set()
     for part in page.split("### ")[1:]:
         room = re.match(r"`([\w/]+)/`", part)[1]
-        listed |= {f"{room}/{name}".removeprefix("limbeck/") for name in re.findall(r"^\| `(\w+\.py)`", part, re.MULTILINE)}
+        listed |= {
+            f"{room}/{name}".removeprefix("limbeck/") for name in re.findall(r"^\| `(\w+\.py)`", part, re.MULTILINE)
+        }
     package = ROOT / "src/limbeck"
     files = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.name != "__init__.py"}
     assert listed == files - {f"methods/{name}.py" for name in METHODS}
