@@ -46,6 +46,7 @@ from limbeck.search.genetic_sampler import (
     suggest,
 )
 from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, to_binary
+from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
 from limbeck.search.requests import GeneticSettings
 from limbeck.search.requests import MappingRequest as MappingRequest
 from limbeck.search.requests import task_measures as task_measures
