@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 import limbeck
-from limbeck.core import files
+from limbeck.core import files, records
 from limbeck.core.files import HEARTBEAT
 from limbeck.errors import OutputError, TrainingError
 from limbeck.training import checkpoints, record, stage
@@ -108,8 +108,7 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
 
             patch.setattr(run, "save_student", full)
         else:
-            patch.setattr(record, "atomic_text", full)
-            patch.setattr(record, "atomic_text", full)
+            patch.setattr(records, "atomic_text", full)
         with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
             limbeck.distill(recipe)
     assert "\n" not in str(caught.value)
