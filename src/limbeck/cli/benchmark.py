@@ -59,6 +59,7 @@ Dtype = Annotated[
 Ragged = Annotated[bool, typer.Option("--ragged", help="Draw lengths from [L/2, L] instead of L for all.")]
 
 benchmark = typer.Typer(
+    name="benchmark",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Measure what losses, training steps and models cost on this machine.",
@@ -252,8 +253,3 @@ def _hand_over(
     result_console().print(table)
     if output is not None:
         print_line(f"Rows: {output}")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    app.add_typer(benchmark, name="benchmark", rich_help_panel=panel)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import Json, Quiet, Verbose, examples
+from limbeck.cli.options import Json, Quiet, Verbose, with_examples
 
 if TYPE_CHECKING:
     from limbeck.comparison.cells import CheckedPlan
 
-_EPILOG = examples(
-    "limbeck compare recipes/compare-methods.yaml --dry-run",
-    "limbeck compare plan.yaml --data data/ --output runs/methods --set budget.tokens=10000000 --set 'seeds=[1, 2, 3]'",
-)
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set budget.tokens=1e7")
 ]
 
 
+@with_examples(
+    "limbeck compare recipes/compare-methods.yaml --dry-run",
+    "limbeck compare plan.yaml --data data/ --output runs/methods --set budget.tokens=10000000 --set 'seeds=[1, 2, 3]'",
+)
 def compare(
     plan: Annotated[Path, typer.Argument(help="The plan (YAML).")],
     output: Annotated[
@@ -93,8 +93,3 @@ def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
     for line in lines:
         print_line(line)
     print_line("The plan is valid.", style="green")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    app.command(epilog=_EPILOG, rich_help_panel=panel)(compare)

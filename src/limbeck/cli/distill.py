@@ -20,17 +20,16 @@ from limbeck.cli.options import (
     Resume,
     Verbose,
     complete,
-    examples,
+    with_examples,
 )
 
-_EPILOG = examples(
+
+@with_examples(
     "limbeck distill recipe.yaml --set stages.0.training.max_steps=1000",
     "limbeck distill --teacher google-bert/bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
     "--steps 100000 --output runs/mine",
     "limbeck distill --resume --output runs/mine",
 )
-
-
 def distill(
     recipe: Annotated[Path | None, typer.Argument(help="The recipe (YAML).", show_default=False)] = None,
     teacher: Annotated[
@@ -177,8 +176,3 @@ def _stages_of(method: str) -> list[dict[str, Any]]:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    app.command(epilog=_EPILOG, rich_help_panel=panel)(distill)

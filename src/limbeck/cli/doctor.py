@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import Json, Quiet, Verbose, examples
+from limbeck.cli.options import Json, Quiet, Verbose, with_examples
 from limbeck.diagnosis.checks import Finding, Status, worst
 
 _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}
@@ -16,6 +16,7 @@ _ENDS: dict[Status, str] = {
 }
 
 
+@with_examples("limbeck doctor", "limbeck doctor --json")
 def doctor(quiet: Quiet = False, verbose: Verbose = False, as_json: Json = False) -> None:
     """Say what is installed, which devices, precision and kernels will be used, and run a self-test of a few seconds.
 
@@ -46,8 +47,3 @@ def _show(heading: str | None, finding: Finding) -> None:
     print_line(f"{finding.name}: {finding.text}", console)
     if finding.way_out is not None:
         print_line(f"{'':10}→ {finding.way_out}", console)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    app.command(epilog=examples("limbeck doctor", "limbeck doctor --json"), rich_help_panel=panel)(doctor)

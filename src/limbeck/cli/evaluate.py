@@ -20,22 +20,22 @@ from limbeck.cli.options import (
     Verbose,
     complete,
     complete_list,
-    examples,
     parse_numbers,
+    with_examples,
 )
 
-_EPILOG = examples(
-    "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 --data data/ "
-    "--preset minilmv2 --output runs/mine/evaluation",
-    "limbeck evaluate runs/mine/student --tasks mrpc --preset quick --output runs/look",
-    "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --speed --output runs/cost",
-)
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),
 ]
 
 
+@with_examples(
+    "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 --data data/ "
+    "--preset minilmv2 --output runs/mine/evaluation",
+    "limbeck evaluate runs/mine/student --tasks mrpc --preset quick --output runs/look",
+    "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --speed --output runs/cost",
+)
 def evaluate(
     models: Annotated[list[str], typer.Argument(help="Folders, Hub names or package:NAME.")],
     output: Annotated[Path, typer.Option(help="The evaluation's folder; finished cells in it are not run again.")],
@@ -105,8 +105,3 @@ def evaluate(
         print_line(f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    app.command(epilog=_EPILOG, rich_help_panel=panel)(evaluate)

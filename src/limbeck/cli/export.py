@@ -17,7 +17,7 @@ from limbeck.cli.options import (
     Quiet,
     Verbose,
     complete,
-    examples,
+    with_examples,
 )
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _PUSH_PANEL = "Pushing to the Hub"
 _MOST_TEXTS = 1000
-_EPILOG = examples(
+
+
+@with_examples(
     "limbeck export runs/mine --format onnx --verify",
     "limbeck export runs/mine --format onnx-int8 --output deploy/",
     "limbeck export runs/mine --format safetensors --dtype float16 --push me/student --dry-run",
 )
-
-
 def export(
     student: Annotated[str, typer.Argument(help="A run's folder, a model's folder, package:NAME or a Hub name.")],
     export_format: Annotated[
@@ -161,8 +161,3 @@ def _show(done: Export, would_push: str | None, pushed: str | None) -> None:
 def _front_matter(done: Export) -> str:
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     return card.split("\n---\n")[0] + "\n---"
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    app.command(epilog=_EPILOG, rich_help_panel=panel)(export)

@@ -49,6 +49,7 @@ Output = Annotated[
 ]
 
 inspect = typer.Typer(
+    name="inspect",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Look inside a model, alone or beside its teacher: numbers, and pictures of them.",
@@ -269,11 +270,6 @@ def _hand_over(name: str, found: Any, output: Path | None, table: RenderableType
     result_console().print(table)
     for path in written:
         print_line(f"Written: {path}")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands."""
-    app.add_typer(inspect, name="inspect", rich_help_panel=panel)
 
 
 # Which layers and heads `limbeck inspect attention` draws, read from its options.

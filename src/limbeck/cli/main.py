@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -14,31 +15,28 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from limbeck.cli import (
-    benchmark,
-    compare,
-    distill,
-    doctor,
-    evaluate,
-    export,
-    inspect,
-    methods,
-    quickstart,
-    recipe,
-    report,
-    schema,
-    search,
-    status,
-    validate,
-)
+from limbeck.cli.benchmark import benchmark
+from limbeck.cli.compare import compare
+from limbeck.cli.distill import distill
+from limbeck.cli.doctor import doctor
+from limbeck.cli.evaluate import evaluate
+from limbeck.cli.export import export
+from limbeck.cli.inspect import inspect
 from limbeck.cli.messages import UsageError, is_help, usage_message
+from limbeck.cli.methods import methods
+from limbeck.cli.options import EPILOGS
+from limbeck.cli.quickstart import quickstart
+from limbeck.cli.recipe import recipe, schema, validate
+from limbeck.cli.report import report
+from limbeck.cli.search import search
+from limbeck.cli.status import status
 from limbeck.core.registry import use_plugins
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.version import __version__
 
 errors = Console(stderr=True)
 
-PANELS = {
+PANELS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
     "Begin": (quickstart, doctor, methods, recipe, validate, schema),
     "Distil and search": (distill, compare, search, status),
     "Measure and look inside": (evaluate, benchmark, inspect),
@@ -98,9 +96,12 @@ def build_app() -> typer.Typer:
         epilog=_EPILOG,
     )
     app.callback()(options)
-    for panel, modules in PANELS.items():
-        for module in modules:
-            module.register(app, panel)
+    for panel, commands in PANELS.items():
+        for command in commands:
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, rich_help_panel=panel)
+            else:
+                app.command(epilog=EPILOGS[command], rich_help_panel=panel)(command)
     return app
 
 

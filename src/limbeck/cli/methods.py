@@ -11,16 +11,15 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from limbeck.cli.messages import print_json, print_line, result_console
-from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, complete, examples
+from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, complete, with_examples
 
-_EPILOG = examples(
+
+@with_examples(
     "limbeck methods",
     "limbeck methods minilmv2",
     "limbeck methods minilmv2 --recipe > recipe.yaml",
     "limbeck methods tinybert --json",
 )
-
-
 def methods(
     name: Annotated[
         str | None,
@@ -164,8 +163,3 @@ def _show(name: str) -> None:
             print_line(f"  {stage}: {term.weight:g} x {term.objective}({student}{arrow})", console)
     console.print(f"\n[bold]Recipe[/bold] (limbeck methods {name} --recipe > recipe.yaml)")
     print_line(method_recipe(name).rstrip(), console)
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    app.command(epilog=_EPILOG, rich_help_panel=panel)(methods)

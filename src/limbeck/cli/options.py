@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
@@ -100,9 +100,24 @@ Verbose = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, alone.", rich_help_panel=RESULT_PANEL)]
 
 
+Command = TypeVar("Command", bound=Callable[..., None])
+EPILOGS: dict[Callable[..., None], str] = {}
+"""The end of each command's help, by its function."""
+
+
 def examples(*lines: str) -> str:
     """Return the end of a command's help: each example in a paragraph of its own, to be copied as it is."""
     return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *map(escape, lines)])
+
+
+def with_examples(*lines: str) -> Callable[[Command], Command]:
+    """Give a command the examples at the end of its help; arguments as of `examples`."""
+
+    def add(command: Command) -> Command:
+        EPILOGS[command] = examples(*lines)
+        return command
+
+    return add
 
 
 def parse_numbers(option: str, text: str) -> list[int]:

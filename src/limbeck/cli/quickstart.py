@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import Json, Overrides, Overwrite, Quiet, Verbose, examples
+from limbeck.cli.options import Json, Overrides, Overwrite, Quiet, Verbose, with_examples
 
 
+@with_examples("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
 def quickstart(
     corpus: Annotated[
         list[str] | None, typer.Option(help="Other text than the installed docstrings; may be repeated.")
@@ -57,9 +58,3 @@ def default_output(folder: str, corpus: list[str] | None) -> str:
         return folder
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in Path(corpus[0].rstrip("/")).name)
     return f"{folder}-{name.strip('-.') or 'corpus'}"
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    epilog = examples("limbeck quickstart", "limbeck quickstart --corpus my-texts/ --output runs/mine")
-    app.command(epilog=epilog, rich_help_panel=panel)(quickstart)

@@ -1,4 +1,4 @@
-"""`limbeck recipe`: print a recipe to start from, or a recipe resolved."""
+"""`limbeck recipe`, `validate` and `schema`: a recipe printed, resolved or checked, and the schema of all."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.messages import print_json
-from limbeck.cli.options import Json, Overrides, examples
+from limbeck.cli.messages import print_json, print_line
+from limbeck.cli.options import Json, Overrides, with_examples
 
 
+@with_examples(
+    "limbeck recipe --example > recipe.yaml",
+    "limbeck recipe --quickstart",
+    "limbeck recipe recipe.yaml --set seed=7 --json",
+)
 def recipe(
     path: Annotated[Path | None, typer.Argument(help="A recipe to print with every default filled in.")] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a commented example.")] = False,
@@ -35,11 +40,28 @@ def recipe(
         typer.echo(text, nl=False)
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    epilog = examples(
-        "limbeck recipe --example > recipe.yaml",
-        "limbeck recipe --quickstart",
-        "limbeck recipe recipe.yaml --set seed=7 --json",
-    )
-    app.command(epilog=epilog, rich_help_panel=panel)(recipe)
+@with_examples("limbeck validate recipe.yaml --set student.shape=4x312", "limbeck validate recipe.yaml --json")
+def validate(
+    recipe: Annotated[Path, typer.Argument(help="The recipe (YAML).")],
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Check a recipe against the configurations of its models; no weight and no text is loaded."""
+    from limbeck.api import validate as check
+    from limbeck.recipe.plan import summarise
+
+    lines = summarise(check(recipe, overrides or []))
+    if as_json:
+        print_json(dict(lines))
+        return
+    for name, text in lines.items():
+        print_line(f"{name}: {text}")
+    print_line("The recipe is valid.", style="green")
+
+
+@with_examples("limbeck schema > recipe.schema.json")
+def schema() -> None:
+    """Print the JSON schema of recipes, from which editors complete and check them."""
+    from limbeck.recipe.schema import recipe_schema
+
+    print_json(recipe_schema())

@@ -9,16 +9,15 @@ from typing import Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line
-from limbeck.cli.options import Json, examples
+from limbeck.cli.options import Json, with_examples
 
-_EPILOG = examples(
+
+@with_examples(
     "limbeck report runs/mine",
     "limbeck report runs/first runs/second --output both.html",
     "limbeck report runs/methods --markdown --figures paper/figures",
     "limbeck report runs/mine runs/look --open",
 )
-
-
 def report(
     folders: Annotated[
         list[Path],
@@ -70,8 +69,3 @@ def report(
             print_line(f"Report: {path}")
     if show:
         webbrowser.open(written.html.resolve().as_uri())
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    app.command(epilog=_EPILOG, rich_help_panel=panel)(report)

@@ -144,15 +144,6 @@ KINDS = {
 }
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the group of commands."""
-    epilog = examples("limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping")
-    group = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=_GROUP_HELP, epilog=epilog)
-    for name, kind in KINDS.items():
-        group.command(name, epilog=examples(*kind.examples))(_command(name, kind))
-    app.add_typer(group, name="search", rich_help_panel=panel)
-
-
 def _command(name: str, kind: _Kind) -> Callable[..., None]:
     """Return the command of a kind of search: a function with a parameter for each option."""
 
@@ -236,3 +227,14 @@ def _runner(name: str) -> Callable[..., dict[str, Any]]:
         "mapping": search_mapping, "architecture": search_architecture, "teacher-layer": search_teacher_layer,
     }  # fmt: skip
     return runners[name]
+
+
+search = typer.Typer(
+    name="search",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help=_GROUP_HELP,
+    epilog=examples("limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping"),
+)
+for _name, _kind in KINDS.items():
+    search.command(_name, epilog=examples(*_kind.examples))(_command(_name, _kind))

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from limbeck.cli.messages import print_json, print_line, result_console
-from limbeck.cli.options import Json, examples
+from limbeck.cli.options import Json, with_examples
 
 if TYPE_CHECKING:
     from limbeck.training.record import RunStatus
@@ -21,6 +21,7 @@ _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dea
 _NOTHING = "–"
 
 
+@with_examples("limbeck status runs/mine", "limbeck status runs --json")
 def status(
     folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs in them at any depth.")],
     as_json: Json = False,
@@ -92,9 +93,3 @@ def _duration(seconds: float | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the command."""
-    epilog = examples("limbeck status runs/mine", "limbeck status runs --json")
-    app.command(epilog=epilog, rich_help_panel=panel)(status)
