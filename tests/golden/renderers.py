@@ -105,8 +105,7 @@ def inspection_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str,
 
 def export_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The lines and latencies of an export."""
-    from limbeck.report.card_parts import export_lines, export_title
-    from limbeck.report.export_card import latency_table
+    from limbeck.report.card_parts import export_lines, export_title, latency_table
 
     record = read(folder, "export.json")
     said = "\n".join((export_title(record), *export_lines(record)))

@@ -139,8 +139,7 @@ def _check_push(push: str | None, *, private: bool, dry_run: bool) -> None:
 
 def _show(done: Export, would_push: str | None, pushed: str | None) -> None:
     """Print what was measured, and for a dry run what would be uploaded."""
-    from limbeck.report.card_parts import export_lines, export_title
-    from limbeck.report.export_card import latency_table
+    from limbeck.report.card_parts import export_lines, export_title, latency_table
 
     print_line(f"{done.record['source']} as {export_title(done.record)}", style="bold")
     for line in export_lines(done.record):

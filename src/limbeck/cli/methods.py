@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
 
 from limbeck.cli.messages import print_json, print_line, result_console
 from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, complete, with_examples
+from limbeck.core.blocks import BOXED, Table, console
 
 
 @with_examples(
@@ -67,10 +67,9 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table("method", "what is taught", "source")
-    for row in rows:
-        table.add_row(row["name"], row["summary"], row["source"])
-    result_console().print(table)
+    cells = tuple((str(row["name"]), str(row["summary"]), row["source"] or "") for row in rows)
+    table = Table("", ("method", "what is taught", "source"), cells, words=(0, 1, 2), layout=BOXED)
+    result_console().print(console(table))
 
 
 def _source(citation: Any) -> str | None:

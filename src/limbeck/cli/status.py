@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from limbeck.cli.messages import print_json, print_line, result_console
 from limbeck.cli.options import Json, with_examples
+from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Cell, Table, console
 
 if TYPE_CHECKING:
     from limbeck.training.record import RunStatus
 
 _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
-_NOTHING = "–"
 
 
 @with_examples("limbeck status runs/mine", "limbeck status runs --json")
@@ -55,29 +53,36 @@ def _print_lines(run: RunStatus) -> None:
 
 
 def _print_table(runs: Sequence[RunStatus]) -> None:
-    table = Table("run", *_columns(runs[0]))
-    for run in runs:
-        styles = {"status": _STYLES[run.status]}
-        cells = [Text(_plain(text), style=styles.get(name, "")) for name, text in _columns(run).items()]
-        table.add_row(Text(_plain(str(run.folder))), *cells)
-    result_console().print(table)
+    headings = ("run", *_columns(runs[0]))
+    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
+        (
+            _plain(str(run.folder)),
+            *(
+                Cell(_plain(text), mark=_STYLES[run.status] if name == "status" else "")
+                for name, text in _columns(run).items()
+            ),
+        )
+        for run in runs
+    )
+    table = Table("", headings, rows, words=tuple(range(len(headings))), layout=BOXED)
+    result_console().print(console(table))
     for run in runs:
         if run.status == "dead" and run.problem is not None:  # What the others died of, nobody wrote down.
             print_line(_plain(run.problem), style=_STYLES[run.status])
 
 
 def _columns(run: RunStatus) -> dict[str, str]:
-    """What is shown of a run, by heading."""
+    """Return the cells of a run by their headings."""
     doing = run.stage or run.activity
     return {
         "status": f"{run.status}, but silent" if run.silent else run.status,
-        "at": doing or _NOTHING,
-        "step": f"{run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else _NOTHING,
-        "tokens/s": f"{run.tokens_per_second:,.0f}" if run.tokens_per_second is not None else _NOTHING,
+        "at": doing or NOTHING,
+        "step": f"{run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else NOTHING,
+        "tokens/s": f"{run.tokens_per_second:,.0f}" if run.tokens_per_second is not None else NOTHING,
         "left": _duration(run.seconds_left),
-        "last sign": f"{_duration(run.seconds_since)} ago" if run.seconds_since is not None else _NOTHING,
-        "checkpoint": _NOTHING if run.checkpoint is None else f"step {run.checkpoint:,}",
-        "process": f"{run.pid} on {run.host}" if run.pid is not None else _NOTHING,
+        "last sign": f"{_duration(run.seconds_since)} ago" if run.seconds_since is not None else NOTHING,
+        "checkpoint": NOTHING if run.checkpoint is None else f"step {run.checkpoint:,}",
+        "process": f"{run.pid} on {run.host}" if run.pid is not None else NOTHING,
     }
 
 
@@ -88,7 +93,7 @@ def _plain(text: str) -> str:
 
 def _duration(seconds: float | None) -> str:
     if seconds is None:
-        return _NOTHING
+        return NOTHING
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"

@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -28,12 +28,12 @@ class Cell:
     Args:
         value: Unrounded; None where there is none.
         form: For `str.format`, such as `{:.1f} %`.
-        mark: How it stands out in Markdown files and on a console.
+        mark: Its style on a console; bold and italic also in Markdown files.
     """
 
     value: str | float | None
     form: str = "{}"
-    mark: Literal["", "bold", "italic"] = ""
+    mark: str = ""
 
     def __str__(self) -> str:
         return NOTHING if self.value is None else self.form.format(self.value)

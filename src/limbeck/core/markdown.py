@@ -11,7 +11,7 @@ from typing import Any
 from limbeck.core.blocks import AnyCell, Block, Cell, Code, Facts, Figure, Notes, Paragraph, Section, Steps, Table
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$])")
-_MARKS = {"": "", "bold": "**", "italic": "*"}
+_MARKS = {"bold": "**", "italic": "*"}
 
 
 def one_line(value: Any) -> str:
@@ -76,7 +76,7 @@ def plain_table(table: Table) -> str:
 
 
 def _marked(cell: AnyCell) -> str:
-    mark = _MARKS[cell.mark] if isinstance(cell, Cell) else ""
+    mark = _MARKS.get(cell.mark, "") if isinstance(cell, Cell) else ""
     return f"{mark}{str(cell).strip()}{mark}"
 
 

@@ -1,4 +1,4 @@
-"""What a student with a task head is, and how it is used: for its model card."""
+"""Parts of the cards of students and exports: their usage, and the differences, sizes and latencies of an export."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import RenderableType
+
+from limbeck.core.blocks import NOTHING, Layout, Table, console
+from limbeck.core.markdown import plain_table
 from limbeck.core.timing import FEWEST_ROUNDS
 from limbeck.report.quality import is_doubtful
 
@@ -129,7 +133,7 @@ def _vectors(export: Mapping[str, Any]) -> str:
 # What an export is, in Markdown and in plain lines: size, differences, and what int8 gains or costs.
 
 
-_UNTOLD = "–"
+_KINDS = ("float32", "int8")
 _NAMES = {
     "onnx": "ONNX",
     "onnx-int8": "ONNX with int8 weights",
@@ -176,17 +180,30 @@ def export_lines(export: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def latency_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Return the latencies of float32 and int8 for the terminal: medians with their 10th and 90th percentile, in ms.
+
+    Args:
+        rows: As an export's record has them.
+    """
+    headings = ("texts x tokens", "rounds", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is")
+    cells = []
+    for row in rows:
+        times = (
+            f for kind in _KINDS for median, low, high in [milliseconds(row, kind)] for f in (median, f"{low}–{high}")
+        )
+        cells.append((f"{row['batch']} x {row['length']}", str(row["rounds"]), *times, speed_of(row)))
+    return console(Table("", headings, tuple(cells), words=(0,), layout=Layout(fold=False, collapsed=False)))
+
+
 def latency_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the latencies of float32 and int8 as a table."""
-    lines = [
-        "| Texts x tokens | Rounds | float32, ms (10th–90th) | int8, ms (10th–90th) | int8 is |",
-        "|---|---:|---:|---:|---|",
-    ]
+    headings = ("Texts x tokens", "Rounds", "float32, ms (10th–90th)", "int8, ms (10th–90th)", "int8 is")
+    cells = []
     for row in rows:
-        cells = [f"{row['batch']} x {row['length']}", str(row["rounds"])]
-        cells += ["{} ({}–{})".format(*milliseconds(row, kind)) for kind in ("float32", "int8")]
-        lines.append("| " + " | ".join([*cells, speed_of(row)]) + " |")
-    return "\n".join(lines)
+        times = ("{} ({}–{})".format(*milliseconds(row, kind)) for kind in _KINDS)
+        cells.append((f"{row['batch']} x {row['length']}", str(row["rounds"]), *times, speed_of(row)))
+    return plain_table(Table("", headings, tuple(cells), words=(0, 4)))
 
 
 def milliseconds(row: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
@@ -198,7 +215,7 @@ def milliseconds(row: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
 
 def speed_of(row: Mapping[str, Any]) -> str:
     """Say how fast int8 is in a row of the latencies; nothing where that cannot be told, see `busy_line`."""
-    return _UNTOLD if _is_doubtful(row) else speed_words(row["speedup"])
+    return NOTHING if _is_doubtful(row) else speed_words(row["speedup"])
 
 
 def busy_line(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -208,7 +225,7 @@ def busy_line(rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         f"The machine was busy: at {', '.join(untold)} tokens rounds were fewer than {FEWEST_ROUNDS}, or their ratios "
-        f"are not those of the medians, so no speed is told ({_UNTOLD}); export again with more --seconds."
+        f"are not those of the medians, so no speed is told ({NOTHING}); export again with more --seconds."
     )
 
 

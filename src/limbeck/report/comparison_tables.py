@@ -109,7 +109,7 @@ def _main(summary: ComparisonSummary, row: ComparedScores | None) -> Cell:
     return replace(cell, mark=_mark(row))
 
 
-def _mark(row: ComparedScores) -> Any:
+def _mark(row: ComparedScores) -> str:
     if not isinstance(row, ComparedRow):
         return ""
     return "bold" if row.rank == 1 else "italic" if row.best_mapping else ""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import ModelCard
-from rich import box
-from rich.console import RenderableType
-from rich.table import Table
 
 from limbeck.core.files import record_damage
 from limbeck.core.markdown import code_block
 from limbeck.errors import RecipeError
 from limbeck.export.source import locate
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.report.card_parts import HEAD_USAGE, milliseconds, onnx_usage, speed_of
+from limbeck.report.card_parts import HEAD_USAGE, onnx_usage
 from limbeck.report.model_card import (
     CARD,
     dump_front_matter,
@@ -114,24 +111,3 @@ def _own_card(folder: Path) -> tuple[dict[str, Any], str] | None:
     except Exception:  # Missing, or anybody's text: the export is described all the same.
         return None
     return card.data.to_dict(), card.text
-
-
-# The latencies of int8 beside float32, for the terminal.
-
-
-def latency_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Return the table: medians with their 10th and 90th percentile, in milliseconds.
-
-    Args:
-        rows: As an export's record has them.
-    """
-    table = Table(box=box.SIMPLE_HEAVY, pad_edge=False)
-    for heading in ("texts x tokens", "rounds", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is"):
-        table.add_column(heading, justify="left" if heading == "texts x tokens" else "right")
-    for row in rows:
-        cells = [f"{row['batch']} x {row['length']}", str(row["rounds"])]
-        for kind in ("float32", "int8"):
-            median, low, high = milliseconds(row, kind)
-            cells += [median, f"{low}–{high}"]
-        table.add_row(*cells, speed_of(row))
-    return table

@@ -7,10 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
+from limbeck.core.blocks import (
+    BOXED,
+    AnyCell,
+    Block,
+    Cell,
+    Figure,
+    Notes,
+    Paragraph,
+    Section,
+    Table,
+    console,
+    guarded,
+)
 from limbeck.core.files import check_writable
 from limbeck.core.records import text_of
 from limbeck.errors import OutputError, RecipeError, suggestion
@@ -22,7 +34,6 @@ from limbeck.inspection import (
     LayerSimilarity,
     PhraseClustering,
 )
-from limbeck.report.content import Block, Figure, Notes, Paragraph, Section, guarded
 from limbeck.report.figures import (
     contribution_figure,
     divergence_figure,
@@ -35,16 +46,14 @@ from limbeck.report.figures import (
 from limbeck.report.findings import InspectionFound, Record
 from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
 
-_MISSING = "–"
-
 
 def phrase_table(found: PhraseClustering) -> RenderableType:
     """Return the scores by layer, mean and deviation over the seeds."""
-    table = _table("Phrase clustering: normalised mutual information by layer", "Layer")
-    for label in name_roles([model.name for model in found.models]):
-        table.add_column(label, justify="right")
-    for layer in range(max(len(model.scores) for model in found.models)):
-        table.add_row(str(layer), *(_score(model, layer) for model in found.models))
+    names = name_roles([model.name for model in found.models])
+    rows: list[tuple[AnyCell, ...]] = [
+        (str(layer), *(_score(model, layer) for model in found.models))
+        for layer in range(max(len(model.scores) for model in found.models))
+    ]
     counts = ", ".join(f"{label} {count:,}" for label, count in found.labels.items())
     notes = [
         f"{sum(found.labels.values()):,} spans ({counts}), k = {found.clusters}, {found.scored:,} scored; "
@@ -52,80 +61,73 @@ def phrase_table(found: PhraseClustering) -> RenderableType:
     ]
     if found.left_out:
         notes.append(f"Not drawn from: {found.left_out:,} spans in too long sentences, or of words without a token.")
-    return _with_notes(table, notes)
+    return _shown("Phrase clustering: normalised mutual information by layer", ("Layer", *names), rows, notes)
 
 
 def contribution_table(found: Sequence[Contribution]) -> RenderableType:
     """Return the mean cosine of each layer's input and output."""
-    table = _table("Cosine between a layer's input and output (the lower, the more it changes)", "Layer")
-    for label in name_roles([model.name for model in found]):
-        table.add_column(label, justify="right")
-    for layer in range(max(len(model.cosines) for model in found)):
-        cells = [f"{model.cosines[layer]:.3f}" if layer < len(model.cosines) else _MISSING for model in found]
-        table.add_row(str(layer + 1), *cells)
+    names = name_roles([model.name for model in found])
+    rows: list[tuple[AnyCell, ...]] = [
+        (str(layer + 1), *(_number(dict(enumerate(model.cosines)).get(layer)) for model in found))
+        for layer in range(max(len(model.cosines) for model in found))
+    ]
     notes = [
         f"{label}: layers {', '.join(map(str, model.ranking[:3]))} change most; "
         f"{model.tokens:,} tokens{_cut(model.cut)}."
-        for label, model in zip(name_roles([model.name for model in found]), found, strict=True)
+        for label, model in zip(names, found, strict=True)
     ]
-    return _with_notes(table, notes)
+    title = "Cosine between a layer's input and output (the lower, the more it changes)"
+    return _shown(title, ("Layer", *names), rows, notes)
 
 
 def similarity_table(found: LayerSimilarity) -> RenderableType:
     """Return the teacher layer that is most like each layer of the student."""
-    table = _table("Similarity of layers (linear CKA)", "Student layer")
-    table.add_column("Most alike teacher layer", justify="right")
-    table.add_column("CKA", justify="right")
-    table.add_column("CKA of last teacher layer", justify="right")
-    for layer, near in enumerate(found.nearest):
-        row = found.values[layer]
-        table.add_row(str(layer), str(near), _number(row[near]), _number(row[-1]))
+    rows = [
+        (str(layer), str(near), _number(values[near]), _number(values[-1]))
+        for layer, (near, values) in enumerate(zip(found.nearest, found.values, strict=True))
+    ]
     notes = [f"{found.tokens:,} tokens{_cut(found.cut)}."]
     if not found.reliable:
         notes.append(
             f"Few tokens for models {found.width} wide, so all values are too high; read {10 * found.width:,} or more."
         )
-    return _with_notes(table, notes)
+    headings = ("Student layer", "Most alike teacher layer", "CKA", "CKA of last teacher layer")
+    return _shown("Similarity of layers (linear CKA)", headings, rows, notes)
 
 
 def divergence_table(found: AttentionDivergence) -> RenderableType:
     """Return the nearest teacher layer of each layer of the student, and its best and worst head."""
-    table = _table("Divergence of attention, KL(teacher ‖ student) in nats", "Student layer")
-    for heading in ("Nearest teacher layer", "Mean", "From last teacher layer"):
-        table.add_column(heading, justify="right")
-    if found.by_head:
-        table.add_column("Nearest and farthest head", justify="right")
+    headings = ["Student layer", "Nearest teacher layer", "Mean", "From last teacher layer"]
+    headings += ["Nearest and farthest head"] if found.by_head else []
+    rows = []
     for layer, near in enumerate(found.nearest, start=1):
         means, heads = found.means[layer - 1], found.values[layer - 1][near - 1]
-        cells = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
+        cells: list[AnyCell] = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
         if found.by_head:
             low, high = (pick(range(len(heads)), key=heads.__getitem__) for pick in (min, max))
             cells.append(f"{low + 1} ({_number(heads[low])}), {high + 1} ({_number(heads[high])})")
-        table.add_row(*cells)
+        rows.append(tuple(cells))
     how = "head by head" if found.by_head else "of maps averaged over heads, since the models differ in their number"
-    return _with_notes(table, [f"{found.tokens:,} tokens{_cut(found.cut)}; {how}."])
+    title = "Divergence of attention, KL(teacher ‖ student) in nats"
+    return _shown(title, headings, rows, [f"{found.tokens:,} tokens{_cut(found.cut)}; {how}."])
 
 
-def _table(title: str, first: str) -> Table:
-    table = Table(title=title, title_justify="left", expand=False)
-    table.add_column(first, justify="right")
-    return table
+def _shown(
+    title: str, headings: Sequence[str], rows: Sequence[tuple[AnyCell, ...]], notes: Sequence[str]
+) -> RenderableType:
+    return console(Table(title, tuple(headings), tuple(rows), layout=BOXED), Notes(tuple(notes)))
 
 
-def _with_notes(table: Table, notes: Sequence[str]) -> RenderableType:
-    return Group(table, *(Text(note, style="dim") for note in notes))
-
-
-def _score(model: LayerScores, layer: int) -> str:
+def _score(model: LayerScores, layer: int) -> Cell:
     """Return a layer's mean, with its deviation where there are several runs."""
     if layer >= len(model.scores):
-        return _MISSING
+        return Cell(None)
     spread = f" ± {model.deviations[layer]:.3f}" if len(model.scores[layer]) > 1 else ""
-    return f"{model.means[layer]:.3f}{spread}"
+    return Cell(model.means[layer], f"{{:.3f}}{spread}")
 
 
-def _number(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else _MISSING
+def _number(value: float | None) -> Cell:
+    return Cell(value if value is not None and math.isfinite(value) else None, "{:.3f}")
 
 
 def _cut(cut: int) -> str:

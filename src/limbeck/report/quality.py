@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
+from limbeck.core.blocks import BOXED, NOTHING, Notes, Table, console, to_csv
+from limbeck.core.markdown import plain_table
+from limbeck.core.records import BatchLatency, Retrieval, RunEvaluation, TaskFigures, text_of
 from limbeck.core.timing import FEWEST_ROUNDS
-
-# Which measured ratios of times can be told: not those of few rounds, or of rounds that say different things.
-
 
 _MOST_APART = 1.1
 """The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""
@@ -40,13 +35,6 @@ def is_doubtful(first: float | None, second: float | None, ratio: float | None, 
     return not 1 / _MOST_APART <= apart <= _MOST_APART
 
 
-# A comparison as rows of figures: what the teacher-beside-student table says, before it is drawn.
-#
-# Reads the layout of `limbeck.evaluation.Comparison.to_dict()`. Every part of it may be missing or None; a figure
-# that is not there is left out of the rows, with its reason in the notes where the dict gives one.
-
-
-MISSING = "–"
 _FEW_ROWS = 100
 _UNSTEADY = 1.5  # 90th over 10th percentile; about 1.1 on an idle machine
 
@@ -78,7 +66,7 @@ class Row:
 
     def _value(self, value: float | None) -> str:
         if value is None:
-            return MISSING
+            return NOTHING
         if self.kind == "count":
             return format_count(value)
         return f"{value:.1f}" if self.kind in ("megabytes", "milliseconds") else f"{value:.3f}"
@@ -111,156 +99,95 @@ def format_count(value: float) -> str:
 
 
 def comparison_rows(comparison: Mapping[str, Any]) -> list[Row]:
-    """Return the table's rows, without those whose figures are missing for both models."""
+    """Return the rows of a table of teacher and student, without those whose figures are missing for both models.
 
-    def both(label: str, kind: str, *path: str | int) -> Row:
-        return Row(label, _number(comparison, "teacher", *path), _number(comparison, "student", *path), kind)
-
-    rows = [
-        both("Transformer parameters", "count", "parameters", "transformer"),
-        both("Embedding parameters", "count", "parameters", "embedding"),
-        both("Weights, MB", "megabytes", "megabytes"),
-    ]
-    batches = _at(comparison, "latency", "batches")
-    for batch in batches if isinstance(batches, Sequence) else ():
-        of, size = f"batch {_at(batch, 'batch_size')}", "median_ms"
-        rows.append(
-            Row(
-                f"Latency {of}, ms",
-                _number(batch, "teacher", size),
-                _number(batch, "student", size),
-                "milliseconds",
-                speedup=_number(batch, "speedup"),
-            )
-        )
-        rows.append(
-            Row(
-                "  its Transformer part",
-                _number(batch, "teacher_transformer", size),
-                _number(batch, "student_transformer", size),
-                "milliseconds",
-                speedup=_number(batch, "transformer_speedup"),
-            )
-        )
-    interval = _at(comparison, "agreement", "interval")
-    rows.append(
-        Row(
-            "Agreement (Spearman)",
-            None,
-            _number(comparison, "agreement", "spearman"),
-            "agreement",
-            interval=_interval(interval),
-        )
-    )
-    rows += _task_rows(_at(comparison, "task"))
-    rows.append(both("Retrieval MRR@10", "share", "retrieval", "mrr_at_10"))
-    rows.append(both("Retrieval recall@1", "share", "retrieval", "recall_at_1"))
+    Args:
+        comparison: As `limbeck.evaluation.Comparison.to_dict()` gives it; every part may be missing.
+    """
+    rows = _rows(RunEvaluation.read(comparison))
     return [row for row in rows if row.teacher is not None or row.student is not None]
+
+
+def _rows(found: RunEvaluation) -> Iterator[Row]:
+    teacher, student = found.teacher, found.student
+    yield Row("Transformer parameters", teacher.parameters.transformer, student.parameters.transformer, "count")
+    yield Row("Embedding parameters", teacher.parameters.embedding, student.parameters.embedding, "count")
+    yield Row("Weights, MB", teacher.megabytes, student.megabytes, "megabytes")
+    for batch in found.batches:
+        whole, part = (
+            (batch.teacher.median_ms, batch.student.median_ms),
+            (batch.teacher_transformer.median_ms, batch.student_transformer.median_ms),
+        )
+        yield Row(f"Latency batch {batch.batch_size}, ms", *whole, "milliseconds", speedup=batch.speedup)
+        yield Row("  its Transformer part", *part, "milliseconds", speedup=batch.transformer_speedup)
+    if (agreement := found.agreement) is not None:
+        ends = tuple(end for end in agreement.interval or () if end is not None)
+        interval = (ends[0], ends[1]) if len(ends) == 2 else None
+        yield Row("Agreement (Spearman)", None, agreement.spearman, "agreement", interval=interval)
+    if (task := found.task) is not None and task.metric is not None:
+        # Of a student for a task: its score, and how often it gives the teacher's answer.
+        yield Row(f"{_METRICS.get(task.metric, task.metric)} (held out)", task.teacher, task.student, "share")
+        yield Row("  with the teacher's answers as labels", None, task.agreement, "agreement")
+    theirs, own = teacher.retrieval or Retrieval(), student.retrieval or Retrieval()
+    yield Row("Retrieval MRR@10", theirs.mrr_at_10, own.mrr_at_10, "share")
+    yield Row("Retrieval recall@1", theirs.recall_at_1, own.recall_at_1, "share")
 
 
 _METRICS = {"accuracy": "Accuracy", "spearman": "Spearman with the labels", "exact_span": "Exact answer windows"}
 
 
-def _task_rows(task: Any) -> list[Row]:
-    """The rows of a task-specific student: its score, and how often it says what the teacher says."""
-    metric = _at(task, "metric")
-    if not isinstance(metric, str):
-        return []
-    label = _METRICS.get(metric, metric)
-    return [
-        Row(f"{label} (held out)", _number(task, "teacher"), _number(task, "student"), "share"),
-        Row("  with the teacher's answers as labels", None, _number(task, "agreement"), "agreement"),
-    ]
-
-
 def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
     """Return the lines that belong below the table: how it was measured, and why figures are missing."""
-    notes: list[str] = []
-    latency, agreement = _at(comparison, "latency"), _at(comparison, "agreement")
-    if isinstance(latency, Mapping):
-        notes.append(
-            f"Latency: {latency.get('length')} tokens, {latency.get('dtype')}, {latency.get('device')}, "
-            f"{latency.get('threads')} thread{'' if latency.get('threads') == 1 else 's'}, models in turns."
-        )
-        if _is_unsteady(latency):
-            notes.append("The machine was busy: trust the speedups (of neighbouring passes) more than the times.")
-    if isinstance(agreement, Mapping):
-        pairs = agreement.get("pairs")
-        notes.append(f"Agreement: with the teacher's similarities of {pairs} pairs of held-out sentences.")
-    rows = _number(comparison, "task", "rows")
-    if rows is not None:
-        of = _at(comparison, "task", "teacher_name")
-        named = f"; the teacher is '{of}'" if isinstance(of, str) and _number(comparison, "task", "teacher") else ""
-        few = ": few, so the scores are rough" if rows < _FEW_ROWS else ""
-        notes.append(f"Task: {rows:.0f} held-out rows of stage '{_at(comparison, 'task', 'stage')}'{few}{named}.")
-    pool = _number(comparison, "student", "retrieval", "pool")
-    if pool is not None:
-        notes.append(f"Retrieval: a held-out summary finds its body among {pool:.0f}.")
-    in_memory = [role for role in ("teacher", "student") if _at(comparison, role, "megabytes_of") == "tensors"]
-    notes.extend(f"Weights: the {role}'s as in memory, not on disk." for role in in_memory)
-    if isinstance(reason := _at(comparison, "task", "unavailable"), str):
-        notes.append(f"No task scores: {reason}")
-    unavailable = _at(comparison, "unavailable")
-    if isinstance(unavailable, Mapping):
-        notes.extend(f"No {name}: {reason}" for name, reason in unavailable.items())
-    return notes
+    return list(_notes(RunEvaluation.read(comparison)))
 
 
-def _is_unsteady(latency: Mapping[str, Any]) -> bool:
+def _notes(found: RunEvaluation) -> Iterator[str]:
+    if (latency := found.latency) is not None:
+        threads = f"{latency.threads} thread{'' if latency.threads == 1 else 's'}"
+        yield f"Latency: {latency.length} tokens, {latency.dtype}, {latency.device}, {threads}, models in turns."
+        if any(map(_is_unsteady, latency.batches)):
+            yield "The machine was busy: trust the speedups (of neighbouring passes) more than the times."
+    if found.agreement is not None:
+        yield f"Agreement: with the teacher's similarities of {found.agreement.pairs} pairs of held-out sentences."
+    task = found.task or TaskFigures()
+    if task.rows is not None:
+        named = f"; the teacher is '{task.teacher_name}'" if task.teacher_name and task.teacher is not None else ""
+        few = ": few, so the scores are rough" if task.rows < _FEW_ROWS else ""
+        yield f"Task: {task.rows:.0f} held-out rows of stage '{task.stage}'{few}{named}."
+    if found.student.retrieval is not None and found.student.retrieval.pool is not None:
+        yield f"Retrieval: a held-out summary finds its body among {found.student.retrieval.pool:.0f}."
+    for role, model in (("teacher", found.teacher), ("student", found.student)):
+        if model.megabytes_of == "tensors":
+            yield f"Weights: the {role}'s as in memory, not on disk."
+    if task.unavailable is not None:
+        yield f"No task scores: {task.unavailable}"
+    yield from (f"No {name}: {reason}" for name, reason in found.unavailable.items())
+
+
+def _is_unsteady(batch: BatchLatency) -> bool:
     """Return whether passes of one model differ widely, were few, or have other ratios than their medians."""
-    batches = latency.get("batches")
-    for batch in batches if isinstance(batches, Sequence) else ():
-        for role in ("teacher", "student"):
-            low, high = _number(batch, role, "p10_ms"), _number(batch, role, "p90_ms")
-            if low is not None and high is not None and high > _UNSTEADY * low:
-                return True
-        rounds = _number(batch, "rounds")
-        for part, ratio in (("", "speedup"), ("_transformer", "transformer_speedup")):
-            medians = [_number(batch, f"{role}{part}", "median_ms") for role in ("teacher", "student")]
-            if is_doubtful(medians[0], medians[1], _number(batch, ratio), rounds):
-                return True
-    return False
+    for times in (batch.teacher, batch.student):
+        if times.p10_ms is not None and times.p90_ms is not None and times.p90_ms > _UNSTEADY * times.p10_ms:
+            return True
+    whole = (batch.teacher.median_ms, batch.student.median_ms, batch.speedup)
+    part = (batch.teacher_transformer.median_ms, batch.student_transformer.median_ms, batch.transformer_speedup)
+    return is_doubtful(*whole, batch.rounds) or is_doubtful(*part, batch.rounds)
 
 
-def _at(value: Any, *path: str | int) -> Any:
-    """Follow keys into nested mappings; None as soon as one is missing."""
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def _number(value: Any, *path: str | int) -> float | None:
-    """Follow keys to a number; None for anything else."""
-    found = _at(value, *path)
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
-
-
-def _interval(value: Any) -> tuple[float, float] | None:
-    """Return a pair of numbers, or None for anything else."""
-    if isinstance(value, Sequence) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value):
-        return (float(value[0]), float(value[1]))
-    return None
+def quality_table(comparison: Mapping[str, Any], caption: str = "Teacher beside student") -> Table:
+    """Lay out the rows; a label with a space before it is of the row above."""
+    rows = tuple(row.cells() for row in comparison_rows(comparison))
+    return Table(caption, ("", "Teacher", "Student", "Student vs teacher"), rows, words=(0, 3), layout=BOXED)
 
 
 def comparison_table(comparison: Mapping[str, Any], *, title: str = "Teacher beside student") -> RenderableType:
     """Return the table for the terminal; it fits 80 columns and wraps below that."""
-    table = Table(title=title, title_justify="left", expand=False)
-    table.add_column("")
-    for heading in ("Teacher", "Student"):
-        table.add_column(heading, justify="right")
-    table.add_column("Student vs teacher")
-    for row in comparison_rows(comparison):
-        table.add_row(*(Text(cell) for cell in row.cells()))
-    return Group(table, *(Text(note, style="dim") for note in comparison_notes(comparison)))
+    return console(quality_table(comparison, title), Notes(tuple(comparison_notes(comparison))))
 
 
 def comparison_markdown(comparison: Mapping[str, Any], *, notes: bool = True) -> str:
     """Return the table in Markdown, its notes below it unless asked otherwise."""
-    lines = ["| | Teacher | Student | Student vs teacher |", "|---|---:|---:|---|"]
-    lines += [
-        "| " + " | ".join(cell.strip().replace("|", r"\|") for cell in row.cells()) + " |"
-        for row in comparison_rows(comparison)
-    ]
+    lines = [plain_table(quality_table(comparison)).replace("|  |", "| |", 1)]
     if notes and (found := comparison_notes(comparison)):
         lines += ["", *(f"- {' '.join(note.split())}" for note in found)]
     return "\n".join(lines) + "\n"
@@ -268,16 +195,13 @@ def comparison_markdown(comparison: Mapping[str, Any], *, notes: bool = True) ->
 
 def comparison_csv(comparison: Mapping[str, Any]) -> str:
     """Return the rows as CSV with unrounded numbers: figure, teacher, student, speedup."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["figure", "teacher", "student", "speedup"])
-    part = ""
+    rows, whole = [], ""
     for row in comparison_rows(comparison):
-        label = f"{part}, {row.label.strip()}" if row.label.startswith(" ") else row.label
-        part = part if row.label.startswith(" ") else row.label
-        values = (row.teacher, row.student, row.speedup)
-        writer.writerow([label, *("" if value is None else value for value in values)])
-    return buffer.getvalue()
+        label = f"{whole}, {row.label.strip()}" if row.label.startswith(" ") else row.label
+        whole = whole if row.label.startswith(" ") else row.label
+        values = {"teacher": row.teacher, "student": row.student, "speedup": row.speedup}
+        rows.append({"figure": label, **{n: None if v is None else float(v) for n, v in values.items()}})
+    return to_csv(("figure", "teacher", "student", "speedup"), rows)
 
 
 def write_tables(
@@ -305,7 +229,7 @@ def write_tables(
     writers: dict[str, Callable[[], str]] = {
         ".md": lambda: comparison_markdown(comparison),
         ".csv": lambda: comparison_csv(comparison),
-        ".json": lambda: json.dumps(comparison, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        ".json": lambda: text_of(comparison),
     }
     if unknown := set(suffixes) - set(writers):
         raise ValueError(f"no table format {', '.join(sorted(unknown))}; known: {', '.join(writers)}")

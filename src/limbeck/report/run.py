@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from limbeck.report.content import NOTHING, Block, Code, Facts, Notes, Paragraph
 from limbeck.report.figures import Measured, layers_figure, loss_blocks, quality_figure
 from limbeck.report.findings import RunFound, StageFound, run_state
 from limbeck.report.layer_links import LayerLinks, find_links, recorded_links
-from limbeck.report.quality import Row, comparison_notes, comparison_rows, format_count
+from limbeck.report.quality import comparison_notes, format_count, quality_table
 from limbeck.report.records import entries, entry, last_part, mapping, number, text, texts, without_path
 
 
@@ -355,11 +355,11 @@ def _result(run: RunFound) -> Iterator[Block]:
     if not evaluation:
         yield Notes(("Teacher and student were not compared.",))
         return
-    rows = comparison_rows(evaluation)
-    headings = ("", "Teacher", "Student", "Student vs teacher")
-    # A label with a space before it is of what stands above it.
-    cells = [(f"↳ {label.strip()}" if label.startswith(" ") else label, *rest) for label, *rest in map(Row.cells, rows)]
-    yield Table("Both models, and what the student is of its teacher", headings, tuple(cells), words=(3,))
+    table = quality_table(evaluation, "Both models, and what the student is of its teacher")
+    labels = (str(row[0]) for row in table.rows)
+    names = (f"↳ {label.strip()}" if label.startswith(" ") else label for label in labels)
+    rows = tuple((name, *row[1:]) for name, row in zip(names, table.rows, strict=True))
+    yield replace(table, rows=rows, words=(3,))
     if notes := comparison_notes(evaluation):
         yield Notes(tuple(notes))
     models, quality = measured_models(run), quality_of(evaluation)
