@@ -28,8 +28,8 @@ from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.report.comparison_tables import write_comparison
 from limbeck.report.evaluation_tables import write_evaluation
+from limbeck.report.model_card import write_run_cards
 from limbeck.report.quality import write_tables
-from limbeck.report.run_cards import write_run_cards
 from limbeck.training.output_folder import claimed_together
 from limbeck.training.record import RunRecord
 from limbeck.training.run import Run, endings_recorded, evaluate_student

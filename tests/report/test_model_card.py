@@ -20,11 +20,12 @@ from limbeck.report import write_model_card
 from limbeck.report.export_card import card_without_run, card_writer, run_problem
 from limbeck.report.model_card import (
     budget,
+    find_record,
     layer_rows,
     short_name,
     web_address,
+    write_run_cards,
 )
-from limbeck.report.run_cards import find_record, write_run_cards
 from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.students import describe_layers
 from tests.support.models import make_teacher

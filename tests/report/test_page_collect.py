@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
 from limbeck.report.collect import collect
-from limbeck.report.content import Figure, Table
 from limbeck.report.figures import course_figures
 from limbeck.report.findings import Curve, StageFound, StageLog
 from limbeck.report.html import render_html

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 import limbeck.report
+from limbeck.core.blocks import Code, Figure, Notes, Paragraph, Section, Table
 from limbeck.core.markdown import escape_markdown
 from limbeck.errors import OutputError, RecipeError
-from limbeck.report.content import Code, Figure, Notes, Page, Paragraph, Part, Section, Table
-from limbeck.report.html import render_html, render_markdown
+from limbeck.report.html import Page, Part, render_html, render_markdown
 from limbeck.report.page import write_report
 
 

@@ -8,8 +8,8 @@ import socket
 import psutil
 import pytest
 
+from limbeck.core.blocks import Facts, Table
 from limbeck.report.collect import collect
-from limbeck.report.content import Facts, Table
 from limbeck.report.html import render_html
 from limbeck.report.page import build_page
 from limbeck.search.workers import machine

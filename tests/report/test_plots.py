@@ -12,8 +12,8 @@ import pytest
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
-from limbeck.report.content import Figure, Table
 from limbeck.report.plot_drawing import FILE_SUFFIXES, WIDTH, drawn, shortened, svg_of, text_width, write_figure
 from limbeck.report.plots import (
     SCORES,

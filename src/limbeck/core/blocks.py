@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -45,6 +46,11 @@ AnyCell: TypeAlias = str | Cell
 def number(value: float | None, digits: int = 0) -> Cell:
     """Return a cell of a number with so many decimals."""
     return Cell(value, f"{{:,.{digits}f}}")
+
+
+def slug(*words: object) -> str:
+    """Return a name fit for files and anchors: lower-case letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")[:60] or "figure"
 
 
 class Mean(Protocol):

@@ -11,11 +11,9 @@ from limbeck.report.quality import (
     comparison_table,
     write_tables,
 )
-from limbeck.report.records import RunFields
 
 __all__ = [
     "Row",
-    "RunFields",
     "WrittenReport",
     "comparison_csv",
     "comparison_markdown",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.blocks import DAMAGED
 from limbeck.core.files import RECORD, read_json, read_record
 from limbeck.core.files import RECORD as RUN
 from limbeck.core.records import load
@@ -16,7 +17,6 @@ from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, Evaluat
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.grid import MANIFEST as EVALUATION
 from limbeck.evaluation.grid import ResultsFile
-from limbeck.report.content import DAMAGED
 from limbeck.report.findings import (
     ComparisonFound,
     EvaluationFound,

@@ -19,10 +19,11 @@ from limbeck.report.model_card import (
     dump_front_matter,
     export_part,
     export_tags,
+    find_record,
     is_in_float32,
+    run_of,
     write_model_card,
 )
-from limbeck.report.run_cards import find_record, run_of
 from limbeck.report.task_scores import find_scores
 
 _TASKS = {"token_classification": "token-classification"} | {

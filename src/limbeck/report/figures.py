@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from limbeck.core.blocks import NOTHING, Block, Figure, Notes, Table, slug
 from limbeck.inspection import MEAN_HEAD
-from limbeck.report.content import NOTHING, Block, Figure, Notes, Table, slug
 from limbeck.report.findings import RATE, Curve, Record, RunFound, StageFound
 from limbeck.report.layer_links import LayerLinks, without_layers
 from limbeck.report.plot_drawing import names_fit

@@ -11,10 +11,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from limbeck.core.blocks import duration
+from limbeck.core.blocks import NOTHING, Facts, Table, duration
 from limbeck.core.files import read_json
 from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest
-from limbeck.report.content import NOTHING, Facts, Table
 from limbeck.report.plots import Point
 from limbeck.report.records import number
 from limbeck.training.record import LOG, RunStatus

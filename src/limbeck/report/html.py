@@ -1,8 +1,9 @@
-"""Rendering a report as one HTML file that needs nothing beside it: no network, no scripts."""
+"""A report as a page: its parts, and its rendering as one HTML file without network or scripts, and as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle, groupby
 from typing import Any
@@ -10,9 +11,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from limbeck.core.blocks import Cell
+from limbeck.core.blocks import Block, Cell, Figure, Notes, Section
 from limbeck.core.markdown import escape_markdown, escaped_blocks
-from limbeck.report.content import Block, Page
 from limbeck.report.plot_drawing import svg_of
 from limbeck.report.plots import THEMES, printable
 from limbeck.version import __version__
@@ -21,6 +21,73 @@ _TEMPLATE = "report_page.html.j2"
 GENERATOR = f"limbeck {__version__}"
 MADE_BY_US = '<meta name="generator" content="limbeck '
 """What a page of any version has near its beginning."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """All that is said of one folder.
+
+    Args:
+        title: Its name.
+        subtitle: What it is, in a line.
+        sections: What is said.
+    """
+
+    title: str
+    subtitle: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report.
+
+    Args:
+        title: Of the whole.
+        parts: One for each folder, after one that compares them where there are several.
+    """
+
+    title: str
+    parts: tuple[Part, ...]
+
+    def figures(self) -> Iterator[Figure]:
+        """Go through all figures, in order."""
+        for part in self.parts:
+            for section in part.sections:
+                yield from (block for block in section.blocks if isinstance(block, Figure))
+
+    def warnings(self) -> list[str]:
+        """Return all warnings, in order; of several folders each with the name of its own."""
+        found = [
+            (part.title, line)
+            for part in self.parts
+            for section in part.sections
+            for block in section.blocks
+            if isinstance(block, Notes) and block.warning
+            for line in block.lines
+        ]
+        return [f"{title}: {line}" if len(self.parts) > 1 else line for title, line in found]
+
+
+def name_uniquely(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Number the names of figures that come twice, in order."""
+    seen: dict[str, int] = {}
+
+    def renamed(block: Block) -> Block:
+        if not isinstance(block, Figure):
+            return block
+        seen[block.name] = seen.get(block.name, 0) + 1
+        return block if seen[block.name] == 1 else replace(block, name=f"{block.name}-{seen[block.name]}")
+
+    return tuple(
+        replace(
+            part,
+            sections=tuple(
+                replace(section, blocks=tuple(renamed(block) for block in section.blocks)) for section in part.sections
+            ),
+        )
+        for part in parts
+    )
 
 
 def render_html(page: Page) -> str:

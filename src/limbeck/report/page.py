@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from limbeck.core.blocks import duration
+from limbeck.core.blocks import DAMAGED, NOTHING, Block, Section, Table, duration, guarded
 from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
 from limbeck.report.comparison import comparison_sections
-from limbeck.report.content import DAMAGED, NOTHING, Block, Page, Part, Section, Table, guarded, name_uniquely
 from limbeck.report.evaluation import evaluation_sections
 from limbeck.report.figures import Measured, course_figures, quality_figure
 from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, InspectionFound, RunFound, SearchFound
-from limbeck.report.html import MADE_BY_US, render_html, render_markdown
+from limbeck.report.html import MADE_BY_US, Page, Part, name_uniquely, render_html, render_markdown
 from limbeck.report.inspection import inspection_sections
 from limbeck.report.plot_drawing import write_figure
 from limbeck.report.quality import comparison_rows

@@ -31,8 +31,8 @@ from matplotlib.style import context as style_context
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import LogLocator, MaxNLocator
 
+from limbeck.core.blocks import Figure
 from limbeck.errors import OutputError
-from limbeck.report.content import Figure
 from limbeck.report.plots import (
     HEAT_LEVELS,
     SCORES,

@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from limbeck.core.blocks import duration
-from limbeck.report.content import NOTHING, Block, Code, Facts, Notes, Paragraph, Section, Steps, Table, guarded
+from limbeck.core.blocks import NOTHING, Block, Code, Facts, Notes, Paragraph, Section, Steps, Table, duration, guarded
 from limbeck.report.figures import Measured, layers_figure, loss_blocks, quality_figure
 from limbeck.report.findings import RunFound, StageFound, run_state
 from limbeck.report.layer_links import LayerLinks, find_links, recorded_links

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from limbeck.report.content import Figure, Table
+from limbeck.core.blocks import Figure, Table
 from limbeck.report.figures import plot_figure
 from limbeck.report.plots import Axis, Panels, Plot, Series
 from limbeck.report.records import describe_shape

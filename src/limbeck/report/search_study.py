@@ -17,8 +17,8 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from limbeck.core.blocks import DAMAGED
 from limbeck.core.records import plain
-from limbeck.report.content import DAMAGED
 from limbeck.report.findings import last_sign
 from limbeck.report.records import mapping, number, text, texts
 from limbeck.search.architecture import SAME_AS, best_and_front, read_shapes, shape_fields
