@@ -267,8 +267,7 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
 
 
 def evaluation_csv(summary: Mapping[str, Any]) -> str:
-    """Return every figure on a line of its own, unrounded: source, model, column, metric, mean, deviation, runs, and
-    the share of the first model's score."""
+    """Return every figure on a line of its own, unrounded, with the share of the first model's score."""
     record = Evaluation.read(summary)
     metrics = {column.key: column.metric for column in record.columns}
     rows: list[dict[str, Any]] = []
