@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub import try_to_load_from_cache
 from jinja2 import Environment, PackageLoader, Template
 
+from limbeck.core.blocks import NOTHING, Cell
 from limbeck.core.files import RECORD, read_record
 from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line
 from limbeck.errors import LimbeckError
@@ -76,7 +77,7 @@ def layer_rows(stage: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def score_rows(scores: TaskScores) -> list[tuple[str, str, str, str, str]]:
     """Return the cells of a table of task scores: task, metric, teacher, student, what is kept."""
     return [
-        (row.title, row.metric, row.teacher or "–", row.student, "–" if row.kept is None else f"{row.kept:.1f} %")
+        (row.title, row.metric, row.teacher or NOTHING, row.student, str(Cell(row.kept, "{:.1f} %")))
         for row in scores.rows
     ]
 
