@@ -167,7 +167,7 @@ def evaluate(
     seconds: float = 60.0,
     console: Console | None = None,
 ) -> EvaluationResult:
-    """Fine-tune and score models on tasks by a paper's protocol, and measure what they cost.
+    """Fine-tune and score models on tasks by a paper's protocol, and measure their costs.
 
     Every cell (a model on a task, at a grid point, with a seed) is on disk as soon as it is finished; the same call
     goes on where an earlier one stopped, and more models, tasks or seeds leave the finished ones as they are.

@@ -133,7 +133,7 @@ def peak_in_child(task: str, spec: Mapping[str, Any]) -> Peak:
 
     Args:
         task: What `limbeck.benchmark.child` measures: `"loss"` or `"step"`.
-        spec: What it is measured for, fit for JSON.
+        spec: Its request, fit for JSON.
     """
     command = [sys.executable, "-m", "limbeck.benchmark.child", task]
     request = json.dumps({"spec": dict(spec), "threads": torch.get_num_threads()})
@@ -202,7 +202,7 @@ def check_memory(options: str, least_bytes: float, device: torch.device) -> None
 
     Args:
         options: That ask for it, with their values, for the message.
-        least_bytes: What it takes at the very least.
+        least_bytes: A lower bound of its memory.
         device: Where.
 
     Raises:

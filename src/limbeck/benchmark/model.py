@@ -112,7 +112,7 @@ def measure_size(name: str, model: PreTrainedModel) -> ModelSize:
     """Measure the size of a loaded model; it is left as it was.
 
     Args:
-        name: What it was loaded by: where its files are.
+        name: Its folder, package or Hub name.
         model: The model.
     """
     shape = shape_of(model.config)

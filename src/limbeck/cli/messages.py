@@ -95,7 +95,7 @@ def is_help(error: Exception) -> bool:
 
 
 def usage_message(error: Any) -> str:
-    """Return what is wrong, and where to look; for an unknown option or command, the one that is meant."""
+    """Return what is wrong, and where to look; for an unknown option or command, the nearest."""
     message = " ".join(error.format_message().split())
     near = getattr(error, "possibilities", None)
     if near is not None or type(error).__name__ == "NoSuchOption":

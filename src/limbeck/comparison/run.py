@@ -418,7 +418,7 @@ class _Comparison:
         return [cell for cell in self.record.cells if cell.status == "finished"]
 
     def _describe(self, cell: Cell, problem: str | None) -> ComparisonCell:
-        """Describe a run by what it has left in its folder.
+        """Describe a run by the files in its folder.
 
         Args:
             cell: The run.

@@ -186,7 +186,7 @@ def build_once(
             manifest = read_manifest(folder)  # Another builder may have finished it meanwhile.
             return manifest if manifest is not None else _build(folder, aside, build, goes_on)
     except (OSError, NotImplementedError) as error:
-        # A full disk, for example: a build that goes on keeps what it has.
+        # A full disk, for example: a resumed build keeps the finished part.
         reason = getattr(error, "strerror", None) or str(error)
         way_out = "set LIMBECK_CACHE to a folder with room that can be written"
         raise CorpusError(f"Cannot write the corpus cache '{folder.parent}': {reason}; {way_out}.") from error

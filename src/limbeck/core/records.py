@@ -355,7 +355,7 @@ class Stage(File):
 
 
 class Untrained(Record):
-    """Parameters that no stage trained, and what they hold: `random` or, of `from_teacher`, the teacher's."""
+    """Parameters that no stage trained, and their content: `random` or, of `from_teacher`, the teacher's."""
 
     policy: str | None = None
     names: list[str] = Field(default_factory=list)

@@ -243,7 +243,7 @@ class Registry(Generic[T]):
             own: It is the package's, and not from outside: nothing replaces it.
 
         Raises:
-            PluginError: if the registry is closed, the item is not what it holds, or the name is taken.
+            PluginError: if the registry is closed, the item is of another kind, or the name is taken.
         """
         if self._plugins is None:
             raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")

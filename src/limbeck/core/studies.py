@@ -170,7 +170,7 @@ class MeasuredCosts(File):
 
 
 class Evaluation(File):
-    """The tables of an evaluation; the first model is the one that the others are compared with.
+    """The tables of an evaluation; the others are compared with the first model.
 
     Attributes:
         notes: All of them; `notes_in_short` has a line a kind.
@@ -590,7 +590,7 @@ class ArchitectureSearch(Search):
 
 
 class LayerScore(Record):
-    """A candidate's score after a step, and what it is made of."""
+    """A candidate's score after a step, and its parts."""
 
     step: int
     score: Number | None = None

@@ -106,7 +106,7 @@ USES = {
 
 
 def find_packages() -> Iterator[Finding]:
-    """Yield Python, limbeck, what it needs, and its extras."""
+    """Yield Python, limbeck, its dependencies, and its extras."""
     yield find_python()
     yield find_limbeck()
     try:
@@ -139,7 +139,7 @@ def find_python() -> Finding:
 
 
 def find_limbeck() -> Finding:
-    """Compare the limbeck that runs with the one that is installed."""
+    """Compare the running limbeck with the installed one."""
     place = str(Path(__file__).parents[1])
     text, facts = f"limbeck {__version__} in {place}", {"version": __version__, "place": place}
     try:

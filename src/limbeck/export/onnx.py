@@ -63,7 +63,7 @@ def write_onnx(
 
     Args:
         module: In float32 and eval mode.
-        example: What it is traced with: two rows or more, so that no axis has one entry.
+        example: Inputs of the trace: two rows or more, so that no axis has one entry.
         head: The module's head.
         path: The file; weights that do not fit are written to `NAME_data` beside it.
         opset: Operator set.

@@ -205,7 +205,7 @@ class Contribution:
 
     @property
     def ranking(self) -> tuple[int, ...]:
-        """The layers, from the one that changes its input most to the one that changes it least."""
+        """The layers, by falling change of their input."""
         return tuple(sorted(range(1, len(self.cosines) + 1), key=lambda layer: (self.cosines[layer - 1], layer)))
 
 

@@ -82,7 +82,7 @@ class Scratch(threading.local):
         """Return the tensor of this thread under `name`, in `shape`, holding anything.
 
         Args:
-            name: What it is for; taking a name again ends the use of what was taken before.
+            name: Its purpose; taking a name again ends the use of the earlier one.
             shape: Its shape.
             like: A tensor on the device it has to be on.
             dtype: Its dtype, the same for all uses of a name.

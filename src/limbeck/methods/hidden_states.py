@@ -24,6 +24,6 @@ class HiddenStatesOptions(MethodOptions):
 def hidden_states(options: HiddenStatesOptions, pairing: Pairing) -> list[Term]:
     """Hidden states of mapped layers, each pair through a learned map; any heads, any widths.
 
-    Make one `hidden_mse` with a map of its own for each pair of layers (eq. 6).
+    Make one `hidden_mse` with its own map for each pair of layers (eq. 6).
     """
     return hidden_terms(pairing, resolve_mapping(options.mapping, pairing), 1.0)

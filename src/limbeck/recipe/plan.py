@@ -78,7 +78,7 @@ def choose_teacher(spec: TeacherSpec) -> TeacherChoice:
 
 
 def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
-    """Derive a student from its teacher, and check what it starts from.
+    """Derive a student from its teacher, and check its start.
 
     Args:
         spec: What the recipe says of the student.
@@ -252,7 +252,7 @@ class StageChoice:
 def plan_stage(
     index: int, recipe: Recipe, teacher: TeacherChoice, student: StudentChoice, earlier: list[StageChoice]
 ) -> StageChoice:
-    """Check a stage and work out what it does.
+    """Check a stage and resolve its options for the two models.
 
     Args:
         index: Which stage of the recipe.

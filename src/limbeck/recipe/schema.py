@@ -338,8 +338,8 @@ _BRANCHES = ("str", "int", "ShapeSpec")
 def explain(error: ValidationError) -> str:
     """Turn a validation error into one line: the place, what is wrong, and how many more there are.
 
-    Of a value that may have one of several types pydantic reports a failure for each; the one that comes furthest into
-    the value is the one that its author meant.
+    Of a value that may have one of several types pydantic reports a failure for each; the author meant the
+    type whose failure lies deepest in the value.
     """
     errors = error.errors()
     first = max(errors, key=lambda item: len(_place(item))) if _is_choice(errors) else errors[0]

@@ -1,4 +1,4 @@
-"""Collecting what a report is about: folders by what they hold, refused where they hold nothing of ours."""
+"""Collecting the subjects of a report: folders by their records, refused where they hold none of ours."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def _curves_figure(
 
 
 def _in_batches(title: str, found: Curves, label: str, caption: str = "", *, zero: bool = False) -> Iterator[Figure]:
-    """Draw the same curve of runs, few enough in a figure to be told apart; nothing where only one has it."""
+    """Draw the same curve of runs, few enough in a figure to be distinguished; nothing where only one has it."""
     if len(found) < 2 or max(len(curve.points) for _, curve in found) < 2:
         return
     figures = -(-len(found) // SERIES)

@@ -54,7 +54,7 @@ class TokenRate:
 RATE = "tokens_per_second"
 """The curve that is made of the times and tokens of a log; in no log itself."""
 MOST_POINTS = 400
-"""Points of a curve in a figure; more would not be told apart."""
+"""Points of a curve in a figure; more would not be distinguished."""
 _STATE = "trainer_state.json"
 _TERM, _HELD_OUT = "loss_", "eval_"
 
@@ -214,10 +214,10 @@ class StageFound:
 
     Args:
         title: Its name.
-        record: What it left, empty where it is not finished.
+        record: Its record, empty where it is not finished.
         plan: The recipe's stage.
         log: Its course.
-        layer_cosines: What it measured of its teacher's layers, for the mapping "contribution".
+        layer_cosines: Measured cosines of its teacher's layers, for the mapping "contribution".
     """
 
     title: str
@@ -310,7 +310,7 @@ class SearchFound:
 
 @dataclass(frozen=True)
 class EvaluationFound:
-    """An evaluation: its tables, its cells, and what it was asked for."""
+    """An evaluation: its tables, its cells, and its request."""
 
     folder: Path
     title: str

@@ -29,7 +29,7 @@ class Part:
 
     Args:
         title: Its name.
-        subtitle: What it is, in a line.
+        subtitle: Its subject, in a line.
         sections: What is said.
     """
 

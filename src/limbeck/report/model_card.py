@@ -105,7 +105,7 @@ def _numbers(value: Any) -> str:
 def inherited_fields(record: Mapping[str, Any]) -> dict[str, str]:
     """Return `license` (with `license_name` and `license_link`) and `language` of the front matter.
 
-    What the record says of the student goes first, then what it says of the teacher's card. For a run of an earlier
+    The student's facts in the record go first, then those of the teacher's card. For a run of an earlier
     version, which recorded nothing of that, the card is read where the teacher is on this machine.
 
     Args:

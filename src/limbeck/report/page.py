@@ -71,7 +71,7 @@ def _of_search(found: SearchFound) -> str:
         return NOTHING  # A damaged record; its own part of the report says so.
 
 
-# Several folders side by side: what they are, how good and fast their models are, how their training went.
+# Several folders side by side: kind, quality and speed of their models, course of their training.
 
 
 def side_by_side(found: Sequence[Found], titles: Sequence[str]) -> list[Section]:
@@ -207,7 +207,7 @@ class WrittenReport:
     """A report that was written.
 
     Args:
-        page: What it says.
+        page: Its content.
         html: The HTML file.
         markdown: The Markdown file, where it was asked for.
         figures: The figures' files, where they were asked for.
@@ -237,7 +237,7 @@ def write_report(
     except for the report itself where it goes into one of them.
 
     Args:
-        folders: What it is about; several are put side by side.
+        folders: Its subjects; several are put side by side.
         output: The HTML file; by default `report.html` in the folder, or in the current one for several.
         markdown: Write the same as Markdown beside it, with its figures.
         figures: A folder for the figures as SVG and PNG; with Markdown by default beside it.

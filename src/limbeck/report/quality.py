@@ -44,7 +44,7 @@ class Row:
     """One figure of the table.
 
     Attributes:
-        label: What it is, with its unit.
+        label: Its name, with the unit.
         teacher: The teacher's value, or None where the figure is about both.
         student: The student's value.
         kind: How it reads: "count" (smaller is better), "megabytes", "milliseconds", "share" (of 1, larger is

@@ -22,7 +22,7 @@ class Quality:
     """The figure that a run is judged by.
 
     Attributes:
-        label: What it is.
+        label: Its name.
         latency: What the latency is of.
         teacher: The teacher's value, where it has one.
         student: The student's.
@@ -304,7 +304,7 @@ def _times(record: Mapping[str, Any]) -> str:
 
 
 def run_sections(run: RunFound) -> list[Section]:
-    """Lay out a run: what was done, what came of it, which layers, how it went, the recipe, what it ran on."""
+    """Lay out a run: steps, results, layers, course, recipe, machine."""
     return [
         *guarded("What was done", lambda: _flow(run)),
         *guarded("Teacher beside student", lambda: _result(run)),
@@ -414,7 +414,7 @@ def _training(run: RunFound) -> Iterator[Block]:
 
 
 def _terms(run: RunFound) -> Table | None:
-    """The last logged mean of every term, beside what it is on held-out text."""
+    """The last logged mean of every term, beside its value on held-out text."""
     rows = []
     for stage in run.stages:
         last, held_out = mapping(stage.record, "final_terms"), mapping(stage.record, "held_out")

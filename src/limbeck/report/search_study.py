@@ -139,7 +139,7 @@ def _mapping_of(trial: FrozenTrial) -> list[int]:
 
 
 def _generations(attributes: Mapping[str, Any], by_gene: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every generation that has a value, also the one that is under way."""
+    """Every generation that has a value, also the unfinished one."""
     rows: list[dict[str, Any]] = []
     seen: set[str] = set()
     number_ = 1
@@ -218,7 +218,7 @@ def standing(study: Study, silent: float) -> tuple[tuple[str, str], ...]:
         silent: Seconds since its journal was last written; workers that live write a sign of life into it.
 
     Returns:
-        Names and what they are; `Status` is `running`, `interrupted` if its workers ended, or `dead` if they are gone
+        Names and values; `Status` is `running`, `interrupted` if its workers ended, or `dead` if they are gone
         without a word.
     """
     signs = [sign for name, sign in study.user_attrs.items() if name.startswith(worker_key(""))]

@@ -500,7 +500,7 @@ def _state(trial: FrozenTrial) -> tuple[str, str | None]:
 
 
 def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[SearchedShape]) -> dict[str, Any]:
-    """What it took, with what was lost."""
+    """Its costs, and the lost trials."""
     states = [shape.state for shape in shapes]
     failed = [trial for trial in trials if trial.state == TrialState.FAIL and SAME_AS not in trial.user_attrs]
     return {

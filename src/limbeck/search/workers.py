@@ -177,7 +177,7 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
         tasks: Whether candidates are fine-tuned on tasks, which one process does.
 
     Returns:
-        Whether this is the process that searches, and writes what it found.
+        Whether this is the process that searches, and writes the result.
 
     Raises:
         RecipeError: for both kinds of processes at once, and for tasks.

@@ -248,7 +248,7 @@ def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) 
 
     Args:
         checkpoint: The checkpoint that the run goes on from.
-        facts: What it goes on with, see `training_facts`.
+        facts: Those of this process, see `training_facts`.
         warn: Told about it.
     """
     before = read_json(checkpoint / MANIFEST)
@@ -289,7 +289,7 @@ def whole_weights(module: nn.Module) -> dict[str, Tensor]:
 def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | None) -> None:
     """Write a module's state as safetensors, weights that share memory once, under the first of their names.
 
-    safetensors' own way lists the other names in an order that differs from process to process, and so does the file.
+    safetensors lists the other names in an order that differs from process to process, and so would the file.
 
     Args:
         module: The module.

@@ -198,7 +198,7 @@ class DivergedStudents:
 
 
 class CohortTrainer(DistillationTrainer):
-    """Trains a `StudentCohort`, keeping of every student's training what it would be alone.
+    """Trains the students of a `StudentCohort` together; each follows the trajectory of a run of its own.
 
     The loss is the sum of the students' losses, so each gets its own gradient; the optimizer works number by number;
     gradients are clipped by each student's own norm. A student that diverges, or that is cut, keeps the weights that

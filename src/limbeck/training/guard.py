@@ -153,9 +153,9 @@ def skip_update(optimizer: Any, module: nn.Module, bad: Tensor, *, on_device: bo
 
     Args:
         optimizer: The optimizer, or accelerate's around it.
-        module: What it trains, with gradients.
+        module: The trained module, with gradients.
         bad: Bool scalar on the device.
-        on_device: Whether the optimizer may be told by flag, see `takes_flag`.
+        on_device: Whether the optimizer takes a flag, see `takes_flag`.
     """
     if on_device:
         getattr(optimizer, "optimizer", optimizer).found_inf = bad.float()
@@ -169,11 +169,11 @@ def takes_flag(optimizer: Any) -> bool:
     return all(group.get("fused") for group in groups)
 
 
-# What a step begins with, so that it can be taken back: weights of layers and random streams.
+# Buffers and random state at the start of a step, restored when the step is retried or skipped.
 
 
 class StepStart:
-    """Remembers what a forward pass changes; gradients are the optimizer's business.
+    """Buffers and random state at the start of a step; gradients are left to the optimizer.
 
     Args:
         buffers: Buffers of what is trained; those of floating point are remembered.
@@ -202,7 +202,7 @@ class StepStart:
             torch.cuda.set_rng_state(self._device_random, self._device)
 
 
-# Values on their way from the device to the host, which no step waits for.
+# Asynchronous copies from device to host: read one or two steps later, so that no step synchronises.
 
 
 Note = TypeVar("Note")
@@ -263,7 +263,7 @@ class _Step:
 
 
 class LossGuard:
-    """Judges every step before its update, and acts on what it finds as soon as the host can know.
+    """Judges every step before its update, and acts on a bad one as soon as the host knows.
 
     On a CPU that is at once. On a GPU the findings of a step travel while the next ones run, and the host looks at
     those that have arrived; it waits for the rest only before it logs or saves. A step that is skipped is skipped on

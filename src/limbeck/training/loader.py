@@ -121,7 +121,7 @@ class Loader:
     def describe_drawn(self, rows: Any, corpus: Corpus, steps: int) -> dict[str, Any] | None:
         """Return how many rows of each source were trained on, over all processes; None where they are not mixed.
 
-        Of a stream also what was passed over or repaired; a lane that reads along with others counts what it met.
+        Of a stream also the skipped and repaired text; every lane counts its own.
 
         Args:
             rows: The rows to train on.

@@ -127,7 +127,7 @@ _LEAST_SHARE_ROWS = 1
 class Proxy:
     """Trains candidates of one recipe side by side, each as it would be trained alone.
 
-    Candidates differ in what they are taught (layer mapping, teacher layer) or in shape. The text is built and read
+    Candidates differ in their terms (layer mapping, teacher layer) or in shape. The text is built and read
     once, the teacher runs once a batch, and candidates of one shape start from one student. Under a launcher of several
     processes the main one makes a proxy and the others `follow_proxy`; they share every batch.
 
@@ -237,7 +237,7 @@ class Proxy:
     def _trainer(
         self, choice: StageChoice, cohort: StudentCohort, rows: StageRows, seed: int, cuts: Mapping[int, Cut]
     ) -> CohortTrainer:
-        """Train, and return the trainer for what it can tell."""
+        """Train, and return the trainer with its results."""
         training = choice.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
         progress = ProgressReporter(f"{len(cohort.members)} students", self.console)
         # The loop wants a folder that is there; nothing is written, so that a search that is killed leaves none.

@@ -232,7 +232,7 @@ class RunStatus:
         status: `running`; `dead` if its process ended without a word; `finished`; `interrupted`, to be resumed;
             `failed`.
         silent: Whether its process lives and trains, but has long taken no step.
-        activity: What it is at, or was at last.
+        activity: The current activity, or the last one.
         stage: The stage and its number, such as "minilmv2 (1 of 2)"; None outside of training.
         step: Optimizer steps taken in the stage.
         steps: Of so many.

@@ -327,7 +327,7 @@ class Run:
         return finished
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
-        """Compose a stage for what its teacher's layers contribute; a resumed stage keeps what it measured."""
+        """Compose a stage for what its teacher's layers contribute; a resumed stage keeps its measurement."""
         found = choice.with_layer_cosines(on_main_rank(lambda: self._layer_cosines(choice, index, folder)))
         layers = sorted({key.layer for term in found.terms for key in term.teacher if key.layer > 0})
         self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)

@@ -374,7 +374,7 @@ def describe_stage(
 
     Args:
         stage: The stage.
-        corpus: What it was trained on.
+        corpus: Its corpus.
         metrics: What `train_stage` returned.
         seconds: How long this process trained and measured.
     """

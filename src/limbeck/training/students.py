@@ -193,7 +193,7 @@ def make_student(
         seed: Decides what is random.
 
     Returns:
-        The student, and what it started from for the record.
+        The student, and its start for the record.
     """
     config = type(choice.config)(**choice.config.to_dict())
     if choice.spec.dropout is not None:

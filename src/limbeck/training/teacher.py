@@ -1,4 +1,4 @@
-"""`TeacherReader`: a frozen teacher, run as far as somebody needs it."""
+"""`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def stream_keys(groups: Iterable[Collection[StreamKey]]) -> set[StreamKey]:
     return {key for group in groups for key in group}
 
 
-# What a run's record says of its teacher for the cards of its students, settled once: while it is at hand.
+# Facts of a teacher for the run's record and the cards of its students, read while its files are there.
 
 
 LICENSE_KEYS = ("license", "license_name", "license_link")
