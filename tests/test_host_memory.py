@@ -8,15 +8,15 @@ import pytest
 SCRIPT = """
 import resource, sys
 import psutil, torch
-from limbeck import host_memory
-kept = sys.argv[1] == "keep" and host_memory.keep_freed_memory()
+from limbeck.core import machine
+kept = sys.argv[1] == "keep" and machine.keep_freed_memory()
 def resident(): return psutil.Process().memory_info().rss
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20): torch.ones(12 << 20)
 before = faults()
 for _ in range(5): torch.ones(12 << 20)
 taken, held = faults() - before, resident()
-host_memory.release_freed_memory()
+machine.release_freed_memory()
 print(int(kept), taken, held - resident())
 """
 

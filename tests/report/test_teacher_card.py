@@ -1,10 +1,10 @@
 """What a card says of the teacher: its name on the Hub, licence and language, as the run recorded them."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from limbeck.report import model_card
 from limbeck.report.model_card import inherited_fields, recorded_hub_name
 from limbeck.training.teacher import teacher_facts
 from tests.support.models import make_teacher
@@ -52,7 +52,10 @@ def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkey
     assert recorded_hub_name(given) == "org/name"
     unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
     assert recorded_hub_name(unnamed) is None, "it may have been a folder"
-    monkeypatch.setattr(model_card, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
+    # The package has a function of the module's name.
+    monkeypatch.setattr(
+        import_module("limbeck.report.model_card"), "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}"
+    )
     assert recorded_hub_name(unnamed) == "org/name"
 
 

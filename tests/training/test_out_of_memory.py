@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 import limbeck
 from limbeck.errors import LimbeckError, TrainingError
 from limbeck.training import stage
+from limbeck.training.guard import BatchSplitter, is_out_of_memory
 from limbeck.training.module import DistillationModule
-from limbeck.training.trainer import BatchSplitter, is_out_of_memory
 from tests.support.models import make_teacher
 from tests.support.training import AtStep
 

@@ -541,12 +541,12 @@ class SearchedShape(Record):
 
 
 class ShapeSpaceSize(Record):
-    """The sizes that can be chosen, and how many shapes they make."""
+    """The sizes that can be chosen, `ffn` in multiples of `hidden`, and how many shapes they make."""
 
     layers: list[int] = Field(default_factory=list)
     hidden: list[int] = Field(default_factory=list)
     heads: list[int] = Field(default_factory=list)
-    ffn: list[int] = Field(default_factory=list)
+    ffn: list[Number] = Field(default_factory=list)
     shapes: int | None = None
 
 
