@@ -52,10 +52,8 @@ def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkey
     assert recorded_hub_name(given) == "org/name"
     unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
     assert recorded_hub_name(unnamed) is None, "it may have been a folder"
-    # The package has a function of the module's name.
-    monkeypatch.setattr(
-        import_module("limbeck.report.model_card"), "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}"
-    )
+    module = import_module("limbeck.report.model_card")  # The package has a function of the module's name.
+    monkeypatch.setattr(module, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
     assert recorded_hub_name(unnamed) == "org/name"
 
 
