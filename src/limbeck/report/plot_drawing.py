@@ -414,7 +414,9 @@ def _draw_heat(sheet: Sheet, heat: Heat, left: float, top: float) -> float:
     axes.set(xlim=(0, columns), ylim=(0, rows) if heat.upwards else (rows, 0))
     sheet.placed[axes] = (start, upper, right, lower)
     axes.spines[:].set(visible=True, color=sheet.inks["rule"])
-    values = np.array([[math.nan if value is None else value for value in row[:columns]] for row in heat.values], float)
+    values = np.full((rows, columns), math.nan)  # Rows of a damaged record may differ in length.
+    for row, found in enumerate(heat.values[:rows]):
+        values[row, : len(found)] = [math.nan if value is None else value for value in found[:columns]]
     span = heat.high - heat.low if heat.high > heat.low else math.inf
     known = np.isfinite(values)
     levels = np.rint(HEAT_LEVELS * np.clip((np.where(known, values, heat.low) - heat.low) / span, 0, 1)).astype(int)
