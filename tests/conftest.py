@@ -65,27 +65,8 @@ def bert_folder(tmp_path_factory) -> Path:
 def text_folder(tmp_path_factory) -> Path:
     """Some sixty short documents of two paragraphs."""
     folder = tmp_path_factory.mktemp("text")
-    words = [
-        "the",
-        "teacher",
-        "shows",
-        "the",
-        "student",
-        "a",
-        "layer",
-        "of",
-        "text",
-        "and",
-        "the",
-        "student",
-        "is",
-        "a",
-        "model",
-        "that",
-        "is",
-        "small",
-    ]
-    documents = []
+    sentence = "the teacher shows the student a layer of text and the student is a model that is small"
+    words, documents = sentence.split(), []
     for number in range(60):
         turn = words[number % len(words) :] + words[: number % len(words)]
         first = " ".join(turn[: 6 + number % 7]).capitalize() + f" number {number}."

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 from limbeck.version import __version__
 
 if TYPE_CHECKING:
-    from limbeck.api import (
-        ComparisonResult,
-        EvaluationResult,
-        RunResult,
-        compare,
-        distill,
-        evaluate,
-        validate,
-    )
+    from limbeck.api import ComparisonResult, EvaluationResult, RunResult, compare, distill, evaluate, validate
     from limbeck.recipe.schema import Recipe
 
 __all__ = [

@@ -214,8 +214,7 @@ def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_pat
     monkeypatch.setattr("limbeck.training.record.time.monotonic", lambda: clock[0])
     writes = []
     monkeypatch.setattr(
-        "limbeck.training.record.atomic_text",
-        lambda path, text, durable: writes.append(json.loads(text)),
+        "limbeck.training.record.atomic_text", lambda path, text, durable: writes.append(json.loads(text))
     )
     beat = TrainingHeartbeat(Heartbeat(tmp_path, seconds_between=5.0), StagePlace("s", 2, 3))
     beat.on_train_begin(None, State(10), None)

@@ -35,8 +35,5 @@ def tiny_plan(teacher: Path, text: Path, **changes: Any) -> dict[str, Any]:
             "eval_strategy": "no",
             "save_strategy": "no",
         },
-        "evaluation": {
-            "held_out": {"blocks": 16, "pairs": 30, "retrieval_pairs": 10},
-            "speed": {"enabled": False},
-        },
+        "evaluation": {"held_out": {"blocks": 16, "pairs": 30, "retrieval_pairs": 10}, "speed": {"enabled": False}},
     } | changes

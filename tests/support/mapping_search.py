@@ -101,12 +101,7 @@ def recipe_data(teacher: Path, text: Path, **changes):
         "stages": [
             {
                 "method": {"name": "elm"},
-                "training": {
-                    "max_steps": 50,
-                    "per_device_train_batch_size": 8,
-                    "learning_rate": 1e-3,
-                    "bf16": False,
-                },
+                "training": {"max_steps": 50, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "bf16": False},
             }
         ],
         "evaluation": {"enabled": False},

@@ -127,13 +127,7 @@ def tiny_config(
     size = len(vocabulary(family))
     fields: dict[str, Any] = {"vocab_size": size, "pad_token_id": ids["pad"]}
     if family == "gpt2":
-        fields |= {
-            "n_embd": hidden,
-            "n_layer": layers,
-            "n_head": heads,
-            "n_inner": ffn,
-            "n_positions": MAX_LENGTH,
-        }
+        fields |= {"n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": ffn, "n_positions": MAX_LENGTH}
         fields |= {"bos_token_id": ids["bos"], "eos_token_id": ids["eos"]}
     elif family == "distilbert":
         fields |= {"dim": hidden, "n_layers": layers, "n_heads": heads, "hidden_dim": ffn}

@@ -22,18 +22,8 @@ def comparison() -> dict[str, Any]:
             "head": 0,
             "total": 12_066_432 + blocks * 1_774_464,
         }
-        retrieval = {
-            "mrr_at_10": mrr,
-            "recall_at_1": mrr - 0.1,
-            "interval": [mrr - 0.02, mrr + 0.02],
-            "pool": 700,
-        }
-        return {
-            "parameters": parameters,
-            "megabytes": megabytes,
-            "megabytes_of": "files",
-            "retrieval": retrieval,
-        }
+        retrieval = {"mrr_at_10": mrr, "recall_at_1": mrr - 0.1, "interval": [mrr - 0.02, mrr + 0.02], "pool": 700}
+        return {"parameters": parameters, "megabytes": megabytes, "megabytes_of": "files", "retrieval": retrieval}
 
     batches = [
         {
@@ -51,13 +41,7 @@ def comparison() -> dict[str, Any]:
     return {
         "teacher": model(6, 90.9, 0.80),
         "student": model(3, 69.6, 0.76),
-        "latency": {
-            "batches": batches,
-            "length": 128,
-            "dtype": "float32",
-            "device": "cpu (x86_64)",
-            "threads": 2,
-        },
+        "latency": {"batches": batches, "length": 128, "dtype": "float32", "device": "cpu (x86_64)", "threads": 2},
         "agreement": {
             "spearman": 0.951,
             "interval": [0.945, 0.957],
@@ -109,12 +93,7 @@ def run_record() -> dict[str, Any]:
                 "final_terms": {"query-query": 0.123456},
                 "untrained": ["encoder.layer.2.output.dense.weight", "pooler.dense.weight"],
             },
-            {
-                "name": "sentences",
-                "method": "sentence_embedding",
-                "steps": 10,
-                "untrained": ["pooler.dense.weight"],
-            },
+            {"name": "sentences", "method": "sentence_embedding", "steps": 10, "untrained": ["pooler.dense.weight"]},
         ],
         "evaluation": comparison(),
         "versions": {"limbeck": "0.1.0", "torch": "2.13.0"},

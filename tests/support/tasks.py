@@ -66,11 +66,7 @@ def make_task(kind: str, **changes) -> Task:
         "select": "validation" if trained else None,
         "scored": ("validation",),
         "predicted": ("test",) if trained else (),
-        "splits": {
-            "train": SplitFacts(),
-            "validation": SplitFacts(),
-            "test": SplitFacts(labelled=False),
-        },
+        "splits": {"train": SplitFacts(), "validation": SplitFacts(), "test": SplitFacts(labelled=False)},
     }
     return Task(**fields | changes)
 

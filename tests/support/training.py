@@ -48,10 +48,7 @@ def make_rows(count, seed=0, longest=14):
 
 def collate(rows):
     width = max(len(row["input_ids"]) for row in rows)
-    ids, mask = (
-        torch.zeros(len(rows), width, dtype=torch.long),
-        torch.zeros(len(rows), width, dtype=torch.long),
-    )
+    ids, mask = (torch.zeros(len(rows), width, dtype=torch.long), torch.zeros(len(rows), width, dtype=torch.long))
     for index, row in enumerate(rows):
         ids[index, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
         mask[index, : len(row["input_ids"])] = 1

@@ -219,16 +219,7 @@ class Section:
     blocks: tuple[Block, ...]
 
 
-DAMAGED = (
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    IndexError,
-    ZeroDivisionError,
-    OverflowError,
-    StopIteration,
-)
+DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError, StopIteration)
 """Errors of code that trusts a record, where the record lacks a field or has another type there."""
 
 

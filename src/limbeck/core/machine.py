@@ -60,16 +60,7 @@ def _function(name: str) -> Any:
         return None
 
 
-_PACKAGES = (
-    "torch",
-    "transformers",
-    "accelerate",
-    "datasets",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "pydantic",
-)
+_PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "safetensors", "numpy", "pydantic")
 
 
 def versions() -> dict[str, str]:

@@ -101,12 +101,7 @@ class Bars:
     """
 
     def __init__(
-        self,
-        console: Console,
-        *columns: ProgressColumn,
-        seconds: float = 30.0,
-        at_once: bool = False,
-        **options: Any,
+        self, console: Console, *columns: ProgressColumn, seconds: float = 30.0, at_once: bool = False, **options: Any
     ) -> None:
         self.console = console
         self.bars = Progress(
