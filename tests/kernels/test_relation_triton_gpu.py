@@ -6,10 +6,7 @@ import torch
 from limbeck.kernels import choose_relation_backend, relation_kl_reference, relation_kl_triton
 from limbeck.objectives import relation_kl
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 EPS = torch.finfo(torch.float32).eps
 
 

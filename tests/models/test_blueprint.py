@@ -2,13 +2,7 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import (
-    blueprint_like,
-    build_student,
-    parse_blueprint,
-    presets,
-    student_config,
-)
+from limbeck.models.blueprint import blueprint_like, build_student, parse_blueprint, presets, student_config
 from limbeck.models.families import block_list, family_of, shape_of
 from limbeck.models.loading import model_class
 from tests.support import models as tiny

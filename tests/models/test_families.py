@@ -3,15 +3,7 @@ import torch
 from transformers import AutoModelForMaskedLM, T5Config
 
 from limbeck.errors import ModelError
-from limbeck.models.families import (
-    base_model,
-    block_list,
-    blocks,
-    depth,
-    families,
-    family_of,
-    shape_of,
-)
+from limbeck.models.families import base_model, block_list, blocks, depth, families, family_of, shape_of
 from tests.support import models as tiny
 
 

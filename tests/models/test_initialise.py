@@ -121,12 +121,7 @@ def test_random_parts_are_what_the_seed_draws_and_a_head_is_left_alone():
 @EXACT
 def test_every_tensor_of_the_student_is_accounted_for(family):
     teacher = tiny.tiny_model(family)
-    for layers, embeddings in (
-        ("random", "auto"),
-        ("first", "random"),
-        ("random", "random"),
-        ("last", "auto"),
-    ):
+    for layers, embeddings in (("random", "auto"), ("first", "random"), ("random", "random"), ("last", "auto")):
         student, report = _initialised(teacher, 2, layers, embeddings=embeddings)
         named = [*report.copied, *report.projected, *report.reset, *report.random]
         assert sorted(named) == sorted(student.state_dict())
@@ -190,11 +185,7 @@ def test_families_without_roles_copy_only_equal_blocks(family):
             "projected",
             "cannot be projected: the student's are 48 wide and the teacher's 48; set embeddings: copied",
         ),
-        (
-            {"hidden": 24},
-            "copied",
-            "cannot be copied: the student's are 24 .* set embeddings: projected, or auto",
-        ),
+        ({"hidden": 24}, "copied", "cannot be copied: the student's are 24 .* set embeddings: projected, or auto"),
         ({"hidden": 96}, "copied", "set embeddings: random"),
         ({}, "copyed", "Unknown embeddings 'copyed'. Did you mean 'copied'"),
     ],

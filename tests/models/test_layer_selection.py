@@ -46,12 +46,7 @@ def test_named_strategies_stay_in_range_and_never_go_back():
     ("strategy", "student", "teacher", "message"),
     [
         ("fist", 3, 6, r"Unknown layer strategy 'fist'\. Did you mean 'first'\?.*like \[1, 3, 6\]"),
-        (
-            "first",
-            7,
-            6,
-            r"A student of 7 layers cannot start from the 'first' layers of a teacher of 6; list",
-        ),
+        ("first", 7, 6, r"A student of 7 layers cannot start from the 'first' layers of a teacher of 6; list"),
         ("uniform", 7, 6, "cannot start"),
         ([1, 2], 3, 6, r"The student has 3 layers but 2 teacher layers are listed"),
         ([1, 2, 7], 3, 6, r"Teacher layer 7 does not exist: this teacher's layers are 1 to 6"),

@@ -97,11 +97,7 @@ def test_a_factorised_student_gives_the_teachers_embedding_output_where_it_can()
     span = torch.linalg.qr(square).Q[:, 1:17]
     embeddings = teacher.embeddings
     with torch.no_grad():
-        for table in (
-            embeddings.word_embeddings,
-            embeddings.position_embeddings,
-            embeddings.token_type_embeddings,
-        ):
+        for table in (embeddings.word_embeddings, embeddings.position_embeddings, embeddings.token_type_embeddings):
             table.weight.copy_(table.weight @ span @ span.T)
     blueprint = blueprint_like(shape_of(teacher.config), 4).model_copy(update={"embedding": 16})
     student = build_student(student_config(blueprint, teacher.config), seed=0)

@@ -15,7 +15,7 @@ import limbeck
 from limbeck.core import files, records
 from limbeck.core.files import HEARTBEAT
 from limbeck.errors import OutputError, TrainingError
-from limbeck.training import checkpoints, record, stage
+from limbeck.training import checkpoints, record
 from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
 from limbeck.training.trainer import WEIGHTS
 
@@ -68,9 +68,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
 
     with monkeypatch.context() as patch:
         if place == "model":
-            import limbeck.training.trainer as trainer
-
-            patch.setattr(trainer, "save_model", after_the_first(trainer.save_model, full))
+            patch.setattr(checkpoints, "save_weights", after_the_first(checkpoints.save_weights, full))
         elif place == "optimizer":
             original, calls = torch.save, []
 
@@ -102,7 +100,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
 def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
     with monkeypatch.context() as patch:
         if place == "finish":
-            patch.setattr(stage, "save_weights", full)
+            patch.setattr(checkpoints, "save_weights", full)
         elif place == "student":
             from limbeck.training import run
 

@@ -66,10 +66,7 @@ def test_a_run_leaves_a_student_a_recipe_and_a_record(tiny_recipe):
 
 def test_the_student_is_an_ordinary_folder_without_teacher_or_maps(tiny_recipe):
     tiny_recipe["stages"].append(
-        {
-            "method": {"name": "sentence_embedding"},
-            "training": {**tiny_recipe["stages"][0]["training"], "max_steps": 2},
-        }
+        {"method": {"name": "sentence_embedding"}, "training": {**tiny_recipe["stages"][0]["training"], "max_steps": 2}}
     )
     result = limbeck.distill(tiny_recipe)
     model = AutoModel.from_pretrained(result.student).eval()

@@ -72,8 +72,7 @@ def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch
 
 
 RELATION_KL = Operation(
-    "relation_kl",
-    {"reference": relation_kl_reference, "blocked": relation_kl_blocked, "triton": relation_kl_triton},
+    "relation_kl", {"reference": relation_kl_reference, "blocked": relation_kl_blocked, "triton": relation_kl_triton}
 )
 RELATION_BACKENDS = ("auto", *RELATION_KL.backends)
 

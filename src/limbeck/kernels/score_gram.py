@@ -29,12 +29,7 @@ SHORT = 3.5
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def score_distance(
-    student_q: Tensor,
-    student_k: Tensor,
-    teacher_q: Tensor,
-    teacher_k: Tensor,
-    heads: int,
-    valid: Tensor | None = None,
+    student_q: Tensor, student_k: Tensor, teacher_q: Tensor, teacher_k: Tensor, heads: int, valid: Tensor | None = None
 ) -> Tensor:
     """Σ (Q Kᵀ/√d − Q'K'ᵀ/√d')² over samples, heads and pairs of valid tokens.
 

@@ -123,13 +123,7 @@ class _ChunkedSoftLabels(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        teacher: Head,
-        valid: Tensor | None,
-        plan: Plan,
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, teacher: Head, valid: Tensor | None, plan: Plan
     ) -> Tensor:
         student, carriers = Head(hidden, weight, bias), (hidden, weight, bias)
         # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.

@@ -204,21 +204,11 @@ def _nearest_heads(hidden: int, wanted: int | None = None) -> int:
 
 # Facts about how and from where a configuration was loaded; a student starts without them. The dtype too: a
 # teacher saved in bfloat16 must not make the student train in bfloat16 weights.
-_NOT_INHERITED = (
-    "architectures",
-    "_name_or_path",
-    "transformers_version",
-    "dtype",
-    "torch_dtype",
-    "model_type",
-)
+_NOT_INHERITED = ("architectures", "_name_or_path", "transformers_version", "dtype", "torch_dtype", "model_type")
 
 
 def student_config(
-    blueprint: StudentBlueprint,
-    teacher_config: PreTrainedConfig,
-    *,
-    source_layers: Sequence[int] | None = None,
+    blueprint: StudentBlueprint, teacher_config: PreTrainedConfig, *, source_layers: Sequence[int] | None = None
 ) -> PreTrainedConfig:
     """Derive a student's configuration: the teacher's with only the shape changed.
 

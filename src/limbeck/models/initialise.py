@@ -238,11 +238,7 @@ def initialise_student(
 
 
 def _transfer_blocks(
-    transfer: Transfer,
-    target: PreTrainedModel,
-    source: PreTrainedModel,
-    plan: InitialisationPlan,
-    bases: Bases,
+    transfer: Transfer, target: PreTrainedModel, source: PreTrainedModel, plan: InitialisationPlan, bases: Bases
 ) -> None:
     family, theirs = family_of(target.config), blocks(source)
     # A shared block serves several layers; it starts from the source of the first.
@@ -271,10 +267,7 @@ def _block_numbers(shape: Shape) -> tuple[int, ...]:
 
 def _check_family(student: Shape, teacher: Shape) -> None:
     # ELECTRA's encoder is BERT's with a map after the embeddings.
-    if student.model_type == teacher.model_type or (student.model_type, teacher.model_type) == (
-        "electra",
-        "bert",
-    ):
+    if student.model_type == teacher.model_type or (student.model_type, teacher.model_type) == ("electra", "bert"):
         return
     raise ModelError(
         f"A {student.model_type} student cannot start from a {teacher.model_type} teacher, whose tensors are "

@@ -41,12 +41,7 @@ _MOST = {
 }
 # Fields that all families call alike.
 _COMMON = {"vocabulary": "vocab_size", "positions": "max_position_embeddings"}
-_DTYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float64": torch.float64,
-}
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 _LIKE_A_SHAPE = re.compile(r"\d+[^/\d]+\d+\w*")
 # Without one of these `transformers` makes up a tokenizer of five tokens instead of failing.
 _TOKENIZER_FILES = (

@@ -276,12 +276,7 @@ def _pooling_mode(file: Path) -> str:
     modes = (
         [named] if isinstance(named, str) else [k for k, on in config.items() if k.startswith("pooling_mode_") and on]
     )
-    names = {
-        "mean": "mean",
-        "cls": "cls",
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_cls_token": "cls",
-    }
+    names = {"mean": "mean", "cls": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
     known = [names[mode] for mode in modes if mode in names]
     if len(modes) != 1 or not known:
         found = " + ".join(mode.removeprefix("pooling_mode_") for mode in modes) or "none"

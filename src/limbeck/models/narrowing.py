@@ -114,21 +114,13 @@ def narrow_block(
     assert roles is not None
     maps = {
         name: _linear(source, name)
-        for name in (
-            *(roles.query, roles.key, roles.value, roles.attention_output),
-            *(roles.ffn_in, roles.ffn_out),
-        )
+        for name in (*(roles.query, roles.key, roles.value, roles.attention_output), *(roles.ffn_in, roles.ffn_out))
     }
     strength = _strength(maps[roles.value][0], maps[roles.attention_output][0])
     heads = strongest(strength.view(teacher.heads, teacher.head_size).sum(1), student.heads)
     rows = head_rows(heads, teacher.head_size, student.head_size)
     neurons = strongest(_strength(maps[roles.ffn_in][0], maps[roles.ffn_out][0]), student.ffn)
-    for name, kept in (
-        (roles.query, rows),
-        (roles.key, rows),
-        (roles.value, rows),
-        (roles.ffn_in, neurons),
-    ):
+    for name, kept in ((roles.query, rows), (roles.key, rows), (roles.value, rows), (roles.ffn_in, neurons)):
         weight, bias = maps[name]
         weight = weight[kept] if basis is None else weight[kept] @ basis
         transfer.linear(f"{prefix}.{name}", target.get_submodule(name), weight, bias[kept])

@@ -100,12 +100,7 @@ def _concatenate_heads(per_head: Tensor) -> Tensor:
 
 
 def tapped_attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    **kwargs: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Run SDPA attention and hand the streams of this layer to the module's recorder.
 
@@ -194,11 +189,7 @@ def attach_projections(
     """
     handles = [
         block.get_submodule(path).register_forward_hook(partial(_record_output, recorder, kind))
-        for kind, path in (
-            ("query", projections.query),
-            ("key", projections.key),
-            ("value", projections.value),
-        )
+        for kind, path in (("query", projections.query), ("key", projections.key), ("value", projections.value))
     ]
     output = block.get_submodule(projections.output)
     handles.append(output.register_forward_pre_hook(partial(_record_context, recorder)))

@@ -78,12 +78,7 @@ class StreamTap:
     """
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        keys: Iterable[StreamKey],
-        *,
-        drop_above: bool = False,
-        pooling: str = "mean",
+        self, model: PreTrainedModel, keys: Iterable[StreamKey], *, drop_above: bool = False, pooling: str = "mean"
     ) -> None:
         self.model = model
         self.base = base_model(model)

@@ -221,11 +221,7 @@ class CohortTrainer(DistillationTrainer):
         self.add_callback(_Turns(self))
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: Mapping[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
+        self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Sum the losses of the students in training; see `DistillationTrainer.compute_loss`."""
         found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)

@@ -15,28 +15,11 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core import ranks
 from limbeck.core.files import atomic_text
 from limbeck.core.machine import keep_freed_memory
 from limbeck.core.progress import CorpusProgress, Report, Told, no_progress
-from limbeck.core.ranks import (
-    is_main,
-    lost_process,
-    main_rank_first,
-    on_all_ranks,
-    on_main_rank,
-    process_count,
-    process_index,
-)
-from limbeck.core.records import (
-    Citation,
-    CorpusText,
-    CorpusView,
-    Initialisation,
-    SourceNotes,
-    Stage,
-    Student,
-    Teacher,
-)
+from limbeck.core.records import Citation, CorpusText, CorpusView, Initialisation, SourceNotes, Stage, Student, Teacher
 from limbeck.corpus import (
     Corpus,
     CorpusSettings,
@@ -168,9 +151,9 @@ class Run:
         self.folder = folder
         self.record = record
         self.console = console
-        self.heartbeat = Heartbeat(folder, writes=is_main())
+        self.heartbeat = Heartbeat(folder, writes=ranks.is_main())
         self.corpora: list[Corpus | LabelledCorpus] = []
-        self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(self._load_tokenizer)
+        self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(self._load_tokenizer)
 
     @property
     def student_folder(self) -> Path:
@@ -187,15 +170,17 @@ class Run:
         plan = self.plan
         # Some releases of PyTorch with CUDA fail here where there is no driver.
         devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
-        if process_count() == 1 and devices > 1:
+        if ranks.process_count() == 1 and devices > 1:
             self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
         self.heartbeat.begin("corpus")
         with self._timed("corpus"):
-            self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, self.console, self._beat_corpus))
-        on_all_ranks(self._check_same_text)
+            self.corpora = ranks.main_rank_first(
+                lambda: build_corpora(plan, self.tokenizer, self.console, self._beat_corpus)
+            )
+        ranks.on_all_ranks(self._check_same_text)
         self.heartbeat.begin("models")
         with self._timed("models"):
-            student, initialisation = on_all_ranks(
+            student, initialisation = ranks.on_all_ranks(
                 lambda: self._make_student(plan.student_choice, plan.head, plan.own_stages)
             )
         self.record.set(
@@ -287,14 +272,14 @@ class Run:
         folder = self._stage_folder(choice.spec.title)
         initialisation: Initialisation | None = None
         if choice.student is not None:
-            student, initialisation = on_all_ranks(
+            student, initialisation = ranks.on_all_ranks(
                 partial(self._make_student, choice.student, choice.student_head, [choice])
             )
         if choice.measures_layers:
             choice = self._measure_layers(choice, index, folder)
         finished = load_finished(folder, student, self._warn)
         if finished is None:
-            teacher = on_all_ranks(
+            teacher = ranks.on_all_ranks(
                 partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
             )
             beat = TrainingHeartbeat(self.heartbeat, StagePlace(choice.spec.title, index + 1, len(self.plan.stages)))
@@ -312,7 +297,7 @@ class Run:
         finished.layers = describe_layers(choice.terms)
         if choice.student is not None:
             finished.student = Student(shape=str(choice.student.shape), initialisation=initialisation)
-            if not on_main_rank((folder / STUDENT).is_dir):
+            if not ranks.on_main_rank((folder / STUDENT).is_dir):
                 self._save(choice.student, student, [finished], [choice], folder / STUDENT)
         if choice.spec.teacher is not None:
             finished.teacher = choice.teacher.title
@@ -328,7 +313,7 @@ class Run:
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
         """Compose a stage for what its teacher's layers contribute; a resumed stage keeps its measurement."""
-        found = choice.with_layer_cosines(on_main_rank(lambda: self._layer_cosines(choice, index, folder)))
+        found = choice.with_layer_cosines(ranks.on_main_rank(lambda: self._layer_cosines(choice, index, folder)))
         layers = sorted({key.layer for term in found.terms for key in term.teacher if key.layer > 0})
         self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)
         return found
@@ -369,7 +354,7 @@ class Run:
             save_student(folder, whole, self.tokenizer, dropouts=dropouts(choice), sentence=sentence)
             sync_tree(folder)
 
-        on_main_rank(write)
+        ranks.on_main_rank(write)
         if choice is self.plan.student_choice:
             self.record.set("running", untrained=untrained)
         return whole
@@ -421,7 +406,9 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         raise
     except KeyboardInterrupt as error:
         kind = Preempted if isinstance(error, Terminated) else Interrupted
-        whose = f"Process {process_index()}: " if process_index() else ""  # It may have come to this one alone.
+        whose = (
+            f"Process {ranks.process_index()}: " if ranks.process_index() else ""
+        )  # It may have come to this one alone.
         stop = kind(f"{whose}Stopped; continue '{folder}' with --resume.")
         _note(record, "interrupted", stop)
         raise stop from None
@@ -429,7 +416,7 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
         _note(record, "failed", error)
         raise
     except Exception as error:
-        lost = lost_process(error)
+        lost = ranks.lost_process(error)
         if lost is not None:
             _note(record, "failed", lost)
             raise TrainingError(lost) from error

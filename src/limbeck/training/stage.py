@@ -24,22 +24,7 @@ from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training.checkpoints import (
-    Warn,
-    file_damage,
-    file_facts,
-    is_last,
-    is_sharded,
-    newest_checkpoint,
-    precision,
-    remove_checkpoints,
-    remove_leftovers,
-    save_weights,
-    saving,
-    training_facts,
-    warn_of_differences,
-    whole_weights,
-)
+from limbeck.training import checkpoints
 from limbeck.training.data import grouped_padding_share, held_out_rows, training_rows
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule, freeze_unreached, untrained_names
@@ -139,18 +124,18 @@ def write_finished(
         history: What was logged.
         record: The stage's part of the run record.
     """
-    with saving(f"What stage '{record.name}' leaves", folder):
+    with checkpoints.saving(f"What stage '{record.name}' leaves", folder):
         folder.mkdir(parents=True, exist_ok=True)
         atomic_text(folder / LOG, log_lines(history))
         with atomic_file(folder / WEIGHTS) as weights:
-            save_weights(module, weights, whole)
-        record.weights = file_facts(folder / WEIGHTS)
+            checkpoints.save_weights(module, weights, whole)
+        record.weights = checkpoints.file_facts(folder / WEIGHTS)
         save(record, folder)
         sync(folder)
-        remove_checkpoints(folder)
+        checkpoints.remove_checkpoints(folder)
 
 
-def load_finished(folder: Path, student: PreTrainedModel, warn: Warn) -> Stage | None:
+def load_finished(folder: Path, student: PreTrainedModel, warn: checkpoints.Warn) -> Stage | None:
     """Take up a stage that an earlier run finished.
 
     Args:
@@ -177,16 +162,16 @@ def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> boo
     return not unexpected and not set(missing) - tied
 
 
-def _finished_record(folder: Path, warn: Warn) -> Stage | None:
+def _finished_record(folder: Path, warn: checkpoints.Warn) -> Stage | None:
     if not (folder / DONE).is_file():
         return None
     record = load(Stage, folder)
-    damage = file_damage(folder / WEIGHTS, record.weights)
+    damage = checkpoints.file_damage(folder / WEIGHTS, record.weights)
     if damage is not None:
         warn(f"Stage '{folder.name}' was finished but is damaged, and is trained again: {damage}.")
         (folder / DONE).unlink()
         return None
-    remove_checkpoints(folder)  # If the run was killed while it did this.
+    checkpoints.remove_checkpoints(folder)  # If the run was killed while it did this.
     return record
 
 
@@ -272,7 +257,7 @@ def run_stage(
             )
         )
     record = describe_stage(stage, corpus, metrics, seconds=time.monotonic() - started)
-    whole = whole_weights(module) if is_sharded(module) else None
+    whole = checkpoints.whole_weights(module) if checkpoints.is_sharded(module) else None
     on_main_rank(lambda: write_finished(folder, module, whole, trainer.state.log_history, record))
     if whole is not None:
         take_weights(student, whole)
@@ -327,7 +312,7 @@ def make_stage(
     return StageTraining(choice, folder, trainer, progress, interrupt, frozen, untrained)
 
 
-def train_stage(stage: StageTraining, checkpoint: Path | None, warn: Warn) -> dict[str, float]:
+def train_stage(stage: StageTraining, checkpoint: Path | None, warn: checkpoints.Warn) -> dict[str, float]:
     """Train a stage to its end, and measure it on held-out rows.
 
     Args:
@@ -344,8 +329,8 @@ def train_stage(stage: StageTraining, checkpoint: Path | None, warn: Warn) -> di
     trainer = stage.trainer
     try:
         if checkpoint is not None:
-            warn_of_differences(checkpoint, training_facts(trainer.args), warn)
-        if checkpoint is not None and is_last(checkpoint):
+            checkpoints.warn_of_differences(checkpoint, checkpoints.training_facts(trainer.args), warn)
+        if checkpoint is not None and checkpoints.is_last(checkpoint):
             trainer.restore(checkpoint)  # The loop itself would take one step more.
         else:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -393,7 +378,7 @@ def describe_stage(
         tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
         drawn=None if drawn is None else Drawn.read(drawn),
         padding_share=round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
-        precision=precision(arguments),
+        precision=checkpoints.precision(arguments),
         device=str(arguments.device),
         skipped_steps=trainer.guard.skipped,
         rows_of_a_piece=trainer.splitter.rows,
@@ -424,10 +409,10 @@ def _check_engine(trainer: DistillationTrainer) -> None:
         )
 
 
-def _newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
+def _newest_checkpoint(folder: Path, warn: checkpoints.Warn) -> Path | None:
     """Clear away what killed writes left, and find where to go on."""
-    remove_leftovers(folder)
-    return newest_checkpoint(folder, warn)
+    checkpoints.remove_leftovers(folder)
+    return checkpoints.newest_checkpoint(folder, warn)
 
 
 def warn(console: Console, line: str) -> None:

@@ -27,27 +27,10 @@ from limbeck.core.ranks import on_main_rank
 from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
-from limbeck.training.checkpoints import (
-    Checkpoints,
-    Warn,
-    is_sharded,
-    loading,
-    put_whole_weights,
-    save_weights,
-    whole_weights,
-)
+from limbeck.training import checkpoints, module
 from limbeck.training.guard import BatchSplitter, LossGuard, StepStart, skip_update, takes_flag
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.loader import Loader
-from limbeck.training.module import (
-    UNITS,
-    DistillationModule,
-    count_units,
-    measure_terms,
-    sum_over_ranks,
-    sum_units,
-    without_marks,
-)
 
 # How long a stage has been trained, over all processes that worked on it in turn.
 
@@ -100,11 +83,11 @@ class DistillationTrainer(Trainer):
 
     def __init__(
         self,
-        model: DistillationModule,
+        model: module.DistillationModule,
         *,
         policy: GuardSpec | None = None,
         interrupt: InterruptSaver | None = None,
-        warn: Warn = _logger.warning,
+        warn: checkpoints.Warn = _logger.warning,
         **arguments: Any,
     ) -> None:
         super().__init__(model=model, **arguments)
@@ -117,7 +100,7 @@ class DistillationTrainer(Trainer):
         self.module = model
         self.module.move_teacher(self.args.device, pack=not self.args.torch_compile)
         coupled = any(term.batch_coupled for term in model.terms)
-        self.checkpoints = Checkpoints(self.args)
+        self.checkpoints = checkpoints.Checkpoints(self.args)
         self.loader = Loader(
             self.args,
             self.data_collator,
@@ -167,7 +150,7 @@ class DistillationTrainer(Trainer):
             return batches, None
         # Without waiting, where the loader has pinned them.
         batches = [send_to_device(batch, device, non_blocking=True) for batch in batches]
-        window = sum_over_ranks(self._with_signals(sum_units(batches)))
+        window = module.sum_over_ranks(self._with_signals(module.sum_units(batches)))
         window = self._without_signals(window)
         self.tokens_seen += window[0]
         self._steps_summed += 1
@@ -214,7 +197,7 @@ class DistillationTrainer(Trainer):
         judged = None if self.accelerator.scaler is not None else torch.as_tensor(norm)
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
-        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches, sum_over_ranks)
+        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches, module.sum_over_ranks)
         if self.policy.on_bad_loss == "skip":
             self._skip(bad)
         return norm
@@ -232,11 +215,7 @@ class DistillationTrainer(Trainer):
         }
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: Mapping[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
+        self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Weigh and divide the terms of one micro-batch by the counts of its whole step.
 
@@ -246,8 +225,8 @@ class DistillationTrainer(Trainer):
             return_outputs: Return the terms too.
             num_items_in_batch: The units of the whole step over all ranks; without it the batch is the whole.
         """
-        outputs: dict[str, tuple[Tensor, Tensor]] = model(**without_marks(inputs))
-        units = count_units(inputs).to(self.args.device)
+        outputs: dict[str, tuple[Tensor, Tensor]] = model(**module.without_marks(inputs))
+        units = module.count_units(inputs).to(self.args.device)
         window = units if num_items_in_batch is None else num_items_in_batch
         ranks = 1 if num_items_in_batch is None else self.args.world_size
         loss = torch.zeros((), device=self.args.device)
@@ -256,7 +235,7 @@ class DistillationTrainer(Trainer):
             total, count = outputs[term.name]
             objective = OBJECTIVES[term.objective]
             # count = constant x units, so mean x (units here / units of the step) is total / (count of the step).
-            unit = UNITS.index(term.unit)
+            unit = module.UNITS.index(term.unit)
             share = total / count.clamp(min=1)
             if not objective.gathers_rows:
                 share = share * (units[unit] / window[unit].clamp(min=1)).to(share.dtype)
@@ -281,7 +260,7 @@ class DistillationTrainer(Trainer):
         if "loss" in logs and self._sums:
             self.guard.check()
             steps = float(self._steps_summed)
-            sums = sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
+            sums = module.sum_over_ranks(torch.stack([self._sums[name] for name in sorted(self._sums)]))
             terms = {term.name: term for term in self.module.terms}
             del logs["loss"]
             for name, value in zip(sorted(self._sums), sums.tolist(), strict=True):
@@ -307,11 +286,11 @@ class DistillationTrainer(Trainer):
         model = (
             self.model_wrapped if self.is_in_train else self.accelerator.prepare_model(self.model, evaluation_mode=True)
         )
-        sums, rows = measure_terms(model, dataloader, self._prepare_inputs)
+        sums, rows = module.measure_terms(model, dataloader, self._prepare_inputs)
         weights = {term.name: term.weight for term in self.module.terms}
         metrics = {}
         for name, pair in sums.items():
-            pair = sum_over_ranks(pair)
+            pair = module.sum_over_ranks(pair)
             metrics[f"{metric_key_prefix}_{name}"] = float(pair[0] / pair[1].clamp(min=1))
         metrics[f"{metric_key_prefix}_loss"] = sum(
             weights[name] * metrics[f"{metric_key_prefix}_{name}"] for name in sums
@@ -339,11 +318,11 @@ class DistillationTrainer(Trainer):
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with loading(Path(checkpoint or "")):
+        with checkpoints.loading(Path(checkpoint or "")):
             super()._load_optimizer_and_scheduler(checkpoint)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        with loading(Path(checkpoint or "")):
+        with checkpoints.loading(Path(checkpoint or "")):
             super()._load_scaler(checkpoint)
 
     def _save_rng_state(self, output_dir: str) -> None:
@@ -351,7 +330,7 @@ class DistillationTrainer(Trainer):
         self.loader.save_position(Path(output_dir))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        with loading(Path(checkpoint or "")):
+        with checkpoints.loading(Path(checkpoint or "")):
             super()._load_rng_state(checkpoint)
         if checkpoint is not None:
             self.loader.load_position(Path(checkpoint))
@@ -359,9 +338,9 @@ class DistillationTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
         self.guard.check()
-        whole = whole_weights(self.module) if is_sharded(self.module) else None
+        whole = checkpoints.whole_weights(self.module) if checkpoints.is_sharded(self.module) else None
         names = sorted(self._sums)
-        sums = sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
+        sums = module.sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
         folder = Path(output_dir or self.args.output_dir)
         # All leave together if it fails: what is saved after this is gathered.
         on_main_rank(lambda: self._write(folder, whole, dict(zip(names, sums, strict=True))))
@@ -374,7 +353,7 @@ class DistillationTrainer(Trainer):
                 f"A weight is not finite at step {self.state.global_step}; the run stopped without saving "
                 "it. Lower the stage's training.learning_rate, and start again with --overwrite or in another folder."
             )
-        save_weights(self.module, folder / WEIGHTS, whole)
+        checkpoints.save_weights(self.module, folder / WEIGHTS, whole)
         progress = {
             "tokens_seen": float(self.tokens_seen),
             "seconds": self.clock.seconds,
@@ -394,9 +373,9 @@ class DistillationTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """Load what `_save` wrote; every tensor must be there."""
         folder = Path(resume_from_checkpoint)
-        with loading(folder):
-            if is_sharded(self.module):
-                put_whole_weights(self.module, load_file(str(folder / WEIGHTS)))
+        with checkpoints.loading(folder):
+            if checkpoints.is_sharded(self.module):
+                checkpoints.put_whole_weights(self.module, load_file(str(folder / WEIGHTS)))
             else:
                 load_model(self.module, str(folder / WEIGHTS), strict=True)
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
