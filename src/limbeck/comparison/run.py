@@ -20,22 +20,12 @@ from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_sta
 from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec, SpeedSpec
 from limbeck.comparison.summary import summarise_comparison
-from limbeck.core import records
+from limbeck.core import records, studies
 from limbeck.core.blocks import duration
 from limbeck.core.files import default_cache_dir
 from limbeck.core.folders import FolderKind, claim, first_difference
 from limbeck.core.machine import choose_device, git_commit, hardware, versions
 from limbeck.core.progress import Count, ProgressBar, Report
-from limbeck.core.studies import (
-    ComparedTeacher,
-    ComparedText,
-    Comparison,
-    ComparisonCell,
-    Costs,
-    Evaluation,
-    MeasuredCosts,
-    PlannedComparison,
-)
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
 from limbeck.evaluation.cell import model_fingerprint
@@ -72,7 +62,7 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
     """
     fixed = saved.get("fixed", {})
     if not isinstance(fixed, dict):
-        raise OutputError(f"'{folder / Comparison.FILE}' is no record of a comparison; choose another folder.")
+        raise OutputError(f"'{folder / studies.Comparison.FILE}' is no record of a comparison; choose another folder.")
     common = [name for name in fixed if name in asked]
     difference = first_difference({name: fixed[name] for name in common}, {name: asked[name] for name in common})
     if difference is not None:
@@ -88,7 +78,9 @@ def _shown(value: Any) -> str:
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-COMPARISON = FolderKind("comparison", Comparison.FILE, check_fixed, way_out="put it back, or choose another folder")
+COMPARISON = FolderKind(
+    "comparison", studies.Comparison.FILE, check_fixed, way_out="put it back, or choose another folder"
+)
 
 
 Distil: TypeAlias = Callable[[dict[str, Any]], object]
@@ -241,7 +233,7 @@ def evaluate_students(
 
 def measure_costs_once(
     spec: SpeedSpec, folder: Path, *, teacher: str, students: Mapping[str, Path], report: Report
-) -> Costs | None:
+) -> studies.Costs | None:
     """Measure the teacher and a student of each shape, unless that has been done.
 
     Args:
@@ -258,7 +250,7 @@ def measure_costs_once(
         return None
     shapes = {title: str(shape_of(load_config(path))) for title, path in students.items()}
     asked = {**spec.model_dump(exclude={"enabled"}), "teacher": teacher, "students": shapes}
-    saved = records.load(MeasuredCosts, folder)
+    saved = records.load(studies.MeasuredCosts, folder)
     if saved.asked == asked:
         return saved.costs
     found = measure_costs(
@@ -269,13 +261,13 @@ def measure_costs_once(
         seconds=spec.seconds,
         report=report,
     )
-    costs = Costs.read(found)
+    costs = studies.Costs.read(found)
     titles = {str(path): title for title, path in students.items()}
     for size in costs.models:
         size.model = titles.get(size.model, size.model)
     for timing in costs.timings:
         timing.model = titles.get(timing.model, timing.model)
-    records.save(MeasuredCosts(asked=asked, costs=costs), folder)
+    records.save(studies.MeasuredCosts(asked=asked, costs=costs), folder)
     return costs
 
 
@@ -288,7 +280,7 @@ class ComparisonOutcome:
         failed: How many runs and fine-tunings gave nothing; the summary's notes say why.
     """
 
-    record: Comparison
+    record: studies.Comparison
     failed: int
 
 
@@ -317,14 +309,14 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     check_held_out(corpus, plan.evaluation.held_out)
     fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "text": corpus.path.name}
     check_fixed(folder, saved, fixed)
-    earlier = Comparison.read(saved)
-    record = Comparison(
+    earlier = studies.Comparison.read(saved)
+    record = studies.Comparison(
         created=earlier.created or _now(),
         name=plan.name,
-        plan=PlannedComparison.read(plan.model_dump(mode="json")),
+        plan=studies.PlannedComparison.read(plan.model_dump(mode="json")),
         fixed={**earlier.fixed, **fixed},
-        corpus=ComparedText(tokens=corpus.tokens, rows=len(corpus.train), held_out_rows=len(corpus.held_out)),
-        teacher=ComparedTeacher(
+        corpus=studies.ComparedText(tokens=corpus.tokens, rows=len(corpus.train), held_out_rows=len(corpus.held_out)),
+        teacher=studies.ComparedTeacher(
             name=plan.teacher.model,
             title=plan.teacher.name or plan.teacher.model,
             shape=str(checked.with_text.teacher),
@@ -369,7 +361,7 @@ class _Comparison:
     folder: Path
     corpus: Corpus
     cells: Sequence[Cell]
-    record: Comparison
+    record: studies.Comparison
     console: Console
 
     def __post_init__(self) -> None:
@@ -414,10 +406,10 @@ class _Comparison:
         return {id(combination): run.student for combination, run in self.checked.runs}
 
     @property
-    def _finished(self) -> list[ComparisonCell]:
+    def _finished(self) -> list[studies.ComparisonCell]:
         return [cell for cell in self.record.cells if cell.status == "finished"]
 
-    def _describe(self, cell: Cell, problem: str | None) -> ComparisonCell:
+    def _describe(self, cell: Cell, problem: str | None) -> studies.ComparisonCell:
         """Describe a run by the files in its folder.
 
         Args:
@@ -427,7 +419,7 @@ class _Comparison:
         run = cell.folder(self.folder)
         record = records.load(records.Run, run)
         status = "finished" if is_distilled(run) else "failed" if problem else record.status or "missing"
-        return ComparisonCell(
+        return studies.ComparisonCell(
             **cell.combination.parts,
             title=cell.title,
             seed=cell.seed,
@@ -448,7 +440,7 @@ class _Comparison:
             device=record.hardware.device,
         )
 
-    def _by_combination(self) -> list[ComparisonCell]:
+    def _by_combination(self) -> list[studies.ComparisonCell]:
         """The runs in the order of the table: student by student as planned, seeds innermost."""
         order = {id(combination): index for index, combination in enumerate(self.checked.combinations)}
         pairs = zip(self.cells, self.record.cells, strict=True)
@@ -475,7 +467,7 @@ class _Comparison:
                 cell.held_out, cell.unavailable = found.figures, found.unavailable
         self._save("running")
 
-    def _evaluate(self) -> tuple[Evaluation | None, int]:
+    def _evaluate(self) -> tuple[studies.Evaluation | None, int]:
         students = [Path(cell.model) for cell in self._finished]
         with ProgressBar(self.console) as bar:
             outcome = evaluate_students(
@@ -483,7 +475,7 @@ class _Comparison:
             )
         if outcome is None:
             return None, 0
-        evaluation = Evaluation.read(outcome.summary)
+        evaluation = studies.Evaluation.read(outcome.summary)
         models = {model.name: model for model in evaluation.models}
         for cell in self._finished:
             columns = models[cell.model].columns if cell.model in models else {}
@@ -491,7 +483,7 @@ class _Comparison:
         self._save("running")
         return evaluation, outcome.failed
 
-    def _measure_costs(self) -> Costs | None:
+    def _measure_costs(self) -> studies.Costs | None:
         """Methods change weights only: one student of each shape stands for all."""
         students: dict[str, Path] = {}
         for cell in self._finished:

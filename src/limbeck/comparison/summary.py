@@ -8,39 +8,20 @@ from typing import Any, TypeVar
 from scipy.stats import rankdata
 
 from limbeck.comparison.held_out import MEASURES
-from limbeck.core.studies import (
-    Average,
-    Averages,
-    Column,
-    ColumnFigure,
-    ComparedRow,
-    ComparedScores,
-    ComparedTeacher,
-    ComparisonCell,
-    ComparisonSummary,
-    Costs,
-    Evaluation,
-    Figure,
-    MainFigure,
-    ModelCost,
-    Scores,
-    Speedup,
-    StudentBlock,
-    TeacherRow,
-)
+from limbeck.core import studies
 from limbeck.evaluation.grid_summary import failure_notes
 
 T = TypeVar("T")
 _AVERAGES = {"without_cola": "average without CoLA", "average": "average"}
-_NO_SCORES = Scores(columns={}, averages=Averages(average=None, without_cola=None), retention={})
+_NO_SCORES = studies.Scores(columns={}, averages=studies.Averages(average=None, without_cola=None), retention={})
 
 
 def summarise_comparison(
-    cells: Sequence[ComparisonCell],
-    teacher: ComparedTeacher,
-    evaluation: Evaluation | None = None,
-    costs: Costs | None = None,
-) -> ComparisonSummary:
+    cells: Sequence[studies.ComparisonCell],
+    teacher: studies.ComparedTeacher,
+    evaluation: studies.Evaluation | None = None,
+    costs: studies.Costs | None = None,
+) -> studies.ComparisonSummary:
     """Make the tables' content: a block for each student, with a row for each method and mapping.
 
     Args:
@@ -49,9 +30,9 @@ def summarise_comparison(
         evaluation: Of the teacher and all students; None where no task was evaluated.
         costs: Of the teacher, and of each student by its title.
     """
-    evaluation = evaluation or Evaluation()
-    models: dict[str, Scores] = {model.name: model for model in evaluation.models}
-    groups: dict[tuple[str, str, str], list[ComparisonCell]] = {}
+    evaluation = evaluation or studies.Evaluation()
+    models: dict[str, studies.Scores] = {model.name: model for model in evaluation.models}
+    groups: dict[tuple[str, str, str], list[studies.ComparisonCell]] = {}
     for cell in cells:
         groups.setdefault((cell.student, cell.method, cell.mapping), []).append(cell)
     rows = [_row(group, models) for group in groups.values()]
@@ -60,7 +41,7 @@ def summarise_comparison(
             row.retention = {}
     main = _main([row for row in rows if row.finished], evaluation.columns)
     of_teacher = models.get(teacher.name, _NO_SCORES)
-    reference = TeacherRow(
+    reference = studies.TeacherRow(
         columns=of_teacher.columns,
         averages=of_teacher.averages,
         retention={},
@@ -78,8 +59,10 @@ def summarise_comparison(
         size = own[0].shape.split(",")[0].split()[-1]
         published = [row for row in evaluation.published if row.shape == size]
         cost = _cost(costs, student)
-        blocks.append(StudentBlock(student=student, shape=own[0].shape, cost=cost, rows=own, published=published))
-    return ComparisonSummary(
+        blocks.append(
+            studies.StudentBlock(student=student, shape=own[0].shape, cost=cost, rows=own, published=published)
+        )
+    return studies.ComparisonSummary(
         preset=evaluation.preset,
         columns=evaluation.columns,
         held_out=[measure for measure in MEASURES if any(measure.key in row.held_out for row in rows)],
@@ -94,7 +77,7 @@ def summarise_comparison(
     )
 
 
-def pool_scores(models: Sequence[Scores]) -> Scores:
+def pool_scores(models: Sequence[studies.Scores]) -> studies.Scores:
     """Pool the scores of students that differ in the seed of their distillation.
 
     A student's figure is its mean over fine-tunings. Of several students the mean is over these, and the deviation too;
@@ -107,12 +90,12 @@ def pool_scores(models: Sequence[Scores]) -> Scores:
         ({name: found for name, found in model.averages.by_name.items() if found} for model in models), _pooled_average
     )
     # What is kept is linear in the score: the mean of what each keeps is what the mean keeps.
-    kept = _by_key((model.retention for model in models), lambda found: Figure.of_runs(found).mean)
+    kept = _by_key((model.retention for model in models), lambda found: studies.Figure.of_runs(found).mean)
     # A student below 0 has none, and the mean of the others would flatter.
     lacking = {key for model in models for key in model.columns if key not in model.retention}
-    return Scores(
+    return studies.Scores(
         columns=columns,
-        averages=Averages(average=averages.get("average"), without_cola=averages.get("without_cola")),
+        averages=studies.Averages(average=averages.get("average"), without_cola=averages.get("without_cola")),
         retention={key: mean for key, mean in kept.items() if key not in lacking},
     )
 
@@ -126,25 +109,27 @@ def _by_key(mappings: Iterable[Mapping[str, Any]], pool: Callable[[list[Any]], T
     return {key: pool(values) for key, values in found.items()}
 
 
-def _pooled_column(figures: list[ColumnFigure]) -> ColumnFigure:
-    metrics = _by_key((figure.metrics for figure in figures), lambda found: Figure.of_runs(one.mean for one in found))
-    return ColumnFigure.of_runs((figure.mean for figure in figures), metrics=metrics)
+def _pooled_column(figures: list[studies.ColumnFigure]) -> studies.ColumnFigure:
+    metrics = _by_key(
+        (figure.metrics for figure in figures), lambda found: studies.Figure.of_runs(one.mean for one in found)
+    )
+    return studies.ColumnFigure.of_runs((figure.mean for figure in figures), metrics=metrics)
 
 
-def _pooled_average(averages: list[Average]) -> Average:
+def _pooled_average(averages: list[studies.Average]) -> studies.Average:
     """Pool averages over the same tasks: where a student lacks one, it is left out of the average."""
     widest = max((average.of for average in averages), key=len)
     alike = [average for average in averages if average.of == widest]
     complete = all(average.complete for average in alike)
-    return Average.of_runs((average.mean for average in alike), of=widest, complete=complete)
+    return studies.Average.of_runs((average.mean for average in alike), of=widest, complete=complete)
 
 
-def _row(group: Sequence[ComparisonCell], models: Mapping[str, Scores]) -> ComparedRow:
+def _row(group: Sequence[studies.ComparisonCell], models: Mapping[str, studies.Scores]) -> studies.ComparedRow:
     """One method and mapping: its finished runs, pooled over seeds."""
     first, done = group[0], [cell for cell in group if cell.status == "finished"]
     scored = [models[cell.model] for cell in done if cell.model in models]
     pooled = pool_scores(scored) if scored else _NO_SCORES
-    return ComparedRow(
+    return studies.ComparedRow(
         student=first.student,
         method=first.method,
         mapping=first.mapping,
@@ -156,18 +141,18 @@ def _row(group: Sequence[ComparisonCell], models: Mapping[str, Scores]) -> Compa
         seeds=[cell.seed for cell in done if cell.seed is not None],
         finished=len(done),
         wanted=len(group),
-        tokens=Figure.of_runs(cell.tokens or 0 for cell in done) if done else None,
-        seconds=Figure.of_runs(cell.seconds or 0.0 for cell in done) if done else None,
+        tokens=studies.Figure.of_runs(cell.tokens or 0 for cell in done) if done else None,
+        seconds=studies.Figure.of_runs(cell.seconds or 0.0 for cell in done) if done else None,
     )
 
 
-def _held_out(measured: Sequence[ComparisonCell | ComparedTeacher]) -> dict[str, Figure]:
+def _held_out(measured: Sequence[studies.ComparisonCell | studies.ComparedTeacher]) -> dict[str, studies.Figure]:
     found = [{key: value for key, value in (one.held_out or {}).items() if value is not None} for one in measured]
-    pooled = _by_key(found, Figure.of_runs)
+    pooled = _by_key(found, studies.Figure.of_runs)
     return {measure.key: pooled[measure.key] for measure in MEASURES if measure.key in pooled}
 
 
-def _main(rows: Sequence[ComparedRow], columns: Sequence[Column]) -> MainFigure | None:
+def _main(rows: Sequence[studies.ComparedRow], columns: Sequence[studies.Column]) -> studies.MainFigure | None:
     """Choose the figure that ranks the rows.
 
     It is the average without CoLA as in the comparative study's table 3, else the average (of which tasks: those of
@@ -175,31 +160,35 @@ def _main(rows: Sequence[ComparedRow], columns: Sequence[Column]) -> MainFigure 
     """
     for name, title in _AVERAGES.items():
         if known := [average for row in rows if (average := row.averages.by_name[name])]:
-            return MainFigure(kind="averages", key=name, title=title, of=max((one.of for one in known), key=len))
+            return studies.MainFigure(
+                kind="averages", key=name, title=title, of=max((one.of for one in known), key=len)
+            )
     for column in columns:
         if not column.detail and any(column.key in row.columns for row in rows):
-            return MainFigure(kind="columns", key=column.key, title=column.title)
+            return studies.MainFigure(kind="columns", key=column.key, title=column.title)
     for measure in MEASURES:
         if any(measure.key in row.held_out for row in rows):
             title = f"held-out {measure.title}"
-            return MainFigure(kind="held_out", key=measure.key, title=title, digits=measure.digits, best=measure.best)
+            return studies.MainFigure(
+                kind="held_out", key=measure.key, title=title, digits=measure.digits, best=measure.best
+            )
     return None
 
 
-def _main_figure(row: ComparedScores, main: MainFigure | None) -> Figure | None:
+def _main_figure(row: studies.ComparedScores, main: studies.MainFigure | None) -> studies.Figure | None:
     """The figure that a row is ranked by; None where it has none, or one over fewer tasks than others."""
     if main is None:
         return None
-    places: dict[str, Mapping[str, Figure | None]] = {
+    places: dict[str, Mapping[str, studies.Figure | None]] = {
         "averages": row.averages.by_name, "columns": row.columns, "held_out": row.held_out
     }  # fmt: skip
     found = places[main.kind].get(main.key)
-    if found is None or (isinstance(found, Average) and found.of != main.of):
+    if found is None or (isinstance(found, studies.Average) and found.of != main.of):
         return None
-    return Figure(mean=found.mean, deviation=found.deviation, runs=found.runs)
+    return studies.Figure(mean=found.mean, deviation=found.deviation, runs=found.runs)
 
 
-def _rank(rows: Sequence[ComparedRow], main: MainFigure | None) -> None:
+def _rank(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | None) -> None:
     """Rank the rows of a student, 1 the best, and mark the best mapping of each method that has several."""
     for row in rows:
         row.main, row.rank, row.best_mapping = _main_figure(row, main), None, False
@@ -214,19 +203,19 @@ def _rank(rows: Sequence[ComparedRow], main: MainFigure | None) -> None:
         row.rank, row.best_mapping = rank, len(rivals) > 1 and rank == min(rivals)
 
 
-def _cost(costs: Costs | None, name: str) -> ModelCost | None:
+def _cost(costs: studies.Costs | None, name: str) -> studies.ModelCost | None:
     """Parameters, and the speedup at each batch size and length."""
     if costs is None or not (sizes := [row for row in costs.models if row.model == name]):
         return None
     speedups = [
-        Speedup(batch=row.batch, length=row.length, speedup=row.speedup)
+        studies.Speedup(batch=row.batch, length=row.length, speedup=row.speedup)
         for row in costs.timings
         if row.model == name and row.speedup is not None
     ]
-    return ModelCost(parameters=sizes[0].parameters, speedups=speedups)
+    return studies.ModelCost(parameters=sizes[0].parameters, speedups=speedups)
 
 
-def _unavailable(cells: Sequence[ComparisonCell]) -> list[str]:
+def _unavailable(cells: Sequence[studies.ComparisonCell]) -> list[str]:
     """Say which held-out measures could not be had, and why, once for each reason."""
     reasons: dict[str, dict[str, None]] = {}
     for cell in cells:

@@ -17,18 +17,7 @@ from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, Evaluat
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.grid import MANIFEST as EVALUATION
 from limbeck.evaluation.grid import ResultsFile
-from limbeck.report.findings import (
-    ComparisonFound,
-    EvaluationFound,
-    Found,
-    InspectionFound,
-    Record,
-    RunFound,
-    SearchFound,
-    StageFound,
-    StageLog,
-    read_stage_log,
-)
+from limbeck.report import findings
 from limbeck.report.records import entries, mapping, text, title_of
 from limbeck.report.search_study import read_study, so_far, standing
 from limbeck.search.requests import JOURNAL
@@ -46,7 +35,7 @@ _COSINES = "layer_cosines.json"
 _NUMBERED = re.compile(r"(\d{1,4})-(.+)")
 
 
-def collect_run(folder: Path, inside: tuple[Found, ...]) -> RunFound:
+def collect_run(folder: Path, inside: tuple[findings.Found, ...]) -> findings.RunFound:
     """Read a run.
 
     Args:
@@ -61,26 +50,28 @@ def collect_run(folder: Path, inside: tuple[Found, ...]) -> RunFound:
         recipe = ""
         problems.append(f"'{RECIPE}' cannot be read.")
     title = title_of(record.get("name"), folder)
-    return RunFound(folder, title, record, status_of(folder), _stages(folder, record), recipe, tuple(problems), inside)
+    return findings.RunFound(
+        folder, title, record, status_of(folder), _stages(folder, record), recipe, tuple(problems), inside
+    )
 
 
-def _stages(folder: Path, record: Record) -> tuple[StageFound, ...]:
+def _stages(folder: Path, record: findings.Record) -> tuple[findings.StageFound, ...]:
     """Gather the stages from the plan, the record and the folders: any of them may lack some."""
     plans, records = entries(record, "recipe", "stages"), entries(record, "stages")
     folders = _folders(folder / STAGES)
     found = []
     for index in sorted({*range(len(plans)), *range(len(records)), *(number - 1 for number in folders)}):
-        plan: Record = plans[index] if index < len(plans) else {}
+        plan: findings.Record = plans[index] if index < len(plans) else {}
         own = folders.get(index + 1)
-        done: Record = records[index] if index < len(records) else {}
+        done: findings.Record = records[index] if index < len(records) else {}
         if not done and own is not None:
             done = read_json(own / DONE)
         named = _NUMBERED.fullmatch(own.name) if own is not None else None
         title = (
             text(done, "name") or text(plan, "name") or (named[2] if named else text(mapping(plan, "method"), "name"))
         )
-        log = read_stage_log(own) if own is not None else StageLog()
-        found.append(StageFound(title or f"stage {index + 1}", done, plan, log, _layer_cosines(own)))
+        log = findings.read_stage_log(own) if own is not None else findings.StageLog()
+        found.append(findings.StageFound(title or f"stage {index + 1}", done, plan, log, _layer_cosines(own)))
     return tuple(found)
 
 
@@ -104,7 +95,7 @@ def _layer_cosines(folder: Path | None) -> tuple[float, ...]:
 # Reading a search's folder: its record, and of one that is not finished what its study holds.
 
 
-def collect_search(folder: Path, record: Record, problems: tuple[str, ...]) -> SearchFound:
+def collect_search(folder: Path, record: findings.Record, problems: tuple[str, ...]) -> findings.SearchFound:
     """Read a search.
 
     Args:
@@ -114,24 +105,24 @@ def collect_search(folder: Path, record: Record, problems: tuple[str, ...]) -> S
     """
     title = text(record, "name") or folder.name
     if text(record, "status") == "finished":
-        return SearchFound(folder, title, record, problems)
+        return findings.SearchFound(folder, title, record, problems)
     study, more = read_study(folder, title)
     if study is None:
-        return SearchFound(folder, title, record, (*problems, *more))
+        return findings.SearchFound(folder, title, record, (*problems, *more))
     try:
         silent = max(0.0, time.time() - (folder / JOURNAL).stat().st_mtime)
         stands, found = standing(study, silent), so_far(text(record, "kind"), study)
     except (*DAMAGED, OSError) as error:
         damaged = f"The study '{title}' in '{JOURNAL}' is damaged ({type(error).__name__})."
-        return SearchFound(folder, title, record, (*problems, *more, damaged))
-    return SearchFound(folder, title, record, (*problems, *more), so_far=found, standing=stands)
+        return findings.SearchFound(folder, title, record, (*problems, *more, damaged))
+    return findings.SearchFound(folder, title, record, (*problems, *more), so_far=found, standing=stands)
 
 
 INSPECTIONS = ("phrases", "attention", "similarity", "contribution")
 _MOST_BYTES = 400 * 2**20
 
 
-def collect(folders: Sequence[Path]) -> list[Found]:
+def collect(folders: Sequence[Path]) -> list[findings.Found]:
     """Read what a report is asked for, in the order it is named; a folder that is named twice is read once.
 
     Args:
@@ -144,14 +135,14 @@ def collect(folders: Sequence[Path]) -> list[Found]:
     return [_collect(folder) for folder in chosen]
 
 
-def _collect(folder: Path) -> Found:
+def _collect(folder: Path) -> findings.Found:
     if folder.is_file():
         results = _inspection(folder)
         if results is None:
             raise OutputError(
                 f"'{folder}' is a file of no inspection; give a folder, or the .json file of `limbeck inspect`."
             )
-        return InspectionFound(folder, folder.stem, results)
+        return findings.InspectionFound(folder, folder.stem, results)
     if not folder.is_dir():
         raise OutputError(f"'{folder}' does not exist; give the folder of a run, a comparison, a search or the like.")
     found = _recognise(folder)
@@ -165,7 +156,7 @@ def _collect(folder: Path) -> Found:
     return found
 
 
-def _recognise(folder: Path) -> Found | None:
+def _recognise(folder: Path) -> findings.Found | None:
     """Read a folder as what its files say it is."""
     if (folder / COMPARISON).is_file():
         return _comparison(folder)
@@ -179,7 +170,7 @@ def _recognise(folder: Path) -> Found | None:
     return _inspections(folder)
 
 
-def _inside(folder: Path) -> tuple[Found, ...]:
+def _inside(folder: Path) -> tuple[findings.Found, ...]:
     """Read what was measured of a run and kept in its folder: in itself, and in the folders that are its own."""
     own = _inspections(folder)
     try:
@@ -190,9 +181,9 @@ def _inside(folder: Path) -> tuple[Found, ...]:
     return tuple(one for one in (own, *found) if one is not None)
 
 
-def _comparison(folder: Path) -> ComparisonFound:
+def _comparison(folder: Path) -> findings.ComparisonFound:
     record = load(Comparison, folder)
-    runs: dict[tuple[str, str, str], RunFound] = {}
+    runs: dict[tuple[str, str, str], findings.RunFound] = {}
     begun: list[Path] = []
     for cell in record.cells:
         kind = (cell.student, cell.method, cell.mapping)
@@ -206,10 +197,10 @@ def _comparison(folder: Path) -> ComparisonFound:
     states = () if record.is_finished else tuple(map(status_of, dict.fromkeys(begun)))
     unfinished = tuple(state for state in states if state.status != "finished")
     title = record.name or folder.name
-    return ComparisonFound(folder, title, record, tuple(runs.values()), record.damage, unfinished)
+    return findings.ComparisonFound(folder, title, record, tuple(runs.values()), record.damage, unfinished)
 
 
-def _evaluation(folder: Path) -> EvaluationFound:
+def _evaluation(folder: Path) -> findings.EvaluationFound:
     asked, summary = load(EvaluationRequest, folder), load(Evaluation, folder)
     problems = (*asked.damage, *summary.damage)
     try:
@@ -217,10 +208,10 @@ def _evaluation(folder: Path) -> EvaluationFound:
     except LimbeckError as error:
         rows, problems = [], (*problems, str(error))
     cells = [EvaluationCell.read(row, "results.jsonl") for row in rows]
-    return EvaluationFound(folder, folder.name, summary, tuple(cells), asked, problems)
+    return findings.EvaluationFound(folder, folder.name, summary, tuple(cells), asked, problems)
 
 
-def _inspections(folder: Path) -> InspectionFound | None:
+def _inspections(folder: Path) -> findings.InspectionFound | None:
     results: dict[str, Any] = {}
     problems: list[str] = []
     for name in INSPECTIONS:
@@ -231,7 +222,7 @@ def _inspections(folder: Path) -> InspectionFound | None:
                 problems.append(f"'{path.name}' cannot be read as an inspection.")
             else:
                 results |= found
-    return InspectionFound(folder, folder.name, results, tuple(problems)) if results or problems else None
+    return findings.InspectionFound(folder, folder.name, results, tuple(problems)) if results or problems else None
 
 
 def _inspection(path: Path) -> dict[str, Any] | None:
@@ -240,7 +231,7 @@ def _inspection(path: Path) -> dict[str, Any] | None:
     return {name: record["result"]} if name in INSPECTIONS and "result" in record else None
 
 
-def _read(path: Path) -> tuple[Record, tuple[str, ...]]:
+def _read(path: Path) -> tuple[findings.Record, tuple[str, ...]]:
     """Read a JSON mapping, and say what is wrong with it if it is none."""
     try:
         if path.stat().st_size > _MOST_BYTES:

@@ -7,21 +7,7 @@ from dataclasses import replace
 
 import yaml
 
-from limbeck.core.blocks import (
-    AnyCell,
-    Block,
-    Cell,
-    Code,
-    Figure,
-    Notes,
-    Section,
-    Steps,
-    Table,
-    duration,
-    guarded,
-    mean,
-    number,
-)
+from limbeck.core import blocks
 from limbeck.core.studies import Comparison, ComparisonSummary, HeldOutMeasure, StudentBlock
 from limbeck.report.comparison_tables import combination, comparison_tables
 from limbeck.report.evaluation import cost_blocks, page_tables, pass_of, task_bars
@@ -35,37 +21,37 @@ from limbeck.report.run import provenance_blocks, stage_links
 _MOST_DIAGRAMS = 12
 
 
-def comparison_sections(found: ComparisonFound) -> list[Section]:
+def comparison_sections(found: ComparisonFound) -> list[blocks.Section]:
     """Lay out a comparison; of one that is not finished its runs."""
     record, summary = found.record, found.record.summary
     measured = (
         [
-            *guarded("Results", lambda: _results(summary)),
-            *guarded("Figures", lambda: _figures(record)),
-            *guarded("Cost", lambda: cost_blocks(record.costs)),
+            *blocks.guarded("Results", lambda: _results(summary)),
+            *blocks.guarded("Figures", lambda: _figures(record)),
+            *blocks.guarded("Cost", lambda: cost_blocks(record.costs)),
         ]
         if not summary.is_empty
         else []
     )
     return [
-        *guarded("What was done", lambda: _flow(found)),
+        *blocks.guarded("What was done", lambda: _flow(found)),
         *measured,
-        *guarded("Layers", lambda: _layers(found)),
-        *guarded("Training", lambda: _training(found)),
-        *guarded("Runs", lambda: _runs(record)),
-        *guarded("Notes", lambda: _notes(record)),
-        *guarded("Plan", lambda: _plan(record)),
-        *guarded("Provenance", lambda: provenance_blocks(record.to_plain(), found.folder)),
+        *blocks.guarded("Layers", lambda: _layers(found)),
+        *blocks.guarded("Training", lambda: _training(found)),
+        *blocks.guarded("Runs", lambda: _runs(record)),
+        *blocks.guarded("Notes", lambda: _notes(record)),
+        *blocks.guarded("Plan", lambda: _plan(record)),
+        *blocks.guarded("Provenance", lambda: provenance_blocks(record.to_plain(), found.folder)),
     ]
 
 
-def _flow(found: ComparisonFound) -> Iterator[Block]:
+def _flow(found: ComparisonFound) -> Iterator[blocks.Block]:
     record, cells = found.record, found.record.cells
     tokens, corpus = record.plan.budget.tokens, record.corpus.tokens
     budget = f"{format_count(tokens)} tokens a run" if tokens is not None else "not recorded"
     read = f" of a corpus of {format_count(corpus)}" if corpus is not None else ""
     seeds = dict.fromkeys("" if cell.seed is None else str(cell.seed) for cell in cells)
-    yield Steps(
+    yield blocks.Steps(
         (
             ("Teacher", f"{without_path(record.teacher.title)}, {record.teacher.shape}"),
             ("Students", ", ".join(dict.fromkeys(cell.student for cell in cells))),
@@ -83,19 +69,19 @@ def _flow(found: ComparisonFound) -> Iterator[Block]:
     if record.summary.is_empty:
         warnings.append("No table is there: the students were not measured yet.")
     if warnings:
-        yield Notes(tuple(warnings[:20]), warning=True)
+        yield blocks.Notes(tuple(warnings[:20]), warning=True)
     if found.unfinished:
         yield run_states(found.unfinished)
 
 
-def _results(summary: ComparisonSummary) -> Iterator[Block]:
+def _results(summary: ComparisonSummary) -> Iterator[blocks.Block]:
     for table in comparison_tables(summary):
         measured = (index for index in range(len(table.rows)) if index not in table.published)
         names = {index: without_path(str(table.rows[index][0])) for index in measured}
         yield from page_tables(table, "Published, of models of the same shape", names)
 
 
-def _figures(record: Comparison) -> Iterator[Block]:
+def _figures(record: Comparison) -> Iterator[blocks.Block]:
     summary, costs = record.summary, record.costs
     for block in summary.blocks:
         of = _on(summary, block)
@@ -110,10 +96,10 @@ def _figures(record: Comparison) -> Iterator[Block]:
         yield quality_figure(models, summary.main.title, pass_of(costs), lowest=summary.main.best == "lowest")
 
 
-def _held_out(summary: ComparisonSummary, block: StudentBlock, measure: HeldOutMeasure, of: str) -> Figure:
+def _held_out(summary: ComparisonSummary, block: StudentBlock, measure: HeldOutMeasure, of: str) -> blocks.Figure:
     lines = [("teacher", summary.teacher.held_out), *((row.label, row.held_out) for row in block.rows)]
     bars = [
-        Bar(label, found.mean, found.deviation, style, str(mean(found, measure.digits)))
+        Bar(label, found.mean, found.deviation, style, str(blocks.mean(found, measure.digits)))
         for style, (label, line) in enumerate(lines)
         if (found := line.get(measure.key)) is not None
     ]
@@ -145,7 +131,7 @@ def _on(summary: ComparisonSummary, block: StudentBlock) -> str:
     return f" on {block.student}" if len(summary.blocks) > 1 else ""
 
 
-def _layers(found: ComparisonFound) -> Iterator[Block]:
+def _layers(found: ComparisonFound) -> Iterator[blocks.Block]:
     """Draw the layers that each method and mapping joins, from one run of each."""
     drawn: set[str] = set()
     for run in found.runs:
@@ -165,39 +151,39 @@ def _combination(found: ComparisonFound, run: RunFound) -> str:
     return run.title.removeprefix(f"{found.title}: ").rsplit(", seed", 1)[0]
 
 
-def _training(found: ComparisonFound) -> Iterator[Block]:
+def _training(found: ComparisonFound) -> Iterator[blocks.Block]:
     """Draw the courses of one run of each method and mapping beside each other."""
     figures = list(course_figures([(_combination(found, run), run) for run in found.runs]))
     yield from figures
     if figures and len(found.runs) < len(found.record.cells):
-        yield Notes(("Of runs that differ in their seed only, the first is drawn.",))
+        yield blocks.Notes(("Of runs that differ in their seed only, the first is drawn.",))
 
 
-def _runs(record: Comparison) -> Iterator[Block]:
-    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
+def _runs(record: Comparison) -> Iterator[blocks.Block]:
+    rows: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
         (
             cell.title,
             cell.status,
-            Cell(" + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None),
-            number(cell.tokens),
-            Cell(None if cell.seconds is None else duration(cell.seconds)),
-            number(cell.tokens / cell.seconds if cell.tokens and cell.seconds else None),
+            blocks.Cell(" + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None),
+            blocks.number(cell.tokens),
+            blocks.Cell(None if cell.seconds is None else blocks.duration(cell.seconds)),
+            blocks.number(cell.tokens / cell.seconds if cell.tokens and cell.seconds else None),
             cell.folder,
         )
         for cell in record.cells
     )
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Time in all", "Tokens/s in all", "Folder")
-        yield Table("Runs", headings, rows, words=(1, 6))
-        yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
+        yield blocks.Table("Runs", headings, rows, words=(1, 6))
+        yield blocks.Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
 
 
-def _notes(record: Comparison) -> Iterator[Block]:
+def _notes(record: Comparison) -> Iterator[blocks.Block]:
     left_out = [f"Left out: {combination(entry)}: {entry.reason}" for entry in record.impossible]
     if lines := (*left_out, *record.summary.notes):
-        yield Notes(lines)
+        yield blocks.Notes(lines)
 
 
-def _plan(record: Comparison) -> Iterator[Block]:
+def _plan(record: Comparison) -> Iterator[blocks.Block]:
     if plan := record.plan.to_plain():
-        yield Code("Resolved plan", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=100), "yaml")
+        yield blocks.Code("Resolved plan", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=100), "yaml")

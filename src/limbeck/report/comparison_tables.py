@@ -9,18 +9,9 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from limbeck.core import studies
 from limbeck.core.blocks import AnyCell, Cell, Layout, Notes, Paragraph, Section, Table, console, mean, to_csv
 from limbeck.core.markdown import markdown_file
-from limbeck.core.studies import (
-    Combination,
-    ComparedRow,
-    ComparedScores,
-    Comparison,
-    ComparisonSummary,
-    ModelCost,
-    StudentBlock,
-    TeacherRow,
-)
 from limbeck.report.evaluation_tables import ScoreColumns, cost_tables, numbers, write_tables
 
 STEM = "comparison_table"
@@ -29,16 +20,16 @@ _IN_UNITS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
 _COLUMNS = ("student", "method", "mapping", "figure", "metric", "mean", "deviation", "runs", "retention", "rank")
 
 
-def comparison_tables(summary: ComparisonSummary) -> list[Table]:
+def comparison_tables(summary: studies.ComparisonSummary) -> list[Table]:
     """Lay out all students at once where there are several, then each with all its columns."""
     several = len(summary.blocks) > 1 and summary.main is not None
     return [*([_overview(summary)] if several else []), *(_student_table(summary, block) for block in summary.blocks)]
 
 
-def _overview(summary: ComparisonSummary) -> Table:
+def _overview(summary: studies.ComparisonSummary) -> Table:
     """Lay out the main figure as the comparative study's table 3: methods and mappings down, students across."""
     blocks = summary.blocks
-    found: dict[str, dict[str, ComparedRow]] = {}
+    found: dict[str, dict[str, studies.ComparedRow]] = {}
     for block in blocks:
         for row in block.rows:
             found.setdefault(row.label, {})[block.student] = row
@@ -52,9 +43,9 @@ def _overview(summary: ComparisonSummary) -> Table:
     return Table(title, headings, (teacher, *rows), words=(0,), faint=(0,), layout=_LAYOUT)
 
 
-def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
+def _student_table(summary: studies.ComparisonSummary, block: studies.StudentBlock) -> Table:
     """Lay out a student as the comparative study's table 5: every method and mapping, every task."""
-    lines: list[ComparedScores] = [summary.teacher, *block.rows]
+    lines: list[studies.ComparedScores] = [summary.teacher, *block.rows]
     columns = ScoreColumns.of(summary.columns, lines)
     ranked = summary.main is not None
     retained = ranked and any(_kept(summary, row) is not None for row in block.rows)
@@ -64,7 +55,7 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     for line in lines:
         own: list[Cell] = empty
         label: AnyCell = summary.teacher.title
-        if isinstance(line, ComparedRow):
+        if isinstance(line, studies.ComparedRow):
             own = [Cell(line.rank)] * ranked + [Cell(_kept(summary, line), "{:.1f} %")] * retained
             label = _label(line)
             if line.rank == 1:
@@ -95,12 +86,12 @@ def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
     )
 
 
-def _kept(summary: ComparisonSummary, row: ComparedScores) -> float | None:
+def _kept(summary: studies.ComparisonSummary, row: studies.ComparedScores) -> float | None:
     """Return the share that a row keeps of the teacher's main figure, in percent."""
     return row.retention.get(summary.main.key) if summary.main else None
 
 
-def _main(summary: ComparisonSummary, row: ComparedScores | None) -> Cell:
+def _main(summary: studies.ComparisonSummary, row: studies.ComparedScores | None) -> Cell:
     """Return the main figure of a row: bold for the best of all, italic for the best mapping."""
     main = summary.main
     if row is None or main is None:
@@ -109,18 +100,18 @@ def _main(summary: ComparisonSummary, row: ComparedScores | None) -> Cell:
     return replace(cell, mark=_mark(row))
 
 
-def _mark(row: ComparedScores) -> str:
-    if not isinstance(row, ComparedRow):
+def _mark(row: studies.ComparedScores) -> str:
+    if not isinstance(row, studies.ComparedRow):
         return ""
     return "bold" if row.rank == 1 else "italic" if row.best_mapping else ""
 
 
-def _label(row: ComparedRow) -> Cell:
+def _label(row: studies.ComparedRow) -> Cell:
     seeds = "" if row.finished == row.wanted else f" ({row.finished} of {row.wanted} seeds)"
     return Cell(f"{row.label}{seeds}", mark=_mark(row))
 
 
-def _cost(cost: ModelCost | None, *, lengthy: bool = True) -> str:
+def _cost(cost: studies.ModelCost | None, *, lengthy: bool = True) -> str:
     """Return the parameters of a student, and its speed beside the teacher's."""
     if cost is None or cost.parameters is None:
         return ""
@@ -136,14 +127,14 @@ def _cost(cost: ModelCost | None, *, lengthy: bool = True) -> str:
 
 def methods_table(record: Mapping[str, Any]) -> RenderableType:
     """Return the tables for the terminal: all students at once, then each with all its columns, then notes."""
-    comparison = Comparison.read(record)
+    comparison = studies.Comparison.read(record)
     notes = [f"Left out: {combination(entry)}: {entry.reason}" for entry in comparison.impossible]
     return console(*comparison_tables(comparison.summary), Notes((*notes, *comparison.summary.notes)))
 
 
 def methods_markdown(record: Mapping[str, Any]) -> str:
     """Return everything as Markdown: the tables, what was left out, costs and notes."""
-    comparison = Comparison.read(record)
+    comparison = studies.Comparison.read(record)
     tables = [
         replace(table, headings=tuple(heading.replace("\n", ", ").removesuffix(", ") for heading in table.headings))
         for table in comparison_tables(comparison.summary)
@@ -162,10 +153,10 @@ def methods_markdown(record: Mapping[str, Any]) -> str:
 
 def methods_csv(record: Mapping[str, Any]) -> str:
     """Return every figure on a line of its own, unrounded."""
-    return to_csv(_COLUMNS, _csv_rows(Comparison.read(record).summary))
+    return to_csv(_COLUMNS, _csv_rows(studies.Comparison.read(record).summary))
 
 
-def _csv_rows(summary: ComparisonSummary) -> Iterator[dict[str, Any]]:
+def _csv_rows(summary: studies.ComparisonSummary) -> Iterator[dict[str, Any]]:
     for row in _figures(summary, summary.teacher):
         yield {"method": "teacher", **row}
     for block in summary.blocks:
@@ -191,12 +182,12 @@ def write_comparison(record: Mapping[str, Any], folder: Path) -> list[Path]:
     return write_tables(folder, STEM, methods_markdown(record), methods_csv(record), whole)
 
 
-def combination(entry: Combination) -> str:
+def combination(entry: studies.Combination) -> str:
     """Name a method, a mapping and a student."""
     return f"{entry.label} on {entry.student}"
 
 
-def _setting(comparison: Comparison) -> Iterator[str]:
+def _setting(comparison: studies.Comparison) -> Iterator[str]:
     """Say what was the same for all runs, and how the figures are to be read."""
     summary, plan = comparison.summary, comparison.plan
     yield (
@@ -214,7 +205,7 @@ def _setting(comparison: Comparison) -> Iterator[str]:
     yield "± is the sample deviation over seeds of the distillation; of one seed, over fine-tunings."
 
 
-def _figures(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[str, Any]]:
+def _figures(summary: studies.ComparisonSummary, row: studies.ComparedScores) -> Iterator[dict[str, Any]]:
     """Go through a row's figures; the rank stands beside the figure that decides it."""
 
     def standing(key: str) -> dict[str, Any]:
@@ -233,11 +224,11 @@ def _figures(summary: ComparisonSummary, row: ComparedScores) -> Iterator[dict[s
     for name, spent in (("tokens", row.tokens), ("seconds", row.seconds)):
         if spent is not None:
             yield {"figure": name, **numbers(spent)}
-    if isinstance(row, TeacherRow):
+    if isinstance(row, studies.TeacherRow):
         yield from _cost_figures(row.cost)
 
 
-def _cost_figures(cost: ModelCost | None) -> Iterator[dict[str, Any]]:
+def _cost_figures(cost: studies.ModelCost | None) -> Iterator[dict[str, Any]]:
     if cost is not None:
         yield {"figure": "parameters", "mean": cost.parameters}
         for found in cost.speedups:

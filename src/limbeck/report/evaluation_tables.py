@@ -9,19 +9,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from limbeck.core.blocks import (
-    NOTHING,
-    AnyCell,
-    Cell,
-    Layout,
-    Notes,
-    Paragraph,
-    Section,
-    Table,
-    console,
-    mean,
-    to_csv,
-)
+from limbeck.core import blocks
 from limbeck.core.markdown import markdown_file
 from limbeck.core.records import text_of
 from limbeck.core.studies import Column, Costs, Evaluation, Figure, PublishedCost, PublishedScores, Scores
@@ -78,23 +66,23 @@ class ScoreColumns:
         headings += [f"{_AVERAGES[name]}\n{_average_of(models, name)}" for name in averages]
         return cls(tuple(column.key for column in shown), tuple(averages), tuple(headings))
 
-    def figures(self, model: Scores) -> tuple[Cell, ...]:
+    def figures(self, model: Scores) -> tuple[blocks.Cell, ...]:
         """Return the scores of a model."""
         averages = (getattr(model.averages, name) for name in self.averages)
-        return tuple(mean(found) for found in (*map(model.columns.get, self.keys), *averages))
+        return tuple(blocks.mean(found) for found in (*map(model.columns.get, self.keys), *averages))
 
-    def retention(self, model: Scores) -> tuple[Cell, ...]:
+    def retention(self, model: Scores) -> tuple[blocks.Cell, ...]:
         """Return the share that a model keeps of the first model's scores."""
-        return tuple(Cell(model.retention.get(key), "{:.1f} %") for key in (*self.keys, *self.averages))
+        return tuple(blocks.Cell(model.retention.get(key), "{:.1f} %") for key in (*self.keys, *self.averages))
 
-    def published(self, row: PublishedScores) -> tuple[AnyCell, ...]:
+    def published(self, row: PublishedScores) -> tuple[blocks.AnyCell, ...]:
         """Return the label and scores of a row that a paper published."""
         of = f" of {row.teacher}" if row.teacher else ""
         source = f"{PAPER_NAMES[row.paper]}, table {row.table}{_SPLITS.get(row.split, '')}"
-        cells = [Cell(row.columns.get(key), "{:.1f}") for key in self.keys]
+        cells = [blocks.Cell(row.columns.get(key), "{:.1f}") for key in self.keys]
         for name in self.averages:
-            cell = Cell(getattr(row, name), "{:.1f}")
-            cells.append(Cell(f"{cell}{_COMPUTED}") if name in row.computed else cell)
+            cell = blocks.Cell(getattr(row, name), "{:.1f}")
+            cells.append(blocks.Cell(f"{cell}{_COMPUTED}") if name in row.computed else cell)
         return f"{row.model}{of}, {row.shape} ({source})", *cells
 
 
@@ -105,20 +93,20 @@ def _average_of(models: Sequence[Scores], name: str) -> str:
     return f"of {shown}" if all(average.complete for average in found) else f"of {shown} only"
 
 
-def scores_table(summary: Evaluation) -> Table:
+def scores_table(summary: Evaluation) -> blocks.Table:
     """Lay out the main table: tasks as columns, models as rows, averages last, then published rows."""
     columns = ScoreColumns.of(summary.columns, summary.models)
-    rows: list[tuple[AnyCell, ...]] = []
+    rows: list[tuple[blocks.AnyCell, ...]] = []
     strong, faint = [], []
     for model in summary.models:
         strong.append(len(rows))
-        rows.append((Cell(model.name, mark="bold"), *columns.figures(model)))
+        rows.append((blocks.Cell(model.name, mark="bold"), *columns.figures(model)))
         if model.retention:
             faint.append(len(rows))
-            rows.append((Cell(f"  % of {summary.models[0].name}", mark="italic"), *columns.retention(model)))
+            rows.append((blocks.Cell(f"  % of {summary.models[0].name}", mark="italic"), *columns.retention(model)))
     published = range(len(rows), len(rows) + len(summary.published))
     rows += map(columns.published, summary.published)
-    return Table(
+    return blocks.Table(
         "",
         ("", *columns.headings),
         tuple(rows),
@@ -126,20 +114,20 @@ def scores_table(summary: Evaluation) -> Table:
         strong=tuple(strong),
         faint=tuple(faint),
         published=tuple(published),
-        layout=Layout(cut=30, narrowest=11, apart=True),
+        layout=blocks.Layout(cut=30, narrowest=11, apart=True),
     )
 
 
-def metrics_table(summary: Evaluation) -> Table:
+def metrics_table(summary: Evaluation) -> blocks.Table:
     """Lay out every metric of every column, a figure of each model."""
-    rows: list[tuple[AnyCell, ...]] = []
+    rows: list[tuple[blocks.AnyCell, ...]] = []
     for column in summary.columns:
         cells = [model.columns.get(column.key) for model in summary.models]
         for metric in dict.fromkeys(metric for cell in cells if cell for metric in cell.metrics):
-            figures = (mean(cell.metrics.get(metric) if cell else None) for cell in cells)
+            figures = (blocks.mean(cell.metrics.get(metric) if cell else None) for cell in cells)
             rows.append((column.title, metric_name(metric), *figures))
     names = (model.name for model in summary.models)
-    return Table("Every metric, in percent", ("", "Metric", *names), tuple(rows), words=(0,))
+    return blocks.Table("Every metric, in percent", ("", "Metric", *names), tuple(rows), words=(0,))
 
 
 def chosen_lines(summary: Evaluation) -> Iterator[str]:
@@ -162,41 +150,41 @@ def chosen_lines(summary: Evaluation) -> Iterator[str]:
 # The costs of models, as MiniLM's table 4 and MLKD-BERT's table 3 have them.
 
 
-def cost_tables(costs: Costs) -> Iterator[Table]:
+def cost_tables(costs: Costs) -> Iterator[blocks.Table]:
     """Lay out sizes, speed, and the speeds that papers published of models of the same shapes."""
-    layout = Layout(whole_from=2)
+    layout = blocks.Layout(whole_from=2)
     lengths = list(costs.models[0].megaflops_per_token)
-    sizes: tuple[tuple[AnyCell, ...], ...] = tuple(
+    sizes: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
         (
             model.model,
             model.shape,
             *(
-                Cell(None if count is None else count / 1e6, "{:.2f}")
+                blocks.Cell(None if count is None else count / 1e6, "{:.2f}")
                 for count in (model.embedding_parameters, model.transformer_parameters, model.parameters)
             ),
-            Cell(model.megabytes, "{:.1f}"),
-            *(Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths),
+            blocks.Cell(model.megabytes, "{:.1f}"),
+            *(blocks.Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths),
         )
         for model in costs.models
     )
     flops = [f"Mflop per token, {length} tokens" for length in lengths]
     headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "All (M)", "Weights (MB)", *flops)
-    yield Table("Size", headings, sizes, words=(0,), layout=layout)
-    speeds: tuple[tuple[AnyCell, ...], ...] = tuple(
+    yield blocks.Table("Size", headings, sizes, words=(0,), layout=layout)
+    speeds: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
         (
             row.model,
             str(row.batch),
             str(row.length),
-            Cell(row.median_ms, "{:.2f}"),
+            blocks.Cell(row.median_ms, "{:.2f}"),
             f"{row.p10_ms:.2f}–{row.p90_ms:.2f}",
-            Cell(row.sentences_per_second, "{:.0f}"),
-            Cell(row.tokens_per_second, "{:.0f}"),
-            Cell(row.speedup, "{:.2f}x"),
+            blocks.Cell(row.sentences_per_second, "{:.0f}"),
+            blocks.Cell(row.tokens_per_second, "{:.0f}"),
+            blocks.Cell(row.speedup, "{:.2f}x"),
         )
         for row in costs.timings
     )
     headings = ("", "Batch", "Tokens", "Median (ms)", "10–90 % (ms)", "Sentences per s", "Tokens per s", "Speedup")
-    yield Table(f"Speed on {costs.machine['device']}", headings, speeds, words=(0,), layout=layout)
+    yield blocks.Table(f"Speed on {costs.machine['device']}", headings, speeds, words=(0,), layout=layout)
     # Nobody asks for the figures that papers have of the first model's shape alone: the others are compared with it.
     compared = {model.shape.split(",")[0].split()[-1] for model in costs.models[1:] or costs.models}
     groups: dict[tuple[str, str], list[PublishedCost]] = {}
@@ -207,12 +195,16 @@ def cost_tables(costs: Costs) -> Iterator[Table]:
             continue
         names = list(rows[0].values)
         tasks = any(row.task for row in rows)
-        cells: tuple[tuple[AnyCell, ...], ...] = tuple(
-            (row.shape, *([row.task or NOTHING] if tasks else []), *(Cell(row.values[name], "{:g}") for name in names))
+        cells: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
+            (
+                row.shape,
+                *([row.task or blocks.NOTHING] if tasks else []),
+                *(blocks.Cell(row.values[name], "{:g}") for name in names),
+            )
             for row in rows
         )
         title = f"{PAPER_NAMES[paper]}, table {table} ({rows[0].device})"
-        yield Table(title, ("", *(["Texts of"] if tasks else []), *names), cells, words=(0,), layout=layout)
+        yield blocks.Table(title, ("", *(["Texts of"] if tasks else []), *names), cells, words=(0,), layout=layout)
 
 
 # The forms of the tables: for the terminal, Markdown, CSV and JSON.
@@ -225,7 +217,7 @@ def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
     """
     record = Evaluation.read(summary)
     table = scores_table(record)
-    fullest = sorted(table.published, key=lambda index: sum(str(cell) == NOTHING for cell in table.rows[index]))
+    fullest = sorted(table.published, key=lambda index: sum(str(cell) == blocks.NOTHING for cell in table.rows[index]))
     kept = [index for index in range(len(table.rows)) if index not in fullest[_PUBLISHED_ON_CONSOLE:]]
     shown = replace(
         table,
@@ -238,12 +230,12 @@ def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
     notes += record.notes_in_short
     if len(record.notes_in_short) < len(record.notes):
         notes.append(f"All {len(record.notes)} notes are in the files.")
-    return console(shown, Notes(tuple(notes)))
+    return blocks.console(shown, blocks.Notes(tuple(notes)))
 
 
 def costs_table(costs: Mapping[str, Any]) -> RenderableType:
     """Return the tables of costs for the terminal."""
-    return console(*cost_tables(Costs.read(costs)))
+    return blocks.console(*cost_tables(Costs.read(costs)))
 
 
 def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | None = None) -> str:
@@ -257,13 +249,13 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
     sections = []
     if record.columns:
         sections = [
-            Section("", (Paragraph(f"# {_title(record)}"), scores_table(record))),
-            Section("All metrics", (metrics_table(record),)),
-            Section("Grid points", (Notes(tuple(chosen_lines(record))),)),
+            blocks.Section("", (blocks.Paragraph(f"# {_title(record)}"), scores_table(record))),
+            blocks.Section("All metrics", (metrics_table(record),)),
+            blocks.Section("Grid points", (blocks.Notes(tuple(chosen_lines(record))),)),
         ]
     if costs is not None:
-        sections += [Section(table.caption, (table,)) for table in cost_tables(Costs.read(costs))]
-    return markdown_file("", [*sections, Section("Notes", (Notes(tuple(record.notes)),))])
+        sections += [blocks.Section(table.caption, (table,)) for table in cost_tables(Costs.read(costs))]
+    return markdown_file("", [*sections, blocks.Section("Notes", (blocks.Notes(tuple(record.notes)),))])
 
 
 def evaluation_csv(summary: Mapping[str, Any]) -> str:
@@ -294,7 +286,7 @@ def evaluation_csv(summary: Mapping[str, Any]) -> str:
         for key, value in row.columns.items()
     ]
     columns = ("source", "model", "column", "metric", "mean", "deviation", "runs", "retention")
-    return to_csv(columns, rows)
+    return blocks.to_csv(columns, rows)
 
 
 def numbers(found: Figure) -> dict[str, Any]:

@@ -12,31 +12,17 @@ from typing import Any, TypeAlias
 
 from limbeck.core.blocks import NOTHING, Block, Figure, Notes, Table, slug
 from limbeck.inspection import MEAN_HEAD
+from limbeck.report import plots
 from limbeck.report.findings import RATE, Curve, Record, RunFound, StageFound
 from limbeck.report.layer_links import LayerLinks, without_layers
 from limbeck.report.plot_drawing import names_fit
-from limbeck.report.plots import (
-    SCORES,
-    SERIES,
-    Axis,
-    BarGroup,
-    Bars,
-    Heat,
-    LinkKind,
-    Links,
-    Panels,
-    Plot,
-    Series,
-    show,
-    spans_widely,
-)
 from limbeck.search.shape_space import pareto_front
 
 MOST_ROWS = 200
 _SAID_POINTS = 12
 
 
-def plot_figure(title: str, plot: Plot, *, name: str = "", caption: str = "") -> Figure:
+def plot_figure(title: str, plot: plots.Plot, *, name: str = "", caption: str = "") -> Figure:
     """Make a figure of a plot; points that have names are listed by them, the others by their place.
 
     Args:
@@ -51,15 +37,17 @@ def plot_figure(title: str, plot: Plot, *, name: str = "", caption: str = "") ->
     return Figure(slug(name or title), title, caption, words, plot, data)
 
 
-def bars_figure(title: str, groups: Sequence[BarGroup], label: str, *, name: str = "", caption: str = "") -> Figure:
+def bars_figure(
+    title: str, groups: Sequence[plots.BarGroup], label: str, *, name: str = "", caption: str = ""
+) -> Figure:
     """Make a figure of bars."""
     rows = [(group.title, bar.label, bar.written) for group in groups for bar in group.bars]
     words = "; ".join(f"{group}, {bar}: {written}" for group, bar, written in rows)
     data = Table(title, ("", "Of", label), tuple(rows), words=(1,))
-    return Figure(slug(name or title), title, caption, f"Bars of {label}. {words}.", Bars(groups, label), data)
+    return Figure(slug(name or title), title, caption, f"Bars of {label}. {words}.", plots.Bars(groups, label), data)
 
 
-def heat_figure(title: str, heat: Heat, words: str, *, name: str = "", caption: str = "") -> Figure:
+def heat_figure(title: str, heat: plots.Heat, words: str, *, name: str = "", caption: str = "") -> Figure:
     """Make a figure of a heat map.
 
     Args:
@@ -77,20 +65,20 @@ def heat_figure(title: str, heat: Heat, words: str, *, name: str = "", caption: 
     return Figure(slug(name or title), title, caption, words, heat, data)
 
 
-def _points_by_place(plot: Plot) -> Table:
+def _points_by_place(plot: plots.Plot) -> Table:
     """List all series beside each other, a row for each place on the horizontal axis."""
     values = [dict(series.points) for series in plot.series]
     places = sorted({x for found in values for x in found})
     step = max(1, -(-len(places) // MOST_ROWS))
     shown = [place for index, place in enumerate(places) if index % step == 0 or index == len(places) - 1]
-    rows = tuple((show(x), *(_cell(found.get(x)) for found in values)) for x in shown)
+    rows = tuple((plots.show(x), *(_cell(found.get(x)) for found in values)) for x in shown)
     headings = (plot.x.label, *(series.label for series in plot.series))
     return Table(plot.y.label, headings, rows, left_out=len(places) - len(shown))
 
 
-def _named_points(plot: Plot) -> Table:
+def _named_points(plot: plots.Plot) -> Table:
     rows = [
-        (name, series.label, show(x), show(y))
+        (name, series.label, plots.show(x), plots.show(y))
         for series in plot.series
         for (x, y), name in zip(series.points, series.names or [""] * len(series.points), strict=False)
         if name
@@ -100,17 +88,17 @@ def _named_points(plot: Plot) -> Table:
 
 
 def _cell(value: float | None) -> str:
-    return NOTHING if value is None else show(value)
+    return NOTHING if value is None else plots.show(value)
 
 
-def _describe(series: Series) -> str:
+def _describe(series: plots.Series) -> str:
     """Say in numbers what a series shows: each point of a few, else its course."""
     if not series.points:
         return f"{series.label}: nothing."
     if series.names or len(series.points) <= _SAID_POINTS:
         names = series.names or [""] * len(series.points)
         said = "; ".join(
-            f"{name + ': ' if name else ''}{show(x)}, {show(y)}"
+            f"{name + ': ' if name else ''}{plots.show(x)}, {plots.show(y)}"
             for (x, y), name in list(zip(series.points, names, strict=False))[:_SAID_POINTS]
         )
         more = f"; and {len(series.points) - _SAID_POINTS} more" if len(series.points) > _SAID_POINTS else ""
@@ -118,8 +106,8 @@ def _describe(series: Series) -> str:
     first, last = series.points[0], series.points[-1]
     low = min(series.points, key=lambda point: point[1])
     return (
-        f"{series.label}: from {show(first[1])} at {show(first[0])} to {show(last[1])} at {show(last[0])}, "
-        f"lowest {show(low[1])} at {show(low[0])}."
+        f"{series.label}: from {plots.show(first[1])} at {plots.show(first[0])} to {plots.show(last[1])} at "
+        f"{plots.show(last[0])}, lowest {plots.show(low[1])} at {plots.show(low[0])}."
     )
 
 
@@ -158,13 +146,13 @@ def quality_figure(models: Sequence[Measured], quality: str, latency: str, *, lo
     sign = 1 if lowest else -1
     front = pareto_front([(sign * model.quality, model.latency) for model in models])
     joined = [(models[index].latency, models[index].quality) for index in front]
-    steps = [Series("Pareto front", joined, 5, "steps")] if len(joined) > 1 else []
+    steps = [plots.Series("Pareto front", joined, 5, "steps")] if len(joined) > 1 else []
     # With room below, or a student that keeps nearly all would lie on the edge as if it kept nothing.
-    axes = Axis(f"latency, ms ({latency})", from_zero=True), Axis(quality, room=_ROOM)
-    plot = Plot([*steps, *_points(models, numbered=False)], *axes)
+    axes = plots.Axis(f"latency, ms ({latency})", from_zero=True), plots.Axis(quality, room=_ROOM)
+    plot = plots.Plot([*steps, *_points(models, numbered=False)], *axes)
     numbers = ""
     if not names_fit(plot):
-        plot = Plot([*steps, *_points(models, numbered=True)], *axes)
+        plot = plots.Plot([*steps, *_points(models, numbered=True)], *axes)
         numbers = f" {'; '.join(f'{number}: {model.name}' for number, model in enumerate(models, start=1))}."
     names = ", ".join(models[index].name for index in front)
     better = "lower" if lowest else "upper"
@@ -172,7 +160,7 @@ def quality_figure(models: Sequence[Measured], quality: str, latency: str, *, lo
     return plot_figure("Quality against latency", plot, caption=caption)
 
 
-def _points(models: Sequence[Measured], *, numbered: bool) -> list[Series]:
+def _points(models: Sequence[Measured], *, numbered: bool) -> list[plots.Series]:
     """The students and the teachers, with their names beside them, or with numbers for these."""
     kinds = (("student", False), ("teacher", True))
     series = []
@@ -182,7 +170,7 @@ def _points(models: Sequence[Measured], *, numbered: bool) -> list[Series]:
             points = [(model.latency, model.quality) for _, model in found]
             names = [f"{number}: {model.name}" if numbered else model.name for number, model in found]
             numbers = [number for number, _ in found] if numbered else []
-            series.append(Series(label, points, style, "points", names=names, numbers=numbers))
+            series.append(plots.Series(label, points, style, "points", names=names, numbers=numbers))
     return series
 
 
@@ -207,11 +195,11 @@ def layers_figure(title: str, links: LayerLinks, caption: str = "") -> Figure:
         caption = f"{caption} {unknown}".strip()
     words = f"{depths}. " + " ".join(_describe_links(kind) for kind in links.kinds)
     columns = tuple(index for index, heading in enumerate(links.headings) if index and heading != "Weight")
-    drawing = Links(links.student, links.teacher, links.kinds)
+    drawing = plots.Links(links.student, links.teacher, links.kinds)
     return Figure(slug(title), title, caption, words, drawing, Table("Terms", links.headings, links.terms, columns))
 
 
-def _describe_links(kind: LinkKind) -> str:
+def _describe_links(kind: plots.LinkKind) -> str:
     if not kind.pairs:
         return f"{kind.label}: reads no teacher."
     said = ", ".join(f"{_name_layer(s)} from {_name_layer(t)}" for s, t in kind.pairs[:_SAID_PAIRS])
@@ -220,7 +208,7 @@ def _describe_links(kind: LinkKind) -> str:
 
 
 def _name_layer(layer: int) -> str:
-    return "scores" if layer == SCORES else "embedding" if layer == 0 else str(layer)
+    return "scores" if layer == plots.SCORES else "embedding" if layer == 0 else str(layer)
 
 
 # Curves over the steps of a stage, and of several runs beside each other.
@@ -303,20 +291,20 @@ def _curves_figure(
     style: int = 0,
 ) -> Figure:
     """Draw curves over the step, on a logarithmic scale where they span widely, and say if they were thinned."""
-    series = [Series(name, curve.points, style + n, band=curve.ranges) for n, (name, curve) in enumerate(curves)]
-    log = not zero and spans_widely(y for one in series for _, y in one.points)
+    series = [plots.Series(name, curve.points, style + n, band=curve.ranges) for n, (name, curve) in enumerate(curves)]
+    log = not zero and plots.spans_widely(y for one in series for _, y in one.points)
     most = max((curve.logged for _, curve in curves if curve.ranges), default=0)
     thinned = f"Thinned from {most:,} points: lines are means of neighbours, bands reach from least to greatest."
-    y = Axis(label + (", logarithmic" if log else ""), log=log, from_zero=zero)
+    y = plots.Axis(label + (", logarithmic" if log else ""), log=log, from_zero=zero)
     said = " ".join(filter(None, (caption, thinned if most else "")))
-    return plot_figure(title, Plot(series, Axis("step", whole=True), y), caption=said)
+    return plot_figure(title, plots.Plot(series, plots.Axis("step", whole=True), y), caption=said)
 
 
 def _in_batches(title: str, found: Curves, label: str, caption: str = "", *, zero: bool = False) -> Iterator[Figure]:
     """Draw the same curve of runs, few enough in a figure to be distinguished; nothing where only one has it."""
     if len(found) < 2 or max(len(curve.points) for _, curve in found) < 2:
         return
-    figures = -(-len(found) // SERIES)
+    figures = -(-len(found) // plots.SERIES)
     size = -(-len(found) // figures)
     for number in range(figures):
         several = f" ({number + 1} of {figures})" if figures > 1 else ""
@@ -402,7 +390,7 @@ def attention_figure(maps: Record) -> Figure:
         f"{'; '.join(name for name, _ in panels)}. Tokens: {' '.join(map(str, maps['tokens']))}"
     )
     data = Table(title, ("",), tuple((name,) for name, _ in panels))
-    return Figure("attention", title, "", words, Panels(panels, columns), data)
+    return Figure("attention", title, "", words, plots.Panels(panels, columns), data)
 
 
 def map_figures(maps: Record) -> list[Figure]:
@@ -416,7 +404,9 @@ def map_figures(maps: Record) -> list[Figure]:
         owner = "" if one["role"] == "model" else f"{one['role']}, "
         most = [(max(row), tokens[row.index(max(row))]) for row in one["values"]]
         found = (f"{token} looks most at {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
-        heat = Heat(one["values"], tokens, tokens, "looks", "is looked at", 0.0, high, "attention; a row sums to 1")
+        heat = plots.Heat(
+            one["values"], tokens, tokens, "looks", "is looked at", 0.0, high, "attention; a row sums to 1"
+        )
         words = f"Attention of {len(tokens)} tokens. {'; '.join(found)}."
         figures.append(heat_figure(f"Attention: {owner}layer {one['layer']}, {head}", heat, words))
     return figures
@@ -434,7 +424,7 @@ def divergence_figure(result: Record, *, heads: bool = False) -> Figure:
     found = [result["values"][layer][near] for layer, near in nearest.items()] if heads and result["by_head"] else []
     high = max([value for row in (*means, *found) for value in row if value is not None], default=0.0)
     scale: dict[str, Any] = {"low": 0.0, "high": max(high, 1e-6), "label": "nats (0: alike)", "upwards": True}
-    heat = Heat(means, _count(means, 1), _count(means[0], 1), "student layer", "teacher layer", **scale)
+    heat = plots.Heat(means, _count(means, 1), _count(means[0], 1), "student layer", "teacher layer", **scale)
     how = "mean over heads" if result["by_head"] else "maps averaged over heads"
     caption = f"KL(teacher ‖ student), {how}, over {result['tokens']:,} tokens: {_pair(result)}."
     words = f"Mean divergence in nats. {_describe_nearest(means, nearest, 1)}."
@@ -442,8 +432,8 @@ def divergence_figure(result: Record, *, heads: bool = False) -> Figure:
     if not found:
         return figure
     rows = [f"{layer + 1} : {near + 1}" for layer, near in nearest.items()]
-    each = Heat(found, rows, _count(found[0], 1), "student layer : nearest teacher layer", "head", **scale)
-    return replace(figure, drawing=Panels([(how, heat), ("each head, nearest layers", each)], 2))
+    each = plots.Heat(found, rows, _count(found[0], 1), "student layer : nearest teacher layer", "head", **scale)
+    return replace(figure, drawing=plots.Panels([(how, heat), ("each head, nearest layers", each)], 2))
 
 
 def similarity_figure(result: Record) -> Figure:
@@ -451,7 +441,7 @@ def similarity_figure(result: Record) -> Figure:
     values = [[None if value is None else float(value) for value in row] for row in result["values"]]
     owners = ("", "") if result["student"] == result["teacher"] else ("student ", "teacher ")
     rows, columns = (f"{owner}layer" for owner in owners)
-    heat = Heat(
+    heat = plots.Heat(
         values, _count(values, 0), _count(values[0], 0), rows, columns, 0.0, 1.0, "linear CKA (1: alike)", upwards=True
     )
     words = f"Linear CKA. {_describe_nearest(values, _nearest(values, lowest=False), 0)}."
@@ -463,10 +453,10 @@ def contribution_figure(result: Sequence[Record]) -> Figure:
     """Draw the mean cosine between the input and the output of each layer, a line for each model."""
     labels = name_roles([model["name"] for model in result])
     series = [
-        Series(label, list(enumerate(model["cosines"], start=1)), style)
+        plots.Series(label, list(enumerate(model["cosines"], start=1)), style)
         for style, (label, model) in enumerate(zip(labels, result, strict=True))
     ]
-    plot = Plot(series, Axis("layer", whole=True), Axis("cosine of input and output"))
+    plot = plots.Plot(series, plots.Axis("layer", whole=True), plots.Axis("cosine of input and output"))
     caption = "The lower, the more a layer changes what it is given."
     return plot_figure("How much each layer keeps of its input", plot, caption=caption)
 
@@ -479,11 +469,14 @@ def phrases_figure(result: Record) -> Figure:
         means = [statistics.fmean(runs) for runs in model["scores"]]
         spread = [statistics.stdev(runs) if len(runs) > 1 else 0.0 for runs in model["scores"]]
         band = [(mean - half, mean + half) for mean, half in zip(means, spread, strict=True)]
-        series.append(Series(label, list(enumerate(means)), style, band=band if any(spread) else ()))
-    x, y = Axis("layer (0: embedding output)", whole=True), Axis("normalised mutual information", from_zero=True)
+        series.append(plots.Series(label, list(enumerate(means)), style, band=band if any(spread) else ()))
+    x, y = (
+        plots.Axis("layer (0: embedding output)", whole=True),
+        plots.Axis("normalised mutual information", from_zero=True),
+    )
     spans = f"{sum(result['labels'].values()):,} spans"
     caption = f"k-means with k = {result['clusters']} over {spans}; the band is the deviation over seeds."
-    return plot_figure("What each layer knows of phrases", Plot(series, x, y), caption=caption)
+    return plot_figure("What each layer knows of phrases", plots.Plot(series, x, y), caption=caption)
 
 
 def _pair(result: Record) -> str:

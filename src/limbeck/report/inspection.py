@@ -10,19 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from limbeck.core.blocks import (
-    BOXED,
-    AnyCell,
-    Block,
-    Cell,
-    Figure,
-    Notes,
-    Paragraph,
-    Section,
-    Table,
-    console,
-    guarded,
-)
+from limbeck.core import blocks
 from limbeck.core.files import check_writable
 from limbeck.core.records import text_of
 from limbeck.errors import OutputError, RecipeError, suggestion
@@ -34,23 +22,15 @@ from limbeck.inspection import (
     LayerSimilarity,
     PhraseClustering,
 )
-from limbeck.report.figures import (
-    contribution_figure,
-    divergence_figure,
-    map_figures,
-    name_roles,
-    phrases_figure,
-    short_name,
-    similarity_figure,
-)
+from limbeck.report import figures
 from limbeck.report.findings import InspectionFound, Record
 from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
 
 
 def phrase_table(found: PhraseClustering) -> RenderableType:
     """Return the scores by layer, mean and deviation over the seeds."""
-    names = name_roles([model.name for model in found.models])
-    rows: list[tuple[AnyCell, ...]] = [
+    names = figures.name_roles([model.name for model in found.models])
+    rows: list[tuple[blocks.AnyCell, ...]] = [
         (str(layer), *(_score(model, layer) for model in found.models))
         for layer in range(max(len(model.scores) for model in found.models))
     ]
@@ -66,8 +46,8 @@ def phrase_table(found: PhraseClustering) -> RenderableType:
 
 def contribution_table(found: Sequence[Contribution]) -> RenderableType:
     """Return the mean cosine of each layer's input and output."""
-    names = name_roles([model.name for model in found])
-    rows: list[tuple[AnyCell, ...]] = [
+    names = figures.name_roles([model.name for model in found])
+    rows: list[tuple[blocks.AnyCell, ...]] = [
         (str(layer + 1), *(_number(dict(enumerate(model.cosines)).get(layer)) for model in found))
         for layer in range(max(len(model.cosines) for model in found))
     ]
@@ -102,7 +82,7 @@ def divergence_table(found: AttentionDivergence) -> RenderableType:
     rows = []
     for layer, near in enumerate(found.nearest, start=1):
         means, heads = found.means[layer - 1], found.values[layer - 1][near - 1]
-        cells: list[AnyCell] = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
+        cells: list[blocks.AnyCell] = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
         if found.by_head:
             low, high = (pick(range(len(heads)), key=heads.__getitem__) for pick in (min, max))
             cells.append(f"{low + 1} ({_number(heads[low])}), {high + 1} ({_number(heads[high])})")
@@ -113,21 +93,23 @@ def divergence_table(found: AttentionDivergence) -> RenderableType:
 
 
 def _shown(
-    title: str, headings: Sequence[str], rows: Sequence[tuple[AnyCell, ...]], notes: Sequence[str]
+    title: str, headings: Sequence[str], rows: Sequence[tuple[blocks.AnyCell, ...]], notes: Sequence[str]
 ) -> RenderableType:
-    return console(Table(title, tuple(headings), tuple(rows), layout=BOXED), Notes(tuple(notes)))
+    return blocks.console(
+        blocks.Table(title, tuple(headings), tuple(rows), layout=blocks.BOXED), blocks.Notes(tuple(notes))
+    )
 
 
-def _score(model: LayerScores, layer: int) -> Cell:
+def _score(model: LayerScores, layer: int) -> blocks.Cell:
     """Return a layer's mean, with its deviation where there are several runs."""
     if layer >= len(model.scores):
-        return Cell(None)
+        return blocks.Cell(None)
     spread = f" ± {model.deviations[layer]:.3f}" if len(model.scores[layer]) > 1 else ""
-    return Cell(model.means[layer], f"{{:.3f}}{spread}")
+    return blocks.Cell(model.means[layer], f"{{:.3f}}{spread}")
 
 
-def _number(value: float | None) -> Cell:
-    return Cell(value if value is not None and math.isfinite(value) else None, "{:.3f}")
+def _number(value: float | None) -> blocks.Cell:
+    return blocks.Cell(value if value is not None and math.isfinite(value) else None, "{:.3f}")
 
 
 def _cut(cut: int) -> str:
@@ -138,7 +120,7 @@ def maps_note(found: AttentionMaps) -> RenderableType:
     """Return, in a line, which maps there are."""
     layers = sorted({ours.layer for ours, _ in found.pairs})
     return Text(
-        f"{len(found.pairs)} attention maps of {short_name(found.student)}, {len(found.tokens)} tokens, "
+        f"{len(found.pairs)} attention maps of {figures.short_name(found.student)}, {len(found.tokens)} tokens, "
         f"layers {', '.join(map(str, layers))}."
     )
 
@@ -169,7 +151,9 @@ def check_output(path: Path | None) -> None:
     check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
 
 
-def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:
+def write_inspection(
+    path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, blocks.Figure]
+) -> list[Path]:
     """Write data and pictures into a folder, or one kind of them into a file.
 
     Args:
@@ -213,36 +197,36 @@ _MOST_CELLS = 16_000
 _MOST_TOKENS = 100
 
 
-def inspection_sections(found: InspectionFound) -> list[Section]:
+def inspection_sections(found: InspectionFound) -> list[blocks.Section]:
     """Lay out what inspections left in a folder."""
-    builders: dict[str, tuple[str, Callable[[Any], Iterable[Block]]]] = {
+    builders: dict[str, tuple[str, Callable[[Any], Iterable[blocks.Block]]]] = {
         "attention": ("Attention", _attention),
-        "similarity": ("Similarity of layers", lambda result: [similarity_figure(result)]),
-        "contribution": ("Contribution of layers", lambda result: [contribution_figure(result)]),
-        "phrases": ("Phrases", lambda result: [phrases_figure(result)]),
+        "similarity": ("Similarity of layers", lambda result: [figures.similarity_figure(result)]),
+        "contribution": ("Contribution of layers", lambda result: [figures.contribution_figure(result)]),
+        "phrases": ("Phrases", lambda result: [figures.phrases_figure(result)]),
     }
-    sections: list[Section] = []
+    sections: list[blocks.Section] = []
     if found.problems:
-        sections += guarded("Damaged files", lambda: [Notes(found.problems, warning=True)])
+        sections += blocks.guarded("Damaged files", lambda: [blocks.Notes(found.problems, warning=True)])
     for name, (title, build) in builders.items():
         if name in found.results:
-            sections += guarded(title, lambda build=build, name=name: build(found.results[name]))  # type: ignore[misc]
+            sections += blocks.guarded(title, lambda build=build, name=name: build(found.results[name]))  # type: ignore[misc]
     return sections
 
 
-def _attention(result: Record) -> Iterator[Block]:
+def _attention(result: Record) -> Iterator[blocks.Block]:
     if result["divergence"] is not None:
-        yield divergence_figure(result["divergence"])
+        yield figures.divergence_figure(result["divergence"])
     maps = result["maps"]
     tokens = [str(token) for token in maps["tokens"]]
     if len(tokens) > _MOST_TOKENS:
-        yield Notes(
+        yield blocks.Notes(
             (f"Of {len(tokens)} tokens the maps are too large for a page; the picture of `limbeck inspect` has them.",)
         )
         return
-    yield Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
+    yield blocks.Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
     most = max(2, _MOST_CELLS // max(1, len(tokens) ** 2))
-    shown = map_figures(maps)
+    shown = figures.map_figures(maps)
     yield from shown[:most]
     if len(shown) > most:
-        yield Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))
+        yield blocks.Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))

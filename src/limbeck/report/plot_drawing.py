@@ -33,23 +33,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from limbeck.core.blocks import Figure
 from limbeck.errors import OutputError
-from limbeck.report.plots import (
-    HEAT_LEVELS,
-    SCORES,
-    SERIES,
-    THEMES,
-    Axis,
-    Bars,
-    Drawing,
-    Heat,
-    Links,
-    Panels,
-    Plot,
-    Point,
-    Series,
-    printable,
-    show,
-)
+from limbeck.report import plots
 
 FILE_SUFFIXES = (".png", ".svg", ".pdf")
 WIDTH = 400.0
@@ -59,7 +43,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "X")
 _DASHES = ((), (6, 3), (2, 2), (8, 2, 2, 2), (4, 1.5), (1, 3))
 """One of each for every style: what colour tells apart, shape does too."""
 _FEW_POINTS = 30
-_STAND_INS = {ink: f"#fe{number:02x}01" for number, ink in enumerate(THEMES["light"])}
+_STAND_INS = {ink: f"#fe{number:02x}01" for number, ink in enumerate(plots.THEMES["light"])}
 _LOCK = Lock()
 """Settings of matplotlib are those of the whole process."""
 Box: TypeAlias = tuple[float, float, float, float]
@@ -75,8 +59,8 @@ def svg_of(figure: Figure) -> str:
     name = figure.name
     parts = [
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-labelledby="{name}-title {name}-words">',
-        f'<title id="{name}-title">{escape(printable(figure.title))}</title>',
-        f'<desc id="{name}-words">{escape(printable(figure.description))}</desc>',
+        f'<title id="{name}-title">{escape(plots.printable(figure.title))}</title>',
+        f'<desc id="{name}-words">{escape(plots.printable(figure.description))}</desc>',
     ]
     found = _elements(ElementTree.fromstring(file.getvalue()), sheet.titles)
     # Text comes last, as it hides nothing: so few groups share their styles.
@@ -97,10 +81,10 @@ def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
     Raises:
         OutputError: if the file cannot be written.
     """
-    words = printable(f"{figure.caption} {figure.description}".strip())
-    metadata = {"Title": printable(figure.title), "Subject" if path.suffix == ".pdf" else "Description": words}
+    words = plots.printable(f"{figure.caption} {figure.description}".strip())
+    metadata = {"Title": plots.printable(figure.title), "Subject" if path.suffix == ".pdf" else "Description": words}
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    with drawn(figure.drawing, THEMES["light"], *((figure.title, figure.caption) if titled else ())) as sheet:
+    with drawn(figure.drawing, plots.THEMES["light"], *((figure.title, figure.caption) if titled else ())) as sheet:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             sheet.canvas.savefig(path, dpi=200, metadata=metadata | dates)
@@ -108,7 +92,7 @@ def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
             raise OutputError(f"'{path}' cannot be written: {error.strerror}.") from error
 
 
-def names_fit(plot: Plot) -> bool:
+def names_fit(plot: plots.Plot) -> bool:
     """Return whether the names of all points find room beside them."""
     with drawn(plot) as sheet:
         return sheet.named == sum(bool(name) for series in plot.series for name in series.names)
@@ -164,7 +148,7 @@ class Sheet:
 
     def series_ink(self, style: int) -> str:
         """Return the colour of a style."""
-        return self.inks[f"series-{style % SERIES + 1}"]
+        return self.inks[f"series-{style % plots.SERIES + 1}"]
 
     def title(self, *titles: str) -> str:
         """Keep the titles of an artist's points; return the gid that the artist has to have."""
@@ -182,10 +166,10 @@ class Sheet:
 
 @contextmanager
 def drawn(
-    drawing: Drawing, inks: Mapping[str, str] = THEMES["light"], title: str = "", caption: str = ""
+    drawing: plots.Drawing, inks: Mapping[str, str] = plots.THEMES["light"], title: str = "", caption: str = ""
 ) -> Iterator[Sheet]:
     """Draw a declared plot, below a title and a caption where they are given, to be saved within the context."""
-    columns = drawing.columns if isinstance(drawing, Panels) else 1
+    columns = drawing.columns if isinstance(drawing, plots.Panels) else 1
     with _LOCK, style_context(_settings(inks), after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # A page is read in its reader's fonts.
         sheet = Sheet(inks, WIDTH * columns + _GAP * (columns - 1))
@@ -198,15 +182,16 @@ def drawn(
         yield sheet
 
 
-def _draw(sheet: Sheet, drawing: Drawing, left: float, top: float) -> float:
+def _draw(sheet: Sheet, drawing: plots.Drawing, left: float, top: float) -> float:
     """Draw at a place, `WIDTH` wide; return where it ends below."""
     found: dict[type, Callable[[Sheet, Any, float, float], float]] = {
-        Plot: _draw_plot, Bars: _draw_bars, Heat: _draw_heat, Links: _draw_links, Panels: _draw_panels
+        plots.Plot: _draw_plot, plots.Bars: _draw_bars, plots.Heat: _draw_heat, plots.Links: _draw_links,
+        plots.Panels: _draw_panels,
     }  # fmt: skip
     return found[type(drawing)](sheet, drawing, left, top)
 
 
-def _draw_panels(sheet: Sheet, drawing: Panels, left: float, top: float) -> float:
+def _draw_panels(sheet: Sheet, drawing: plots.Panels, left: float, top: float) -> float:
     for start in range(0, len(drawing.panels), drawing.columns):
         ends = []
         for place, (title, panel) in enumerate(drawing.panels[start : start + drawing.columns]):
@@ -220,7 +205,7 @@ def _draw_panels(sheet: Sheet, drawing: Panels, left: float, top: float) -> floa
 # Plots: legend, the vertical axis' label above it, grid, series, names of points.
 
 
-def _draw_plot(sheet: Sheet, plot: Plot, left: float, top: float) -> float:
+def _draw_plot(sheet: Sheet, plot: plots.Plot, left: float, top: float) -> float:
     entries = [(series.label, _look(sheet, series)) for series in plot.series]
     axes = sheet.canvas.add_axes((0, 0, 1, 1))
     if plot.limit is not None:
@@ -234,7 +219,7 @@ def _draw_plot(sheet: Sheet, plot: Plot, left: float, top: float) -> float:
     axes.grid(axis="y")
     margin = max(map(text_width, _scale(axes, "y", plot.y, 5)), default=0.0) + 8
     box = (left + margin, top + 23, left + WIDTH - 8, top + 23 + _HEIGHT)
-    _scale(axes, "x", plot.x, max(1, min(8, int((box[2] - box[0]) / (text_width(show(axes.dataLim.x1)) + 16)))))
+    _scale(axes, "x", plot.x, max(1, min(8, int((box[2] - box[0]) / (text_width(plots.show(axes.dataLim.x1)) + 16)))))
     sheet.placed[axes] = box
     sheet.text((box[0] + box[2]) / 2, box[3] + 32, plot.x.label, "muted", box[2] - box[0], ha="center")
     places = [_places(axes, series.points, box) for series in plot.series]
@@ -242,7 +227,7 @@ def _draw_plot(sheet: Sheet, plot: Plot, left: float, top: float) -> float:
     return box[3] + 36
 
 
-def _draw_series(sheet: Sheet, axes: Axes, series: Series, look: Mapping[str, Any], *, log: bool) -> None:
+def _draw_series(sheet: Sheet, axes: Axes, series: plots.Series, look: Mapping[str, Any], *, log: bool) -> None:
     xs, ys = zip(*series.points, strict=True)
     if series.band:
         low, high = zip(*series.band, strict=True)
@@ -253,20 +238,22 @@ def _draw_series(sheet: Sheet, axes: Axes, series: Series, look: Mapping[str, An
         parts = {f"{part}props": line for part in ("box", "whisker", "cap", "median")}
         axes.boxplot(list(series.boxes), positions=xs, whis=(0, 100), widths=0.5, manage_ticks=False, **parts)  # type: ignore[arg-type]
     names = series.names or [""] * len(xs)
-    titles = [f"{name or series.label}: {show(x)}, {show(y)}" for x, y, name in zip(xs, ys, names, strict=False)]
+    titles = [
+        f"{name or series.label}: {plots.show(x)}, {plots.show(y)}" for x, y, name in zip(xs, ys, names, strict=False)
+    ]
     gid = sheet.title(*(titles if look["marker"] != "none" else [series.label]))
     drawstyle = "steps-post" if series.mark == "steps" else "default"
     axes.plot(xs, ys, label=series.label, drawstyle=drawstyle, clip_on=False, gid=gid, **look)
 
 
-def _look(sheet: Sheet, series: Series) -> dict[str, Any]:
+def _look(sheet: Sheet, series: plots.Series) -> dict[str, Any]:
     """Return how matplotlib draws a series: colour, dash and marker."""
     few = bool(series.names) if series.mark == "steps" else len(series.points) <= _FEW_POINTS
     return {
         "color": sheet.series_ink(series.style),
         "linewidth": 2.0,
-        "linestyle": "none" if series.mark == "points" else _dash(_DASHES[series.style % SERIES], 2.0),
-        "marker": _MARKERS[series.style % SERIES] if few or series.mark == "points" else "none",
+        "linestyle": "none" if series.mark == "points" else _dash(_DASHES[series.style % plots.SERIES], 2.0),
+        "marker": _MARKERS[series.style % plots.SERIES] if few or series.mark == "points" else "none",
         "markersize": 11 if series.large else 7,
     }
 
@@ -284,7 +271,7 @@ def _draw_legend(sheet: Sheet, entries: Sequence[tuple[str, dict[str, Any]]], le
     return y + 8
 
 
-def _scale(axes: Axes, name: str, declared: Axis, most: int) -> list[str]:
+def _scale(axes: Axes, name: str, declared: plots.Axis, most: int) -> list[str]:
     """Fit an axis to what is drawn, with some room at its ends; mark round numbers, and return them."""
     axis = getattr(axes, f"{name}axis")
     low, high = axis.get_data_interval() if axes.has_data() else (0.0, 1.0)
@@ -313,13 +300,15 @@ def _scale(axes: Axes, name: str, declared: Axis, most: int) -> list[str]:
     return labels
 
 
-def _places(axes: Axes, points: Sequence[Point], box: Box) -> list[Point]:
+def _places(axes: Axes, points: Sequence[plots.Point], box: Box) -> list[plots.Point]:
     """Return where points of axes lie that will stand in a box."""
     found = (axes.transScale + axes.transLimits).transform(np.reshape(points, (-1, 2)))
     return [(box[0] + x * (box[2] - box[0]), box[3] - y * (box[3] - box[1])) for x, y in found]
 
 
-def _name_points(sheet: Sheet, all_series: Sequence[Series], places: Sequence[Sequence[Point]], inside: Box) -> None:
+def _name_points(
+    sheet: Sheet, all_series: Sequence[plots.Series], places: Sequence[Sequence[plots.Point]], inside: Box
+) -> None:
     """Write names, each at the first place where it covers no symbol, step or name; others are left out."""
     taken = np.array([(0.0, 0.0, 0.0, 0.0), *_taken(all_series, places)])
     for series, points in zip(all_series, places, strict=True):
@@ -340,7 +329,7 @@ def _name_points(sheet: Sheet, all_series: Sequence[Series], places: Sequence[Se
                 sheet.named += 1
 
 
-def _candidates(at: Point, width: float, mark: str, always: bool) -> Iterator[Point]:
+def _candidates(at: plots.Point, width: float, mark: str, always: bool) -> Iterator[plots.Point]:
     """Yield where a name may begin, the best place first; if need be further and further away."""
     x, y = at
     if mark == "steps":  # Steps go on to the right: a name just above them is not crossed.
@@ -351,7 +340,7 @@ def _candidates(at: Point, width: float, mark: str, always: bool) -> Iterator[Po
             yield (x + ring * math.cos(angle) - width / 2, y + 4 + ring * math.sin(angle))
 
 
-def _taken(all_series: Sequence[Series], places: Sequence[Sequence[Point]]) -> Iterator[Box]:
+def _taken(all_series: Sequence[plots.Series], places: Sequence[Sequence[plots.Point]]) -> Iterator[Box]:
     """Yield the boxes that no name may cover: symbols, and a front drawn in steps."""
     for series, points in zip(all_series, places, strict=True):
         if series.mark == "points" or series.names:
@@ -364,7 +353,7 @@ def _taken(all_series: Sequence[Series], places: Sequence[Sequence[Point]]) -> I
 # Bars: groups one below the other, each bar with its name, its value and its deviation.
 
 
-def _draw_bars(sheet: Sheet, drawing: Bars, left: float, top: float) -> float:
+def _draw_bars(sheet: Sheet, drawing: plots.Bars, left: float, top: float) -> float:
     axes = sheet.canvas.add_axes((0, 0, 1, 1))
     bars = [bar for group in drawing.groups for bar in group.bars]
     start = left + min(150.0, max(text_width(bar.label) for bar in bars) + 10)
@@ -383,7 +372,7 @@ def _draw_bars(sheet: Sheet, drawing: Bars, left: float, top: float) -> float:
                 [line] = axes.plot(ends, [at, at], color=sheet.inks[ink], linewidth=width, marker="|", markersize=6)
                 line.set(markeredgecolor=sheet.inks[ink], markeredgewidth=width)
         y += 22 + 17 * len(group.bars)
-    _scale(axes, "x", Axis(drawing.label, from_zero=True), 5)
+    _scale(axes, "x", plots.Axis(drawing.label, from_zero=True), 5)
     axes.set(ylim=(y, 0))
     axes.tick_params(length=0, bottom=False)
     axes.set_yticks(list(names), list(names.values()), color=sheet.inks["ink"])
@@ -397,17 +386,17 @@ def _draw_bars(sheet: Sheet, drawing: Bars, left: float, top: float) -> float:
 # Heat maps: the scale above, rows and columns named, numbers in cells that are large enough.
 
 
-def _draw_heat(sheet: Sheet, heat: Heat, left: float, top: float) -> float:
+def _draw_heat(sheet: Sheet, heat: plots.Heat, left: float, top: float) -> float:
     rows, columns = len(heat.row_names), len(heat.column_names)
     start, upper = left + min(84.0, max(map(text_width, heat.row_names), default=0.0)) + 8, top + 44
     side = min(30.0, (left + WIDTH - 4 - start) / max(columns, 1))
     right, lower = start + side * columns, upper + side * rows
-    after = left + 8 + text_width(show(heat.low))
-    sheet.text(left + 2, top + 12, show(heat.low), "muted")
-    for level in range(HEAT_LEVELS + 1):
+    after = left + 8 + text_width(plots.show(heat.low))
+    sheet.text(left + 2, top + 12, plots.show(heat.low), "muted")
+    for level in range(plots.HEAT_LEVELS + 1):
         sheet.paper.add_patch(Rectangle((after + 5 * level, top + 4), 5, 9, **_cell_look(sheet, level)))
     sheet.paper.add_patch(Rectangle((after, top + 4), 105, 9, fill=False, edgecolor=sheet.inks["rule"], linewidth=1))
-    label = f"{show(heat.high)}  {heat.label}"
+    label = f"{plots.show(heat.high)}  {heat.label}"
     sheet.text(after + 111, top + 12, label, "muted", left + WIDTH - after - 113)
     sheet.text(left + 2, upper - 8, heat.row_title, "muted", WIDTH - 4)
     axes = sheet.canvas.add_axes((0, 0, 1, 1))
@@ -419,7 +408,9 @@ def _draw_heat(sheet: Sheet, heat: Heat, left: float, top: float) -> float:
         values[row, : len(found)] = [math.nan if value is None else value for value in found[:columns]]
     span = heat.high - heat.low if heat.high > heat.low else math.inf
     known = np.isfinite(values)
-    levels = np.rint(HEAT_LEVELS * np.clip((np.where(known, values, heat.low) - heat.low) / span, 0, 1)).astype(int)
+    levels = np.rint(plots.HEAT_LEVELS * np.clip((np.where(known, values, heat.low) - heat.low) / span, 0, 1)).astype(
+        int
+    )
     for level in np.unique(levels[levels > 0]):
         axes.add_patch(PathPatch(_cells(levels == level), label=str(level), **_cell_look(sheet, level)))
     if side >= 23 and heat.high >= 0.1:  # Two decimals of less say nothing.
@@ -439,7 +430,7 @@ def _draw_heat(sheet: Sheet, heat: Heat, left: float, top: float) -> float:
 
 
 def _cell_look(sheet: Sheet, level: int) -> dict[str, Any]:
-    return {"facecolor": sheet.inks["heat"], "alpha": level / HEAT_LEVELS, "linewidth": 0}
+    return {"facecolor": sheet.inks["heat"], "alpha": level / plots.HEAT_LEVELS, "linewidth": 0}
 
 
 def _cells(chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Outline:
@@ -454,21 +445,21 @@ def _cells(chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Outline:
 # Links: teacher and student as columns, a line for each pair of layers.
 
 
-def _draw_links(sheet: Sheet, links: Links, left: float, top: float) -> float:
+def _draw_links(sheet: Sheet, links: plots.Links, left: float, top: float) -> float:
     """Draw both models from the embedding output at the bottom to the top, the student over its teacher's height.
 
     Layers that take part are bold.
     """
     styles = range(len(links.kinds))
     looks: list[dict[str, Any]] = [
-        {"color": sheet.series_ink(style), "linewidth": 1.8, "linestyle": _dash(_DASHES[style % SERIES], 1.8)}
+        {"color": sheet.series_ink(style), "linewidth": 1.8, "linestyle": _dash(_DASHES[style % plots.SERIES], 1.8)}
         for style in styles
     ]
     top = _draw_legend(sheet, [(kind.label, look) for kind, look in zip(links.kinds, looks, strict=True)], left, top)
     pairs = [pair for kind in links.kinds for pair in kind.pairs]
     ends = ("student", left + WIDTH - 132, links.student), ("teacher", left + 40, links.teacher)
     columns = [
-        [*range(depth + 1), *([SCORES] if SCORES in {pair[side] for pair in pairs} else [])]
+        [*range(depth + 1), *([plots.SCORES] if plots.SCORES in {pair[side] for pair in pairs} else [])]
         for side, (_, _, depth) in enumerate(ends)
     ]
     height, places = 19.0 * max(map(len, columns)), []
@@ -481,7 +472,7 @@ def _draw_links(sheet: Sheet, links: Links, left: float, top: float) -> float:
             box = Rectangle((x, y - 7.5), 92, 15, facecolor=sheet.inks["panel"], edgecolor=sheet.inks[edge], zorder=2.5)
             box.set_linewidth(width)
             sheet.paper.add_patch(box)
-            name = {SCORES: "scores", 0: "embedding"}.get(layer, f"layer {layer}")
+            name = {plots.SCORES: "scores", 0: "embedding"}.get(layer, f"layer {layer}")
             sheet.text(x + 46, y + 3.8, name, ink, 90, ha="center", weight="bold" if layer in used else "normal")
     for style, kind, look in zip(styles, links.kinds, looks, strict=True):
         crowded = {"linewidth": 0.6, "linestyle": "-", "alpha": 0.4} if len(kind.pairs) > 60 else {}
@@ -499,7 +490,7 @@ def _draw_links(sheet: Sheet, links: Links, left: float, top: float) -> float:
 
 def shortened(text: str, room: float, weight: str = "normal") -> str:
     """Cut a text in the middle so that it fits into a width; names differ at both ends."""
-    text = printable(text)
+    text = plots.printable(text)
     while (width := text_width(text, weight)) > room and len(text) > 3:
         most = max(3, min(len(text) - 1, int(len(text) * room / width)))
         text = f"{text[: most // 2]}…{text[len(text) - (most - 1 - most // 2) :]}"
@@ -536,7 +527,7 @@ def _elements(root: ElementTree.Element, titles: Mapping[str, Sequence[str]]) ->
         style = re.sub(r"#fe(..)01", lambda ink: f"var(--{_INKS[int(ink[1], 16)]})", element.get("style", ""))
         style = re.sub(r"(?:font-family|stroke-dashoffset|stroke-linejoin):[^;]*;?", "", style)
         style = re.sub(r"\s*([:;])\s*", r"\1", style).strip("; ")
-        title = f"<title>{escape(printable(titled[element]))}</title>" if element in titled else ""
+        title = f"<title>{escape(plots.printable(titled[element]))}</title>" if element in titled else ""
         kind = element.tag.removeprefix(_SVG)
         if kind == "path" and element not in defined:
             yield style, f'<path d="{_numbers(element.get("d", ""))}">{title}</path>'

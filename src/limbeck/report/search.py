@@ -10,22 +10,10 @@ from typing import Any
 
 import yaml
 
-from limbeck.core.blocks import (
-    NOTHING,
-    Block,
-    Code,
-    Facts,
-    Figure,
-    Notes,
-    Paragraph,
-    Section,
-    Steps,
-    Table,
-    duration,
-    guarded,
-)
+from limbeck.core import blocks
 from limbeck.core.files import atomic_text
 from limbeck.errors import OutputError
+from limbeck.report import search_tables
 from limbeck.report.figures import layers_figure
 from limbeck.report.findings import Record, SearchFound
 from limbeck.report.layer_links import find_links
@@ -33,21 +21,12 @@ from limbeck.report.plot_drawing import write_figure
 from limbeck.report.records import entries, mapping, number, text, texts, without_path
 from limbeck.report.run import provenance_blocks
 from limbeck.report.search_figures import distribution_figures, evolution_figure, race_figure, shapes_figure
-from limbeck.report.search_tables import (
-    KINDS,
-    best_mappings,
-    front,
-    generations,
-    layers,
-    search_files,
-    shapes,
-)
 
 RECORD, RECIPE = "search.json", "recipe.yaml"
 _SUFFIXES = (".svg", ".png")
 
 
-def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, Figure]) -> list[Path]:
+def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, blocks.Figure]) -> list[Path]:
     """Write the record, recipe, tables and figures of a search; existing files are replaced, each whole or not at all.
 
     Args:
@@ -66,7 +45,7 @@ def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, 
     if record.get("recipe") is not None:
         header = f"# Found by `limbeck search {record['kind']}` (study '{record['name']}'); train it: limbeck distill\n"
         texts[RECIPE] = header + yaml.safe_dump(record["recipe"], sort_keys=False, allow_unicode=True, width=100)
-    texts |= search_files(record)
+    texts |= search_tables.search_files(record)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -95,67 +74,69 @@ _HOW = {
 }
 
 
-def _mapping_course(record: Record, so_far: str) -> Iterator[Block]:
+def _mapping_course(record: Record, so_far: str) -> Iterator[blocks.Block]:
     if not record["generations"]:
-        yield Notes(("No mapping has a fitness yet." if so_far else "No generation is finished.",))
+        yield blocks.Notes(("No mapping has a fitness yet." if so_far else "No generation is finished.",))
         return
     yield evolution_figure(record)
     yield from distribution_figures(record)
-    yield replace(generations(record), caption=f"Generations{so_far}")
-    yield replace(best_mappings(record), caption=f"Best mappings{so_far}", strong=(0,))
+    yield replace(search_tables.generations(record), caption=f"Generations{so_far}")
+    yield replace(search_tables.best_mappings(record), caption=f"Best mappings{so_far}", strong=(0,))
 
 
-def _shape_course(record: Record, so_far: str) -> Iterator[Block]:
+def _shape_course(record: Record, so_far: str) -> Iterator[blocks.Block]:
     if not record["shapes"]:
-        yield Notes(("Of no shape it is known yet what becomes of it.",))
+        yield blocks.Notes(("Of no shape it is known yet what becomes of it.",))
         return
     strong = () if record["best"] is None else (0,)
     if strong:
         yield shapes_figure(record)
-        yield replace(front(record), caption=f"Front of loss and latency{so_far}")
-    yield replace(shapes(record, _SHAPES_ON_PAGE), caption=f"All shapes{so_far}, the best first", strong=strong)
+        yield replace(search_tables.front(record), caption=f"Front of loss and latency{so_far}")
+    yield replace(
+        search_tables.shapes(record, _SHAPES_ON_PAGE), caption=f"All shapes{so_far}, the best first", strong=strong
+    )
 
 
-def _layer_course(record: Record, so_far: str) -> Iterator[Block]:
+def _layer_course(record: Record, so_far: str) -> Iterator[blocks.Block]:
     strong = () if record["best"] is None else (0,)
     if strong:
         yield race_figure(record, mark="best so far") if so_far else race_figure(record)
-    yield replace(layers(record), caption=f"Layers{so_far}, the best first", strong=strong)
+    yield replace(search_tables.layers(record), caption=f"Layers{so_far}, the best first", strong=strong)
 
 
-_COURSES: dict[str, tuple[str, Callable[[Record, str], Iterator[Block]]]] = {
+_COURSES: dict[str, tuple[str, Callable[[Record, str], Iterator[blocks.Block]]]] = {
     "mapping": ("Evolution", _mapping_course),
     "architecture": ("Shapes", _shape_course),
     "teacher-layer": ("Layers of the teacher", _layer_course),
 }
 
 
-def search_sections(found: SearchFound) -> list[Section]:
+def search_sections(found: SearchFound) -> list[blocks.Section]:
     """Lay out a search of any kind; of one that is not finished the trials of its study."""
     record = found.record
     title, course = _COURSES.get(text(record, "kind"), ("Search", _unknown))
     if text(record, "status") != "finished":
         so_far = found.so_far
         return [
-            *guarded("What was done", lambda: _standing(found)),
-            *guarded(title, lambda: course(so_far, " so far") if so_far else ()),
+            *blocks.guarded("What was done", lambda: _standing(found)),
+            *blocks.guarded(title, lambda: course(so_far, " so far") if so_far else ()),
         ]
     return [
-        *guarded("What was done", lambda: _flow(found)),
-        *guarded(title, lambda: _with_notes(record, course(record, ""))),
-        *guarded("Layers", lambda: _joined_layers(record)),
-        *guarded("Recipe", lambda: _recipe(record)),
-        *guarded("Provenance", lambda: provenance_blocks(record, found.folder)),
+        *blocks.guarded("What was done", lambda: _flow(found)),
+        *blocks.guarded(title, lambda: _with_notes(record, course(record, ""))),
+        *blocks.guarded("Layers", lambda: _joined_layers(record)),
+        *blocks.guarded("Recipe", lambda: _recipe(record)),
+        *blocks.guarded("Provenance", lambda: provenance_blocks(record, found.folder)),
     ]
 
 
 def what_was_found(record: Record) -> str:
     """Return the result of a search in a line."""
-    best, kind = mapping(record, "best"), KINDS.get(text(record, "kind"))
+    best, kind = mapping(record, "best"), search_tables.KINDS.get(text(record, "kind"))
     return kind.best(best) if best and kind is not None else "nothing yet"
 
 
-def _standing(found: SearchFound) -> Iterator[Block]:
+def _standing(found: SearchFound) -> Iterator[blocks.Block]:
     """Say how an unfinished search stands, and what its trials can be compared with."""
     kind = text(found.record, "kind")
     lines = [*found.problems]
@@ -168,26 +149,26 @@ def _standing(found: SearchFound) -> Iterator[Block]:
             else "No trials are in its folder: it has none yet, or keeps them in a storage elsewhere (--storage)."
         )
         lines.append(f"The search '{found.title}' ({kind or 'of an unknown kind'}) {how}. {rest}")
-    yield Notes(tuple(lines), warning=True)
+    yield blocks.Notes(tuple(lines), warning=True)
     if found.standing:
-        yield Facts(found.standing)
+        yield blocks.Facts(found.standing)
     if identity := mapping(found.so_far, "identity"):
         rows = tuple((str(name), _brief(value)) for name, value in identity.items())
-        yield Table("What it is bound to", ("", "Value"), rows, words=(1,), folded=True)
+        yield blocks.Table("What it is bound to", ("", "Value"), rows, words=(1,), folded=True)
 
 
 def _brief(value: object) -> str:
     if value is None:
-        return NOTHING
+        return blocks.NOTHING
     written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return written if len(written) <= _LONGEST else f"{written[: _LONGEST - 1]}…"
 
 
-def _flow(found: SearchFound) -> Iterator[Block]:
+def _flow(found: SearchFound) -> Iterator[blocks.Block]:
     record = found.record
     times = [number(record, "cost", name) for name in ("training_seconds", "scoring_seconds", "seconds")]
-    spent = duration(sum(time for time in times if time is not None))
-    yield Steps(
+    spent = blocks.duration(sum(time for time in times if time is not None))
+    yield blocks.Steps(
         (
             ("Teacher", f"{without_path(text(record, 'teacher', 'name'))}, {text(record, 'teacher', 'shape')}"),
             ("Student", text(record, "student", "shape") or "shapes of a list"),
@@ -198,21 +179,21 @@ def _flow(found: SearchFound) -> Iterator[Block]:
     )
     given_up = [f"Given up: {one.get('mapping')}: {text(one, 'problem')}" for one in entries(record, "given_up")]
     if lines := [*found.problems, *given_up]:
-        yield Notes(tuple(lines), warning=True)
+        yield blocks.Notes(tuple(lines), warning=True)
 
 
-def _with_notes(record: Record, course: Iterator[Block]) -> Iterator[Block]:
+def _with_notes(record: Record, course: Iterator[blocks.Block]) -> Iterator[blocks.Block]:
     yield from course
-    if (kind := KINDS.get(text(record, "kind"))) is not None and record.get("generations") != []:
-        yield Notes(tuple(kind.notes(record)))
+    if (kind := search_tables.KINDS.get(text(record, "kind"))) is not None and record.get("generations") != []:
+        yield blocks.Notes(tuple(kind.notes(record)))
 
 
-def _unknown(record: Record, so_far: str) -> Iterator[Block]:
+def _unknown(record: Record, so_far: str) -> Iterator[blocks.Block]:
     if not so_far:
-        yield Notes((f"There is no search of the kind '{text(record, 'kind')}'.",), warning=True)
+        yield blocks.Notes((f"There is no search of the kind '{text(record, 'kind')}'.",), warning=True)
 
 
-def _joined_layers(record: Record) -> Iterator[Block]:
+def _joined_layers(record: Record) -> Iterator[blocks.Block]:
     """Draw the layers that the result joins."""
     student = text(record, "student", "shape")
     for stage in entries(record, "recipe", "stages"):
@@ -223,9 +204,9 @@ def _joined_layers(record: Record) -> Iterator[Block]:
             yield layers_figure(f"What was found: {text(method, 'name')}", links)
 
 
-def _recipe(record: Record) -> Iterator[Block]:
+def _recipe(record: Record) -> Iterator[blocks.Block]:
     recipe = mapping(record, "recipe")
     if recipe:
-        yield Paragraph("`limbeck distill recipe.yaml` in the search's folder trains what was found.")
+        yield blocks.Paragraph("`limbeck distill recipe.yaml` in the search's folder trains what was found.")
         dumped = yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True)
-        yield Code("Recipe of what was found", dumped, "yaml")
+        yield blocks.Code("Recipe of what was found", dumped, "yaml")

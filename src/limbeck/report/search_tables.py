@@ -8,20 +8,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import RenderableType
 
-from limbeck.core.blocks import (
-    NOTHING,
-    AnyCell,
-    Block,
-    Cell,
-    Notes,
-    Paragraph,
-    Section,
-    Table,
-    console,
-    duration,
-    number,
-    to_csv,
-)
+from limbeck.core import blocks
 from limbeck.core.markdown import markdown_file
 from limbeck.report.findings import Record
 from limbeck.report.records import describe_shape
@@ -49,12 +36,12 @@ def _found_mapping(record: Record) -> str:
     return f"Found: {found} ({scores})."
 
 
-def generations(record: Record) -> Table:
+def generations(record: Record) -> blocks.Table:
     """Lay out the generations as ELM's table 5 has them."""
     rows = tuple(
         (
             f"#{row['number']}",
-            *(number(row[name], 2) for name in ("maximum", "minimum", "mean", "deviation")),
+            *(blocks.number(row[name], 2) for name in ("maximum", "minimum", "mean", "deviation")),
             f"{row['evaluated']} of {row['size']}",
             row["best_gene"],
             show_mapping(row["best"]),
@@ -62,21 +49,21 @@ def generations(record: Record) -> Table:
         for row in record["generations"]
     )
     headings = ("Gen", "Max", "Min", "Avg", "Std", "Evaluated", "Best gene", "Mapping")
-    return Table("Generations", headings, rows, words=(0, 6, 7))
+    return blocks.Table("Generations", headings, rows, words=(0, 6, 7))
 
 
-def best_mappings(record: Record) -> Table:
+def best_mappings(record: Record) -> blocks.Table:
     """Lay out the mappings that did best, with every score."""
-    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
+    rows: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
         (
             show_mapping(candidate["mapping"]),
-            number(candidate["fitness"], 2),
-            *(number(candidate["scores"][name], 2) for name in record["scores"]),
+            blocks.number(candidate["fitness"], 2),
+            *(blocks.number(candidate["scores"][name], 2) for name in record["scores"]),
             "" if candidate["generation"] is None else f"#{candidate['generation']}",
         )
         for candidate in record["candidates"][:_BEST_MAPPINGS]
     )
-    return Table("Best mappings", ("Mapping", "Fitness", *record["scores"], "Gen"), rows, words=(0,))
+    return blocks.Table("Best mappings", ("Mapping", "Fitness", *record["scores"], "Gen"), rows, words=(0,))
 
 
 def _mapping_notes(record: Record) -> Iterator[str]:
@@ -89,7 +76,7 @@ def _mapping_notes(record: Record) -> Iterator[str]:
         "that of the members as they are, divided by their number."
     )
     share = f"{cost['training_seconds'] / seconds:.0%} of it distillation" if seconds else ""
-    spent = f" in {duration(seconds)} of workers' time, {share}" if seconds else ""
+    spent = f" in {blocks.duration(seconds)} of workers' time, {share}" if seconds else ""
     yield f"{cost['evaluations']} of {size:,} mappings evaluated{spent}."
     if legal := [text for operator in ("crossing", "mutation") if (text := _draws(record, operator))]:
         yield f"Illegal children are drawn again; of the draws {' and '.join(legal)} were legal."
@@ -117,7 +104,7 @@ def _generations_csv(record: Record) -> str:
         {**row, "generation": row["number"], "best_mapping": " ".join(map(str, row["best"]))}
         for row in record["generations"]
     )
-    return to_csv(("generation", *names, "best_mapping"), rows)
+    return blocks.to_csv(("generation", *names, "best_mapping"), rows)
 
 
 def _candidates_csv(record: Record) -> str:
@@ -126,7 +113,7 @@ def _candidates_csv(record: Record) -> str:
         {**candidate, **candidate["scores"], "mapping": " ".join(map(str, candidate["mapping"]))}
         for candidate in record["candidates"]
     )
-    return to_csv(("mapping", *names, *record["scores"]), rows)
+    return blocks.to_csv(("mapping", *names, *record["scores"]), rows)
 
 
 # Student shapes: the front of loss and latency, and every shape that was tried.
@@ -161,39 +148,44 @@ def _found_shape(record: Record) -> str:
     )
 
 
-def front(record: Record) -> Table:
+def front(record: Record) -> blocks.Table:
     """Lay out the shapes that no other beats in both loss and latency, the fastest first."""
     by_trial = {shape["trial"]: shape for shape in record["shapes"]}
-    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
-        (describe_shape(shape), number(shape["parameters"]), number(shape["latency_ms"], 2), *_shape_figures(shape))
+    rows: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
+        (
+            describe_shape(shape),
+            blocks.number(shape["parameters"]),
+            blocks.number(shape["latency_ms"], 2),
+            *_shape_figures(shape),
+        )
         for shape in map(by_trial.__getitem__, record["front"])
     )
     headings = ("Shape", "Parameters", "Latency ms", "Of teacher", "Loss", "Reward")
-    return Table("Front of loss and latency", headings, rows, words=(0,))
+    return blocks.Table("Front of loss and latency", headings, rows, words=(0,))
 
 
-def shapes(record: Record, most: int | None = None) -> Table:
+def shapes(record: Record, most: int | None = None) -> blocks.Table:
     """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial."""
     order = ("trained", "cut", "diverged", "refused")
     ranked = sorted(
         record["shapes"], key=lambda shape: (order.index(shape["state"]), -(shape["reward"] or 0.0), shape["trial"])
     )
-    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
+    rows: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
         (
             str(shape["trial"]),
             describe_shape(shape),
-            number(shape["parameters"]),
+            blocks.number(shape["parameters"]),
             *_shape_figures(shape),
             shape["state"] if shape["reason"] is None else f"{shape['state']}: {shape['reason']}",
         )
         for shape in ranked[:most]
     )
     headings = ("Trial", "Shape", "Parameters", "Of teacher", "Loss", "Reward", "State")
-    return Table("Shapes", headings, rows, words=(1, 6), left_out=len(ranked) - len(rows))
+    return blocks.Table("Shapes", headings, rows, words=(1, 6), left_out=len(ranked) - len(rows))
 
 
-def _shape_figures(shape: Record) -> tuple[Cell, ...]:
-    return number(shape["latency_share"], 3), number(shape["loss"], 4), number(shape["reward"], 4)
+def _shape_figures(shape: Record) -> tuple[blocks.Cell, ...]:
+    return blocks.number(shape["latency_share"], 3), blocks.number(shape["loss"], 4), blocks.number(shape["reward"], 4)
 
 
 def _shape_notes(record: Record) -> Iterator[str]:
@@ -220,7 +212,7 @@ def _shape_notes(record: Record) -> Iterator[str]:
     if asked:
         yield f"Limits: {' and '.join(asked)}. A shape beyond them cost no training."
     others = [f"{cost[state]} {state}" for state in ("cut", "diverged", "refused") if cost[state]]
-    time = f" in {duration(cost['training_seconds'])} of workers' time" if cost["training_seconds"] else ""
+    time = f" in {blocks.duration(cost['training_seconds'])} of workers' time" if cost["training_seconds"] else ""
     aside = f"; {', '.join(others)}" if others else ""
     yield f"{cost['trained']} of {record['space']['shapes']:,} shapes trained to the end{aside}{time}."
     if cost["failed"]:
@@ -229,12 +221,12 @@ def _shape_notes(record: Record) -> Iterator[str]:
 
 def _shapes_csv(record: Record) -> str:
     rows = ({**shape, "front": shape["trial"] in record["front"]} for shape in record["shapes"])
-    return to_csv(_SHAPE_COLUMNS, rows)
+    return blocks.to_csv(_SHAPE_COLUMNS, rows)
 
 
 # Teacher layers: every candidate with its score at each rung.
 
-_ENDS = {"cut": "after {}", "trained": NOTHING, "diverged": "diverged"}
+_ENDS = {"cut": "after {}", "trained": blocks.NOTHING, "diverged": "diverged"}
 
 
 def _layer_setting(record: Record) -> str:
@@ -253,25 +245,25 @@ def _found_layer(record: Record) -> str:
     )
 
 
-def layers(record: Record) -> Table:
+def layers(record: Record) -> blocks.Table:
     """Lay out every layer with its score at each rung; before the end of the search with the state of its trial."""
     steps = sorted({scored["step"] for row in record["layers"] for scored in row["scores"]})
-    rows: list[tuple[str | Cell, ...]] = []
+    rows: list[tuple[str | blocks.Cell, ...]] = []
     finished = all("rank" in row for row in record["layers"])
     for row in record["layers"]:
         by_step = {scored["step"]: scored["score"] for scored in row["scores"]}
-        scores = (number(by_step.get(step), 2) for step in steps)
+        scores = (blocks.number(by_step.get(step), 2) for step in steps)
         if not finished:
             rows.append((str(row["layer"]), *scores, row["state"]))
             continue
         last = row["scores"][-1] if row["scores"] else {}
-        each = (number(last.get(name), 2) for name in record["scores"])
+        each = (blocks.number(last.get(name), 2) for name in record["scores"])
         end = _ENDS[row["state"]].format(row["steps"])
-        rows.append((str(row["rank"]), str(row["layer"]), *scores, *each, number(row["own_loss"], 4), end))
+        rows.append((str(row["rank"]), str(row["layer"]), *scores, *each, blocks.number(row["own_loss"], 4), end))
     headings = ["Layer", *(f"Step {step}" for step in steps), "Trial"]
     if finished:
         headings = ["Rank", *headings[:-1], *record["scores"], "Own loss", "Dropped"]
-    return Table("Layers", tuple(headings), tuple(rows), words=(len(headings) - 1,))
+    return blocks.Table("Layers", tuple(headings), tuple(rows), words=(len(headings) - 1,))
 
 
 def _layer_notes(record: Record) -> Iterator[str]:
@@ -283,8 +275,8 @@ def _layer_notes(record: Record) -> Iterator[str]:
         "explains. Own loss is each student's own, and comparable between no two layers."
     )
     yield (
-        f"All candidates were trained at once: {cost['steps']:,} steps in all, in {duration(cost['seconds'])}, and the "
-        "teacher ran once a step for all of them."
+        f"All candidates were trained at once: {cost['steps']:,} steps in all, in {blocks.duration(cost['seconds'])}, and "
+        "the teacher ran once a step for all of them."
     )
     if len(record["rungs"]) > 1:
         rounds = ", ".join(f"{rung['candidates']} to step {rung['end']}" for rung in record["rungs"])
@@ -293,7 +285,7 @@ def _layer_notes(record: Record) -> Iterator[str]:
 
 def _layers_csv(record: Record) -> str:
     columns = ("rank", "layer", "step", "score", *record["scores"], "steps", "state", "own_loss")
-    return to_csv(columns, ({**row, **scored} for row in record["layers"] for scored in row["scores"] or [{}]))
+    return blocks.to_csv(columns, ({**row, **scored} for row in record["layers"] for scored in row["scores"] or [{}]))
 
 
 @dataclass(frozen=True)
@@ -314,8 +306,8 @@ class SearchKind:
     title: str
     setting: Callable[[Record], str]
     found: Callable[[Record], str]
-    tables: Callable[[Record], Sequence[tuple[str, Table]]]
-    shown: Callable[[Record], Sequence[Block]]
+    tables: Callable[[Record], Sequence[tuple[str, blocks.Table]]]
+    shown: Callable[[Record], Sequence[blocks.Block]]
     notes: Callable[[Record], Iterator[str]]
     files: Mapping[str, Callable[[Record], str]]
     best: Callable[[Record], str]
@@ -337,7 +329,7 @@ KINDS = {
         _shape_setting,
         _found_shape,
         lambda record: [("Front of loss and latency", front(record)), ("All shapes", shapes(record))],
-        lambda record: [Paragraph(_found_shape(record)), front(record), _shapes_shown(record)],
+        lambda record: [blocks.Paragraph(_found_shape(record)), front(record), _shapes_shown(record)],
         _shape_notes,
         {"shapes.csv": _shapes_csv},
         lambda best: f"{describe_shape(best)}, {best['latency_share']:.3f} of the latency, loss {best['loss']:.4f}",
@@ -347,7 +339,7 @@ KINDS = {
         _layer_setting,
         _found_layer,
         lambda record: [("Layers", layers(record))],
-        lambda record: [Paragraph(_found_layer(record)), replace(layers(record), caption="")],
+        lambda record: [blocks.Paragraph(_found_layer(record)), replace(layers(record), caption="")],
         _layer_notes,
         {"layers.csv": _layers_csv},
         lambda best: f"layer {best['layer']}, score {best['scores'][-1]['score']:.2f}",
@@ -355,7 +347,7 @@ KINDS = {
 }
 
 
-def _shapes_shown(record: Record) -> Table:
+def _shapes_shown(record: Record) -> blocks.Table:
     table = shapes(record, _SHAPES_ON_CONSOLE)
     some = f", the best {len(table.rows)} of {len(record['shapes'])}" if table.left_out else ""
     return replace(table, caption=f"Shapes{some}", left_out=0)
@@ -364,19 +356,19 @@ def _shapes_shown(record: Record) -> Table:
 def search_table(record: Record) -> RenderableType:
     """Return the tables of a finished search for the terminal."""
     kind = KINDS[record["kind"]]
-    return console(*kind.shown(record), Notes(tuple(kind.notes(record))))
+    return blocks.console(*kind.shown(record), blocks.Notes(tuple(kind.notes(record))))
 
 
 def search_files(record: Record) -> dict[str, str]:
     """Return the tables of a finished search, by the names of their files."""
     kind = KINDS[record["kind"]]
     found = kind.found(record)
-    setting = [Paragraph(kind.setting(record))]
-    setting += [Paragraph(f"{found} `limbeck distill recipe.yaml` trains it.")] if found else []
+    setting = [blocks.Paragraph(kind.setting(record))]
+    setting += [blocks.Paragraph(f"{found} `limbeck distill recipe.yaml` trains it.")] if found else []
     sections = [
-        Section("", tuple(setting)),
-        *(Section(title, (table,)) for title, table in kind.tables(record)),
-        Section("Notes", (Notes(tuple(kind.notes(record))),)),
+        blocks.Section("", tuple(setting)),
+        *(blocks.Section(title, (table,)) for title, table in kind.tables(record)),
+        blocks.Section("Notes", (blocks.Notes(tuple(kind.notes(record))),)),
     ]
     tables = {name: write(record) for name, write in kind.files.items()}
     return {"search.md": markdown_file(f"{kind.title}: {record['name']}", sections), **tables}
