@@ -275,8 +275,8 @@ def _layer_notes(record: Record) -> Iterator[str]:
         "explains. Own loss is each student's own, and comparable between no two layers."
     )
     yield (
-        f"All candidates were trained at once: {cost['steps']:,} steps in all, in {blocks.duration(cost['seconds'])}, and "
-        "the teacher ran once a step for all of them."
+        f"All candidates were trained at once: {cost['steps']:,} steps in all, in {blocks.duration(cost['seconds'])}, "
+        "and the teacher ran once a step for all of them."
     )
     if len(record["rungs"]) > 1:
         rounds = ", ".join(f"{rung['candidates']} to step {rung['end']}" for rung in record["rungs"])
