@@ -116,11 +116,7 @@ def test_many_shards_in_many_processes_give_the_same(articles, tmp_path, bert_to
     steps = []
     settings = CorpusSettings((str(articles),), length=LENGTH, minimum_tokens=1, held_out=0.2)
     parts = build_corpus(
-        settings,
-        bert_tokenizer,
-        cache_dir=tmp_path / "two",
-        workers=2,
-        progress=lambda *step: steps.append(step),
+        settings, bert_tokenizer, cache_dir=tmp_path / "two", workers=2, progress=lambda *step: steps.append(step)
     )
     assert len(list(parts.path.glob("train-*.arrow"))) > 4
     assert parts.train["input_ids"][:] == whole.train["input_ids"][:]

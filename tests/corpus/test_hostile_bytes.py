@@ -15,24 +15,13 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from limbeck.corpus import (
-    CorpusSettings,
-    LabelledSettings,
-    Lane,
-    build_corpus,
-    build_labelled_corpus,
-    open_stream,
-)
+from limbeck.corpus import CorpusSettings, LabelledSettings, Lane, build_corpus, build_labelled_corpus, open_stream
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 KINDS = (".txt", ".jsonl", ".parquet", ".md", ".rst")
-PACKING = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
-}
+PACKING = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 
 # Text with what text may have: any character, controls, lone surrogates, and the marks that readers look for.
 characters = st.one_of(st.characters(), st.sampled_from("\0\r\n\t\x1b\x85\u2028\ufeff\udc80 .`*[]():|#-_<>{}\"'\\"))

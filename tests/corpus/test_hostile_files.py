@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from limbeck.corpus import SourceReport, documents, open_source, readers
+from limbeck.corpus import SourceReport, documents, open_source
 from limbeck.corpus import readers as lines
 from limbeck.errors import CorpusError
 
@@ -87,10 +87,8 @@ def test_text_that_becomes_binary_is_read_up_to_there(tmp_path):
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    for module in (lines, readers):
-        monkeypatch.setattr(module, "LONGEST_LINE", 1000)
-    for module in (documents, readers):
-        monkeypatch.setattr(module, "LONGEST_DOCUMENT", 5000)
+    monkeypatch.setattr(documents, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(documents, "LONGEST_DOCUMENT", 5000)
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -145,8 +143,7 @@ def test_a_line_of_100_megabytes_in_bounded_memory(tmp_path, kind):
 @pytest.mark.parametrize("kind", [".txt.gz", ".jsonl.zst", ".parquet.zst", ".md.gz"])
 @pytest.mark.parametrize("filler", [b"\n", b"a word "])
 def test_compressed_bombs(tmp_path, kind, filler, monkeypatch):
-    monkeypatch.setattr("limbeck.corpus.opening.EXPANSION_FREE", 2**18)
-    monkeypatch.setattr("limbeck.corpus.readers.EXPANSION_FREE", 2**18)
+    monkeypatch.setattr(documents, "EXPANSION_FREE", 2**18)
     content = filler * (2**21 // len(filler))
     packed = gzip.compress(content) if kind.endswith(".gz") else zstandard.ZstdCompressor(level=19).compress(content)
     assert len(content) > 300 * len(packed)

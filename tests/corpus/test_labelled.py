@@ -212,11 +212,7 @@ def test_many_shards_in_many_processes_give_the_same(questions, tmp_path, monkey
     steps = []
     settings = LabelledSettings("question_answering", str(questions), length=40, stride=8, held_out=0.2)
     parts = build_labelled_corpus(
-        settings,
-        tiny_tokenizer(),
-        cache_dir=tmp_path / "two",
-        workers=2,
-        progress=lambda *step: steps.append(step),
+        settings, tiny_tokenizer(), cache_dir=tmp_path / "two", workers=2, progress=lambda *step: steps.append(step)
     )
     assert len(list(parts.path.glob("train-*.arrow"))) > 4
     for name in ("input_ids", "labels", "token_type_ids"):

@@ -43,10 +43,7 @@ def test_with_join_blocks_are_full_and_the_stream_is_kept(units, prefix, suffix,
 
 def test_short_blocks_are_dropped_and_counted():
     packer = BlockPacker(6, [1], [2], minimum=3)
-    assert list(packer.pack([[5, 5], [6] * 6, [7, 7, 7], []])) == [
-        [1, 6, 6, 6, 6, 2],
-        [1, 7, 7, 7, 2],
-    ]
+    assert list(packer.pack([[5, 5], [6] * 6, [7, 7, 7], []])) == [[1, 6, 6, 6, 6, 2], [1, 7, 7, 7, 2]]
     assert packer.counts == PackingCounts(blocks=2, tokens=11, dropped_blocks=2, dropped_tokens=4)
 
 

@@ -26,11 +26,7 @@ def test_sentences(sentences):
 
 
 def test_sentences_of_scripts_without_spaces():
-    assert split_sentences("今天天气很好。我们去公园吧！好吗？") == [
-        "今天天气很好。",
-        "我们去公园吧！",
-        "好吗？",
-    ]
+    assert split_sentences("今天天气很好。我们去公园吧！好吗？") == ["今天天气很好。", "我们去公园吧！", "好吗？"]
 
 
 @given(st.text(alphabet=st.sampled_from(list("aB1 .!?\"'()。…\u00a0")), max_size=120))

@@ -121,10 +121,7 @@ def test_sample_terms():
     projected, labels = vectors(2, 6, 9), torch.tensor([0, 1, 0, 2, 1, 0])
     for temperature, scale in ((0.07, 0.1), (1.0, 1.0)):
         term = objectives.sample_contrastive(projected * scale, teacher * scale, labels, temperature=temperature)
-        agrees(
-            term,
-            reference.sample_contrastive(*lists(projected * scale, teacher * scale, labels), temperature),
-        )
+        agrees(term, reference.sample_contrastive(*lists(projected * scale, teacher * scale, labels), temperature))
 
 
 def test_pooled_terms():

@@ -16,12 +16,7 @@ def settings_of(recipe):
 
 def test_streaming_and_mix_reach_the_corpus(tiny_recipe):
     sources = [*tiny_recipe["corpus"]["sources"], "https://example.org/more.jsonl.zst"]
-    tiny_recipe["corpus"] |= {
-        "sources": sources,
-        "streaming": True,
-        "shuffle_buffer": 77,
-        "mix": {"weights": [1, 2]},
-    }
+    tiny_recipe["corpus"] |= {"sources": sources, "streaming": True, "shuffle_buffer": 77, "mix": {"weights": [1, 2]}}
     settings = settings_of(tiny_recipe)
     assert (settings.streaming, settings.shuffle_buffer, settings.mix) == (True, 77, Mix(weights=(1.0, 2.0)))
     tiny_recipe["corpus"] |= {"mix": {"exponent": 0.3}}

@@ -159,14 +159,7 @@ class MaskedTokens(_ChangedTokens):
     _verb = "masked"
 
     def __init__(
-        self,
-        blocks: Any,
-        share: float,
-        *,
-        mask_id: int,
-        words: NDArray[np.int64],
-        special: Sequence[int],
-        seed: int,
+        self, blocks: Any, share: float, *, mask_id: int, words: NDArray[np.int64], special: Sequence[int], seed: int
     ) -> None:
         super().__init__(blocks, share, words=words, special={*special, mask_id}, seed=seed)
         if len(words) == 0:
@@ -265,11 +258,7 @@ class PadCollator:
     """
 
     def __init__(
-        self,
-        pad_token_id: int | None,
-        side: str = "right",
-        multiple_of: int = 1,
-        labels: LabelKind = "none",
+        self, pad_token_id: int | None, side: str = "right", multiple_of: int = 1, labels: LabelKind = "none"
     ) -> None:
         if side not in ("right", "left"):
             raise CorpusError(f"Unknown padding side '{side}'.{suggestion(side, ('right', 'left'))}")

@@ -24,24 +24,13 @@ from limbeck.core.files import (
     read_piece,
 )
 from limbeck.core.workers import map_parallel
+from limbeck.corpus import store
 from limbeck.corpus.answers import AnswerWindows
 from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, one_line
 from limbeck.corpus.labelled import TOKEN_TYPES, RowEncoder, SequenceEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix
-from limbeck.corpus.store import (
-    LABEL_TYPES,
-    Progress,
-    document_files,
-    lowest_keys,
-    read_batches,
-    read_documents,
-    read_examples,
-    row_files,
-    store_documents,
-    store_rows,
-    write_documents,
-)
+from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 
 BLOCK_FORMAT = 2
@@ -114,7 +103,7 @@ class Corpus:
 
     def held_out_documents(self) -> list[Document]:
         """Return the text of the held-out documents, in the order of the sources."""
-        return list(read_documents(self.path))
+        return list(store.read_documents(self.path))
 
     def __repr__(self) -> str:
         return f"Corpus({len(self.train):,} blocks, {self.tokens:,} tokens, {str(self.path)!r})"
@@ -180,7 +169,7 @@ def build_corpus(
     """
     cache = cache_folder(cache_dir)
     encoding = block_encoding(settings, tokenizer)  # Refuses what cannot be packed before any text is read.
-    documents, stored = store_documents(
+    documents, stored = store.store_documents(
         settings.sources,
         cache,
         text_column=settings.text_column,
@@ -192,17 +181,17 @@ def build_corpus(
 
     def build(aside: Path) -> dict[str, Any]:
         # Whatever the share, the threshold lies among the lowest keys that may be held out.
-        lowest = lowest_keys(documents, settings.held_out_documents + 1)
+        lowest = store.lowest_keys(documents, settings.held_out_documents + 1)
         held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-        shards = make_shards(document_files(documents), aside, held_below, encoding)
+        shards = make_shards(store.document_files(documents), aside, held_below, encoding)
         counts = [done.counts for done in _tokenise_all(shards, workers, progress, stored["characters"], "characters")]
         splits = sum_splits(
             counts,
             f"The corpus has {stored['documents']} documents, but no block of text to train on: give more text, a "
             f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
         )
-        held = (document for document in read_documents(documents) if document.key < held_below)
-        held_documents, _ = write_documents(held, aside)
+        held = (document for document in store.read_documents(documents) if document.key < held_below)
+        held_documents, _ = store.write_documents(held, aside)
         rows = [0] * len(settings.sources)  # They stand in the order of the sources.
         for source, count in zip(stored["shards"], counts, strict=True):
             rows[source] += count["train"].blocks
@@ -248,15 +237,15 @@ def build_labelled_corpus(
     """
     cache = cache_folder(cache_dir)
     encoding = _row_encoding(settings, tokenizer)
-    rows, stored = store_rows(settings, cache, progress=progress)
+    rows, stored = store.store_rows(settings, cache, progress=progress)
     kind = [TokenEncoder(tokenizer).fingerprint(), list(tokenizer.model_input_names)]
     kind += [tokenizer.padding_side, tokenizer.truncation_side]
     cut = [settings.length, settings.stride if settings.task == "question_answering" else None, settings.held_out]
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, kind, cut])
 
     def build(aside: Path) -> dict[str, Any]:
-        files = row_files(rows)
-        keys = np.unique(np.concatenate([part for path in files for _, part in read_examples(path)]))
+        files = store.row_files(rows)
+        keys = np.unique(np.concatenate([part for path in files for _, part in store.read_examples(path)]))
         held_below = held_out_threshold(keys, settings.held_out, len(keys))
         report = SourceReport.from_dict(stored["report"])
         counts = []
@@ -270,7 +259,7 @@ def build_labelled_corpus(
             f"{settings.held_out}).",
         )
         held_rows, documents = _held_out_documents(files, held_below)
-        held_texts, _ = write_documents(documents, aside)
+        held_texts, _ = store.write_documents(documents, aside)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,
@@ -360,7 +349,7 @@ class BlockEncoding:
         packers = {split: BlockPacker(**self.packing) for split in SPLITS}
         pending: dict[str, list[NDArray[np.int32]]] = {split: [] for split in SPLITS}
         tokens = dict.fromkeys(SPLITS, 0)
-        for batch in read_batches(path):
+        for batch in store.read_batches(path):
             held = (batch.column("key").to_numpy() < np.uint64(held_below)).tolist()
             units: dict[str, list[str]] = {split: [] for split in SPLITS}
             for text, is_held in zip(batch.column("text").to_pylist(), held, strict=True):
@@ -441,7 +430,7 @@ class RowEncoding:
         self, path: Path, held_below: int, counts: dict[str, PackingCounts], report: SourceReport
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Encode the rows of each split; see `Encoding`."""
-        for examples, keys in read_examples(path):
+        for examples, keys in store.read_examples(path):
             held = keys < np.uint64(held_below)
             for split, chosen in (("train", ~held), ("held_out", held)):
                 own = [examples[index] for index in np.flatnonzero(chosen)]
@@ -459,7 +448,7 @@ def _row_encoding(settings: LabelledSettings, tokenizer: Any) -> RowEncoding:
         encoder = AnswerWindows(tokenizer, settings.length, settings.stride)
     else:
         encoder = SequenceEncoder(tokenizer, settings.length, settings.pair_column is not None)
-    columns = [*BlockEncoding.schema, pa.field("labels", LABEL_TYPES[settings.task])]
+    columns = [*BlockEncoding.schema, pa.field("labels", store.LABEL_TYPES[settings.task])]
     if TOKEN_TYPES in tokenizer.model_input_names:
         columns.append(pa.field(TOKEN_TYPES, pa.list_(pa.int8())))
     return RowEncoding(encoder, pa.schema(columns))
@@ -549,7 +538,7 @@ def _held_out_documents(files: Sequence[Path], held_below: int) -> tuple[int, It
     count = 0
     lines: dict[str, list[str]] = {}
     for path in files:
-        for examples, keys in read_examples(path):
+        for examples, keys in store.read_examples(path):
             for index in np.flatnonzero(keys < np.uint64(held_below)):
                 example = examples[index]
                 count += 1

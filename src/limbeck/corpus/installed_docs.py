@@ -78,12 +78,7 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
                 and isinstance(first.value.value, str)
             ):
                 yield first.value.value
-        inner = [
-            *body,
-            *getattr(node, "handlers", []),
-            *getattr(node, "orelse", []),
-            *getattr(node, "finalbody", []),
-        ]
+        inner = [*body, *getattr(node, "handlers", []), *getattr(node, "orelse", []), *getattr(node, "finalbody", [])]
         pending.extend(statement for statement in reversed(inner) if hasattr(statement, "body"))
 
 

@@ -19,17 +19,8 @@ from urllib.parse import urlsplit
 import fsspec  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from limbeck.corpus.documents import (
-    BINARY_SHARE,
-    EXPANSION_FREE,
-    FEWEST_BINARY,
-    JUDGED_BYTES,
-    LARGEST_WHOLE,
-    MOST_EXPANSION,
-    SourceReport,
-    first_line,
-    one_line,
-)
+from limbeck.corpus import documents
+from limbeck.corpus.documents import SourceReport, first_line, one_line
 from limbeck.errors import CorpusError
 
 # Control characters that no text has; tab, newlines, form feed and the escape of coloured logs may be there.
@@ -85,8 +76,10 @@ class GuardedStream(io.RawIOBase):
             if block.startswith(_WIDE_MARKS):
                 raise NotTextError("in a wide encoding")
         self._unpacked += len(block)
-        if self._packed is not None and self._unpacked > max(EXPANSION_FREE, MOST_EXPANSION * self.packed_position()):
-            raise DamagedError(f"it unpacks to more than {MOST_EXPANSION} times its size")
+        if self._packed is not None and self._unpacked > max(
+            documents.EXPANSION_FREE, documents.MOST_EXPANSION * self.packed_position()
+        ):
+            raise DamagedError(f"it unpacks to more than {documents.MOST_EXPANSION} times its size")
         if self._is_text:
             self._judge(block)
         buffer[: len(block)] = block
@@ -106,9 +99,11 @@ class GuardedStream(io.RawIOBase):
         self._nuls += block.count(0)
         self._bad += len(block) - len(block.translate(None, _CONTROLS)) + self._undecodable(block)
         self._judged += len(block)
-        if self._judged < JUDGED_BYTES and not self._first:
+        if self._judged < documents.JUDGED_BYTES and not self._first:
             return
-        if self._nuls >= FEWEST_BINARY or self._bad >= max(FEWEST_BINARY, BINARY_SHARE * self._judged):
+        if self._nuls >= documents.FEWEST_BINARY or self._bad >= max(
+            documents.FEWEST_BINARY, documents.BINARY_SHARE * self._judged
+        ):
             raise NotTextError("binary") if self._first else DamagedError("binary from here on")
         self._first = False
         self._nuls = self._bad = self._judged = 0
@@ -187,7 +182,7 @@ def _opened(path: FilePath, position: int, is_binary: bool) -> Iterator[BinaryIO
         with _unpacked(raw, suffixes_of(path)[-1] if packed else "") as content:
             from_start = packed or position == 0
             guard = GuardedStream(content, packed=raw if packed else None, is_text=not is_binary, from_start=from_start)
-            with io.BufferedReader(guard, buffer_size=2 * JUDGED_BYTES) as stream:
+            with io.BufferedReader(guard, buffer_size=2 * documents.JUDGED_BYTES) as stream:
                 if packed:
                     _skip(stream, position)
                 yield stream
@@ -231,11 +226,11 @@ def read_whole(stream: BinaryIO, path: FilePath) -> bytes:
     Raises:
         CorpusError: if it is larger than that should be.
     """
-    content = stream.read(LARGEST_WHOLE + 1)
-    if len(content) > LARGEST_WHOLE:
+    content = stream.read(documents.LARGEST_WHOLE + 1)
+    if len(content) > documents.LARGEST_WHOLE:
         raise CorpusError(
-            f"'{one_line(path)}' has to be read as a whole, and holds more than {LARGEST_WHOLE:,} bytes; give it in "
-            "parts, or as .jsonl or uncompressed .parquet."
+            f"'{one_line(path)}' has to be read as a whole, and holds more than {documents.LARGEST_WHOLE:,} bytes; "
+            "give it in parts, or as .jsonl or uncompressed .parquet."
         )
     return content
 

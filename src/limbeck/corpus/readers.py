@@ -18,35 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from limbeck.core.registry import Registry
-from limbeck.corpus.documents import (
-    CUT_DOCUMENT,
-    EXPANSION_FREE,
-    LONGEST_DOCUMENT,
-    LONGEST_LINE,
-    LONGEST_PAGE,
-    MOST_EXPANSION,
-    Document,
-    Offset,
-    SourceReport,
-    one_line,
-    split_documents,
-    text_value,
-)
-from limbeck.corpus.opening import (
-    DAMAGED,
-    DamagedError,
-    FilePath,
-    file_size,
-    is_compressed,
-    open_file,
-    read_whole,
-    suffixes_of,
-)
+from limbeck.corpus import documents, opening
+from limbeck.corpus.documents import Document, Offset, SourceReport, one_line
+from limbeck.corpus.opening import FilePath, is_compressed, open_file
 from limbeck.corpus.prose import extract_prose
 from limbeck.errors import CorpusError
 
-LONG_LINE = f"line longer than {LONGEST_LINE:,} bytes, passed over"
-CUT_LINE = f"line longer than {LONGEST_LINE:,} bytes, cut"
+LONG_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, passed over"
+CUT_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, cut"
 # A text file whose first lines hold no blank one has one document a line: the other common layout.
 PROBED_LINES = 1000
 _PARQUET_ROWS = 1000
@@ -128,7 +107,7 @@ FILE_KINDS: Registry[FileKind] = Registry("kind of file", CorpusError)
 
 def suffix_of(path: FilePath) -> str:
     """Return the suffix that decides how a file is read, `".jsonl"` for `a.jsonl.gz`; empty where it has none."""
-    suffixes = suffixes_of(path)
+    suffixes = opening.suffixes_of(path)
     if is_compressed(path):
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
@@ -162,7 +141,7 @@ def read_file(
     kind = FILE_KINDS[suffix_of(path)]
     assert kind.texts is not None, path
     start = Offset(**vars(offset))
-    most = max(EXPANSION_FREE, MOST_EXPANSION * file_size(path))
+    most = max(documents.EXPANSION_FREE, documents.MOST_EXPANSION * opening.file_size(path))
     report.muted = offset.within > 0  # Until the text that was begun is found again.
     position = 0 if kind.is_binary else start.position
     with open_file(path, report, position, is_binary=kind.is_binary) as stream:
@@ -171,10 +150,10 @@ def read_file(
             return
         for found in kind.texts(OpenFile(stream, path, text_column, report, start)):
             where = f"{path}:{found.line}" if found.line else str(path)
-            yield from split_documents(found.text, where, offset, Offset(found.position, found.line), report)
+            yield from documents.split_documents(found.text, where, offset, Offset(found.position, found.line), report)
             most -= len(found.text)
             if most < 0:  # A dictionary of parquet can name one long text again and again.
-                report.note(DAMAGED, f"{path}: it gives more than {MOST_EXPANSION} times its size")
+                report.note(opening.DAMAGED, f"{path}: it gives more than {documents.MOST_EXPANSION} times its size")
                 return
 
 
@@ -204,7 +183,7 @@ def text_size(path: FilePath, text_column: str) -> int:
         text_column: Column of the text, for parquet.
     """
     kind = FILE_KINDS[suffix_of(path)]
-    size = file_size(path)
+    size = opening.file_size(path)
     silent = SourceReport()
     estimate = size
     with open_file(path, silent, is_binary=kind.is_binary) as stream:
@@ -247,11 +226,11 @@ def read_lines(
     end, number = position, line
     whole = True  # Whether what follows begins a line.
     carry = b""
-    while raw := stream.readline(LONGEST_LINE - len(carry)):
+    while raw := stream.readline(documents.LONGEST_LINE - len(carry)):
         end += len(raw)
         raw, carry, began = carry + raw, b"", whole
         number += began
-        whole = len(raw) < LONGEST_LINE or raw.endswith(b"\n")
+        whole = len(raw) < documents.LONGEST_LINE or raw.endswith(b"\n")
         if began and not whole:
             report.note(CUT_LINE if cut else LONG_LINE, f"{path}:{number}")
         if not cut and not (began and whole):
@@ -303,8 +282,8 @@ def _read_text(file: OpenFile) -> Iterator[FileText]:
     end = number = 0
     for number, following, text in lines:
         paragraph = text.strip()
-        if paragraphs and paragraph and characters + len(paragraph) > LONGEST_DOCUMENT:
-            file.report.note(CUT_DOCUMENT, f"{file.path}:{number}")
+        if paragraphs and paragraph and characters + len(paragraph) > documents.LONGEST_DOCUMENT:
+            file.report.note(documents.CUT_DOCUMENT, f"{file.path}:{number}")
             yield FileText("\n".join(paragraphs), end, number - 1)
             paragraphs, characters = [], 0
         end = following
@@ -325,7 +304,7 @@ def _is_one_a_line(path: FilePath) -> bool:
         for number, end, text in read_lines(stream, path, silent, cut=True):
             if not text or text.isspace():
                 return False
-            if number >= PROBED_LINES or end >= LONGEST_LINE:
+            if number >= PROBED_LINES or end >= documents.LONGEST_LINE:
                 return True
     return False
 
@@ -339,8 +318,10 @@ def _read_markup(file: OpenFile) -> Iterator[FileText]:
     last = TextLine(0, 0, "")
     for last in read_lines(file.stream, file.path, file.report, cut=True):
         characters += len(last.text) + 1
-        if characters > LONGEST_PAGE:
-            file.report.note(f"page longer than {LONGEST_PAGE:,} characters, read up to there", str(file.path))
+        if characters > documents.LONGEST_PAGE:
+            file.report.note(
+                f"page longer than {documents.LONGEST_PAGE:,} characters, read up to there", str(file.path)
+            )
             break
         lines.append(last.text)
     if last.number:
@@ -369,7 +350,7 @@ def _read_jsonl(file: OpenFile) -> Iterator[FileText]:
             file.report.note("JSON line that is not an object", where)
         elif column not in row:
             file.report.note(f"row without the column '{column}'", f"{where}, which has {list_columns(row)}")
-        elif (text := text_value(row[column], where, column, file.report)) is not None:
+        elif (text := documents.text_value(row[column], where, column, file.report)) is not None:
             yield FileText(text, line.end, line.number)
 
 
@@ -380,7 +361,7 @@ def _read_jsonl_rows(file: OpenFile) -> Iterator[PlacedRow]:
 
 def _read_json_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """A list of rows, also under `data`; SQuAD's articles; or a row a line, which is often named `.json` too."""
-    content = read_whole(file.stream, file.path)
+    content = opening.read_whole(file.stream, file.path)
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -445,15 +426,17 @@ def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterat
 
 def _parquet_content(file: OpenFile) -> Any:
     # Parquet is read from its end; a compressed stream cannot seek, so it is unpacked into memory.
-    return pa.BufferReader(read_whole(file.stream, file.path)) if is_compressed(file.path) else file.stream
+    return pa.BufferReader(opening.read_whole(file.stream, file.path)) if is_compressed(file.path) else file.stream
 
 
 def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
     """Open a parquet file; one that claims to unpack out of all proportion is refused before it does."""
     table = pq.ParquetFile(content, buffer_size=_PARQUET_BUFFER, pre_buffer=False, **options)
     for column in _column_chunks(table.metadata):
-        if column.total_uncompressed_size > max(EXPANSION_FREE, MOST_EXPANSION * column.total_compressed_size):
-            raise DamagedError(f"a column unpacks to more than {MOST_EXPANSION} times its size")
+        if column.total_uncompressed_size > max(
+            documents.EXPANSION_FREE, documents.MOST_EXPANSION * column.total_compressed_size
+        ):
+            raise opening.DamagedError(f"a column unpacks to more than {documents.MOST_EXPANSION} times its size")
     return table
 
 
@@ -497,7 +480,7 @@ def _read_parquet(file: OpenFile) -> Iterator[FileText]:
             values = batch.column(0)
             for row in range(max(before, number) + 1, number + len(values) + 1):
                 where = f"{path}:{row}"
-                text = text_value(_decoded(values[row - number - 1], where, report), where, column, report)
+                text = documents.text_value(_decoded(values[row - number - 1], where, report), where, column, report)
                 if text is not None:
                     yield FileText(text, row, row)
             number += len(values)
@@ -545,7 +528,7 @@ def _read_parquet_rows(file: OpenFile) -> Iterator[PlacedRow]:
         try:
             rows = batch.to_pylist()
         except (ValueError, OverflowError) as error:  # Strings that are not UTF-8, times that no calendar has.
-            raise DamagedError(f"a value that cannot be read: {error}") from error
+            raise opening.DamagedError(f"a value that cannot be read: {error}") from error
         for values in rows:
             number += 1
             yield PlacedRow(f"{file.path}:{number}", values, names)

@@ -19,6 +19,7 @@ import datasets
 import fsspec  # type: ignore[import-untyped]
 
 from limbeck.core.registry import Registry
+from limbeck.corpus import readers
 from limbeck.corpus.documents import (
     Cursor,
     Document,
@@ -31,18 +32,7 @@ from limbeck.corpus.documents import (
 )
 from limbeck.corpus.installed_docs import InstalledDocs
 from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, is_compressed, is_remote
-from limbeck.corpus.readers import (
-    FILE_KINDS,
-    PlacedRow,
-    class_names,
-    list_columns,
-    names_file,
-    read_file,
-    read_rows,
-    readable_suffixes,
-    suffix_of,
-    text_size,
-)
+from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.errors import CorpusError
 
 _HUB_NAME = re.compile(
@@ -229,7 +219,7 @@ class HubDataset:
             if column not in row:
                 raise CorpusError(
                     f"The data set '{self.name}' has no column '{column}': set text_column to one of "
-                    f"{list_columns(row)}."
+                    f"{readers.list_columns(row)}."
                 )
             text = text_value(row[column], where, column, report)
             if text is not None:
@@ -257,7 +247,7 @@ class HubDataset:
 
     def _placed_rows(self) -> Iterator[PlacedRow]:
         rows = self._open()
-        names = class_names(rows.features)
+        names = readers.class_names(rows.features)
         for number, row in enumerate(self._reached(rows), start=1):
             yield PlacedRow(f"{self.name}:{number}", row, names)
 
@@ -318,12 +308,12 @@ class Files:
 
     def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
         """Iterate over the documents of one file; see `read_file`."""
-        return read_file(self.files[shard], self._text_column or "", report, offset)
+        return readers.read_file(self.files[shard], self._text_column or "", report, offset)
 
     def size(self) -> int:
         """Return about how many bytes of text there are, judged by a few of the files; see `text_size`."""
         sample = self.files[:: -(-len(self.files) // _SIZED_FILES)]
-        text = sum(text_size(file, self._text_column or "") for file in sample)
+        text = sum(readers.text_size(file, self._text_column or "") for file in sample)
         return sum(map(file_size, self.files)) * text // max(sum(map(file_size, sample)), 1)
 
     def documents(
@@ -361,7 +351,7 @@ class Files:
             if progress is not None:
                 progress(done, len(self.files), "files")
             if path is not None:
-                yield from read_rows(path, report)
+                yield from readers.read_rows(path, report)
 
     def _report_ignored(self, report: SourceReport) -> None:
         for path in self.ignored:
@@ -413,7 +403,7 @@ def find_files(text: str, text_column: str | None = None) -> Files:
     Raises:
         CorpusError: if it names nothing, or nothing that can be read.
     """
-    suffixes = readable_suffixes("rows" if text_column is None else "texts")
+    suffixes = readers.readable_suffixes("rows" if text_column is None else "texts")
     if is_remote(text):
         return Files(*_find_remote(text, suffixes), text_column)
     path = _path_of(text)
@@ -557,7 +547,7 @@ def _names_hub_dataset(text: str) -> bool:
     """Whether a string names a data set of the Hub: by the prefix, or as `owner/name` where there is no such path."""
     if text.startswith(_HUB):
         return True
-    if _HUB_NAME.fullmatch(text) is None or _GLOB_CHARACTERS.intersection(text) or names_file(text):
+    if _HUB_NAME.fullmatch(text) is None or _GLOB_CHARACTERS.intersection(text) or readers.names_file(text):
         return False
     try:
         return not Path(text).exists() and not Path(text).parent.is_dir()

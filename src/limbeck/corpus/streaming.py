@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.core.files import build_once, fingerprint
+from limbeck.corpus import store
 from limbeck.corpus.batches import group_by_length
 from limbeck.corpus.build import (
     BLOCK_FORMAT,
@@ -34,15 +35,7 @@ from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
 from limbeck.corpus.packing import BlockPacker
 from limbeck.corpus.settings import CorpusSettings, Mix, draw_counts
 from limbeck.corpus.sources import ShardedSource, Source, open_source
-from limbeck.corpus.store import (
-    DOCUMENT_FORMAT,
-    Progress,
-    document_files,
-    lowest_keys,
-    no_text_in,
-    read_documents,
-    write_documents,
-)
+from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 
 STREAM_FORMAT = 1
@@ -81,18 +74,23 @@ def store_beginning(
     chosen.mkdir(parents=True)
     report = SourceReport()
     per_source: dict[str, int] = {}
-    count, characters = write_documents(_beginnings(settings.sources, sources, per_source, report, progress), aside)
+    count, characters = store.write_documents(
+        _beginnings(settings.sources, sources, per_source, report, progress), aside
+    )
     # One more than may be held out, and repeats of them.
-    lowest = np.unique(lowest_keys(aside, min(count, 2 * settings.held_out_documents + 1)))
+    lowest = np.unique(store.lowest_keys(aside, min(count, 2 * settings.held_out_documents + 1)))
     held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-    write_documents(_choose(read_documents(aside), held_below), chosen)
+    store.write_documents(_choose(store.read_documents(aside), held_below), chosen)
     splits = sum_splits(
-        [tokenise_shard(shard).counts for shard in make_shards(document_files(chosen), folder, held_below, encoding)],
+        [
+            tokenise_shard(shard).counts
+            for shard in make_shards(store.document_files(chosen), folder, held_below, encoding)
+        ],
         f"The beginning of the stream, {count} documents, gives no block of text to train on: give more text, a "
         f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
     )
-    held = (document for document in read_documents(chosen) if document.key < held_below)
-    held_documents, _ = write_documents(held, folder)
+    held = (document for document in store.read_documents(chosen) if document.key < held_below)
+    held_documents, _ = store.write_documents(held, folder)
     shutil.rmtree(aside)
     return {
         "settings": settings.content(),
@@ -128,7 +126,7 @@ def _beginnings(
         report.merge(own)
         per_source[name] = per_source.get(name, 0) + read
         if read == 0:
-            raise CorpusError(no_text_in(name, "text", own))
+            raise CorpusError(store.no_text_in(name, "text", own))
 
 
 def _choose(documents: Iterator[Document], held_below: int) -> Iterator[Document]:
@@ -430,11 +428,7 @@ class StreamedCorpus(Corpus):
 
 
 def open_stream(
-    settings: CorpusSettings,
-    tokenizer: Any,
-    *,
-    cache_dir: str | Path | None = None,
-    progress: Progress | None = None,
+    settings: CorpusSettings, tokenizer: Any, *, cache_dir: str | Path | None = None, progress: Progress | None = None
 ) -> StreamedCorpus:
     """Open sources as a stream: read their beginning, choose held-out documents, and leave the rest where it is.
 
@@ -454,7 +448,7 @@ def open_stream(
     encoding = block_encoding(settings, tokenizer)
     sources = [_open(name, settings.text_column) for name in settings.sources]
     states = [source.fingerprint() for source in sources]
-    formats = [STREAM_FORMAT, BLOCK_FORMAT, DOCUMENT_FORMAT]
+    formats = [STREAM_FORMAT, BLOCK_FORMAT, store.DOCUMENT_FORMAT]
     folder = cache_folder(cache_dir) / "streams" / fingerprint([formats, states, *block_identity(settings, encoding)])
 
     def build(aside: Path) -> dict[str, Any]:

@@ -31,16 +31,16 @@ PAPER = paper(
 class BertEmdOptions(MethodOptions):
     """Options of BERT-EMD (arXiv 2010.06133, section 3)."""
 
-    embedding_weight: float = Field(default=1.0, ge=0, description="Weight of the embedding outputs.")
-    hidden_weight: float = Field(default=1.0, ge=0, description="Weight of the distance between hidden states.")
+    embedding_weight: float = Field(1.0, ge=0, description="Weight of the embedding outputs.")
+    hidden_weight: float = Field(1.0, ge=0, description="Weight of the distance between hidden states.")
     attention_weight: float = Field(
-        default=1.0, ge=0, description="Weight of the distance between attention scores; needs equal heads."
+        1.0, ge=0, description="Weight of the distance between attention scores; needs equal heads."
     )
-    soft_label_weight: float = Field(default=1.0, ge=0, description="Weight of the soft labels.")
-    hard_label_weight: float = Field(default=0.0, ge=0, description="Weight of the hard labels.")
-    temperature: float = Field(default=1.0, gt=0, description="T of the soft labels.")
+    soft_label_weight: float = Field(1.0, ge=0, description="Weight of the soft labels.")
+    hard_label_weight: float = Field(0.0, ge=0, description="Weight of the hard labels.")
+    temperature: float = Field(1.0, gt=0, description="T of the soft labels.")
     cost_attention: float | None = Field(
-        default=10.0,
+        10.0,
         gt=0,
         description="Temperature of the cost attention, which shifts weight to layers of low cost; "
         "null keeps all layers equal.",

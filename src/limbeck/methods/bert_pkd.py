@@ -25,19 +25,14 @@ class BertPkdOptions(MethodOptions):
     """Options of BERT-PKD (arXiv 1908.09355, section 3)."""
 
     mapping: MappingChoice = Field(
-        default="uniform",
+        "uniform",
         description="Student layers to teacher layers, without the student's last: uniform is PKD-Skip, last PKD-Last.",
     )
     soft_label_share: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="alpha: share of the soft labels beside the hard ones (0.2, 0.5, 0.7 tried).",
+        0.5, ge=0, le=1, description="alpha: share of the soft labels beside the hard ones (0.2, 0.5, 0.7 tried)."
     )
-    patient_weight: float = Field(
-        default=100.0, ge=0, description="beta: weight of the CLS vectors (10 to 1000 tried)."
-    )
-    temperature: float = Field(default=10.0, gt=0, description="T of the soft labels (5, 10, 20 tried).")
+    patient_weight: float = Field(100.0, ge=0, description="beta: weight of the CLS vectors (10 to 1000 tried).")
+    temperature: float = Field(10.0, gt=0, description="T of the soft labels (5, 10, 20 tried).")
 
 
 @register_as_method(options=BertPkdOptions, citation=PAPER, tasks=(*LABELLED_TASKS, "text"))

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import (
-    COMPARATIVE_STUDY,
-    HeadCount,
-    LayerChoice,
-    LearnedMap,
-    MethodOptions,
-    Pairing,
-    Term,
-    cite,
-)
+from limbeck.methods import composition
+from limbeck.methods.composition import MethodOptions, Pairing, Term
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import check_relation_heads
@@ -25,17 +17,18 @@ _PARTS = ("query", "key", "value")
 class DirectMiniLMOptions(MethodOptions):
     """Options of DirectMiniLM (arXiv 2310.08797, section 3)."""
 
-    relation_heads: HeadCount = Field(
-        default="auto", description="Heads with a map each; auto: the teacher's attention heads (appendix B)."
+    relation_heads: composition.HeadCount = Field(
+        "auto", description="Heads with a map each; auto: the teacher's attention heads (appendix B)."
     )
-    teacher_layer: LayerChoice = Field(
-        default=-2,
-        description="Layer read in the teacher; -2 is the last but one, best in 6 of 12 rows of tables 5 to 7.",
+    teacher_layer: composition.LayerChoice = Field(
+        -2, description="Layer read in the teacher; -2 is the last but one, best in 6 of 12 rows of tables 5 to 7."
     )
-    student_layer: LayerChoice = Field(default="last", description="Layer taught in the student.")
+    student_layer: composition.LayerChoice = Field("last", description="Layer taught in the student.")
 
 
-@register_as_method(options=DirectMiniLMOptions, citation=cite(COMPARATIVE_STUDY, "section 3, equation 10"))
+@register_as_method(
+    options=DirectMiniLMOptions, citation=composition.cite(composition.COMPARATIVE_STUDY, "section 3, equation 10")
+)
 def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
     """Queries, keys and values of one teacher layer, each head through a learned map.
 
@@ -53,7 +46,7 @@ def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
             student=(StreamKey(part, taught),),
             teacher=(StreamKey(part, read),),
             options={"heads": heads},
-            learned_map=LearnedMap(stream_width(student, part), stream_width(teacher, part), heads),
+            learned_map=composition.LearnedMap(stream_width(student, part), stream_width(teacher, part), heads),
         )
         for part in _PARTS
     ]

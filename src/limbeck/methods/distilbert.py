@@ -24,13 +24,11 @@ PAPER = paper(
 class DistilBertOptions(MethodOptions):
     """Options of DistilBERT (arXiv 1910.01108, section 3)."""
 
-    soft_label_weight: float = Field(default=5.0, ge=0, description="Weight of the soft labels.")
-    hard_label_weight: float = Field(
-        default=2.0, ge=0, description="Weight of masked language modelling, or of labels."
-    )
-    cosine_weight: float = Field(default=1.0, ge=0, description="Weight of 1 - cos of the last hidden states.")
-    temperature: float = Field(default=2.0, gt=0, description="T of the soft labels.")
-    positions: Positions = Field(default="all", description="On text: soft labels at all positions or masked ones.")
+    soft_label_weight: float = Field(5.0, ge=0, description="Weight of the soft labels.")
+    hard_label_weight: float = Field(2.0, ge=0, description="Weight of masked language modelling, or of labels.")
+    cosine_weight: float = Field(1.0, ge=0, description="Weight of 1 - cos of the last hidden states.")
+    temperature: float = Field(2.0, gt=0, description="T of the soft labels.")
+    positions: Positions = Field("all", description="On text: soft labels at all positions or masked ones.")
 
 
 @register_as_method(options=DistilBertOptions, citation=PAPER)

@@ -28,13 +28,13 @@ class ElmOptions(MethodOptions):
     """Options of ELM (arXiv 2012.06153, sections 3.3 and 4)."""
 
     mapping: MappingChoice = Field(
-        default="searched",
+        "searched",
         description="Student layers to teacher layers, such as [0, 0, 5, 10]; searched: what the paper found for 4 and "
         "6 layers under 12 (table 2), else uniform.",
     )
-    hidden_weight: float = Field(default=1.0, ge=0, description="Weight of the hidden states (second part of eq. 7).")
+    hidden_weight: float = Field(1.0, ge=0, description="Weight of the hidden states (second part of eq. 7).")
     attention_weight: float = Field(
-        default=1.0, ge=0, description="Weight of the attention scores (first part of eq. 7); needs equal heads."
+        1.0, ge=0, description="Weight of the attention scores (first part of eq. 7); needs equal heads."
     )
 
 

@@ -14,7 +14,7 @@ class HiddenStatesOptions(MethodOptions):
     """Options of hidden state transfer (arXiv 2310.08797, sections 3 and 4)."""
 
     mapping: MappingChoice = Field(
-        default="uniform_last",
+        "uniform_last",
         description="Student layers to teacher layers: single, last, uniform, uniform_consecutive, uniform_last (best "
         "or within 0.2 of it in most columns of table 3), contribution, a list or layers by number.",
     )

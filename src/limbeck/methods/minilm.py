@@ -27,15 +27,14 @@ PAPER = paper(
 class MiniLMOptions(MethodOptions):
     """Options of MiniLM (arXiv 2002.10957, section 3)."""
 
-    attention_weight: float = Field(default=1.0, ge=0, description="Weight of the attention distributions (eq. 6).")
-    value_weight: float = Field(default=1.0, ge=0, description="Weight of the value relation (eq. 9); 0 is table 5.")
+    attention_weight: float = Field(1.0, ge=0, description="Weight of the attention distributions (eq. 6).")
+    value_weight: float = Field(1.0, ge=0, description="Weight of the value relation (eq. 9); 0 is table 5.")
     value_transfer: Literal["relation", "vectors"] = Field(
-        default="relation",
+        "relation",
         description="What of the values is taught: their relation, or the vectors through a learned map (table 6).",
     )
     mapping: MappingChoice = Field(
-        default="single",
-        description="Student layers to teacher layers; single: last to last (section 3.1), uniform: table 7.",
+        "single", description="Student layers to teacher layers; single: last to last (section 3.1), uniform: table 7."
     )
 
 

@@ -32,19 +32,18 @@ class MiniLMv2Options(MethodOptions):
     """Options of MiniLMv2 (arXiv 2012.15828, section 3)."""
 
     relations: dict[str, float] = Field(
-        default={"query-query": 1.0, "key-key": 1.0, "value-value": 1.0},
+        {"query-query": 1.0, "key-key": 1.0, "value-value": 1.0},
         description="Relation pair to weight (alpha in eq. 5); any of the nine pairs of query, key and value.",
     )
     relation_heads: HeadCount = Field(
-        default="auto",
+        "auto",
         description="Number of relation heads; auto: 64 for 1024-wide teachers, else 48 (section 4.1), "
         "or the largest divisor of both widths not above it.",
     )
     teacher_layer: LayerChoice = Field(
-        default="auto",
-        description="Layer read in the teacher; auto: the last, 21 or 19 for large ones (section 3.2).",
+        "auto", description="Layer read in the teacher; auto: the last, 21 or 19 for large ones (section 3.2)."
     )
-    student_layer: LayerChoice = Field(default="last", description="Layer taught in the student (section 3.2).")
+    student_layer: LayerChoice = Field("last", description="Layer taught in the student (section 3.2).")
 
 
 def relation_heads_for(teacher: Shape, widths: Collection[int]) -> int:

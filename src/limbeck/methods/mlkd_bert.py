@@ -8,23 +8,14 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import (
-    LABELLED_TASKS,
-    HeadCount,
-    HeadGroups,
-    LearnedMap,
-    MappingChoice,
-    MethodOptions,
-    Pairing,
-    Term,
-    paper,
-)
+from limbeck.methods import composition
+from limbeck.methods.composition import MethodOptions, Pairing, Term
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import hidden_terms, layer_terms, soft_label_term, weighted_terms
 from limbeck.models.streams import StreamKey
 
-PAPER = paper(
+PAPER = composition.paper(
     "zhang2024mlkdbert",
     "MLKD-BERT: Multi-level Knowledge Distillation for Pre-trained Language Models",
     "Ying Zhang, Ziheng Yang, Shufan Ji",
@@ -39,28 +30,27 @@ PAPER = paper(
 class MlkdBertOptions(MethodOptions):
     """Options of MLKD-BERT (arXiv 2407.02775, section 3)."""
 
-    stage: Literal[1, 2] = Field(default=1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
-    mapping: MappingChoice = Field(default="uniform", description="Stage 1: student layers to teacher layers.")
-    mha_splits: HeadCount = Field(
-        default="auto",
-        description="Stage 1: groups that the attention output is split into; auto: the student's heads.",
+    stage: Literal[1, 2] = Field(1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
+    mapping: composition.MappingChoice = Field("uniform", description="Stage 1: student layers to teacher layers.")
+    mha_splits: composition.HeadCount = Field(
+        "auto", description="Stage 1: groups that the attention output is split into; auto: the student's heads."
     )
     mha_mapping: Literal["concat-split", "average", "random"] = Field(
-        default="concat-split", description="Stage 1: how several teacher heads serve one split (section 4.5, table 5)."
+        "concat-split", description="Stage 1: how several teacher heads serve one split (section 4.5, table 5)."
     )
-    mha_seed: int = Field(default=0, ge=0, description="Stage 1: seed of the heads that random mapping picks.")
-    embedding_weight: float = Field(default=1.0, ge=0, description="Stage 1: weight of eq. 1.")
-    attention_weight: float = Field(default=1.0, ge=0, description="Stage 1: weight of eq. 8.")
-    hidden_weight: float = Field(default=1.0, ge=0, description="Stage 1: weight of eq. 11.")
+    mha_seed: int = Field(0, ge=0, description="Stage 1: seed of the heads that random mapping picks.")
+    embedding_weight: float = Field(1.0, ge=0, description="Stage 1: weight of eq. 1.")
+    attention_weight: float = Field(1.0, ge=0, description="Stage 1: weight of eq. 8.")
+    hidden_weight: float = Field(1.0, ge=0, description="Stage 1: weight of eq. 11.")
     sample_relation_weight: float | None = Field(
-        default=None, ge=0, description="Stage 2: weight of eq. 13; default: 1, and 0 where tokens are predicted."
+        None, ge=0, description="Stage 2: weight of eq. 13; default: 1, and 0 where tokens are predicted."
     )
     sample_contrastive_weight: float | None = Field(
-        default=None, ge=0, description="Stage 2: weight of eq. 16; default: 1 for classification, else 0."
+        None, ge=0, description="Stage 2: weight of eq. 16; default: 1 for classification, else 0."
     )
-    contrastive_temperature: float = Field(default=0.07, gt=0, description="Stage 2: rho (table 9).")
-    soft_label_weight: float = Field(default=1.0, ge=0, description="Stage 2: weight of eq. 18.")
-    temperature: float = Field(default=1.0, gt=0, description="Stage 2: tau of the soft labels (table 9).")
+    contrastive_temperature: float = Field(0.07, gt=0, description="Stage 2: rho (table 9).")
+    soft_label_weight: float = Field(1.0, ge=0, description="Stage 2: weight of eq. 18.")
+    temperature: float = Field(1.0, gt=0, description="Stage 2: tau of the soft labels (table 9).")
 
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:
@@ -76,7 +66,7 @@ class MlkdBertOptions(MethodOptions):
 @register_as_method(
     options=MlkdBertOptions,
     citation=PAPER,
-    tasks=(*LABELLED_TASKS, "text"),
+    tasks=(*composition.LABELLED_TASKS, "text"),
     stages=({"name": "mlkd_bert", "stage": 1}, {"name": "mlkd_bert", "stage": 2}),
 )
 def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
@@ -108,7 +98,7 @@ def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     return terms + hidden_terms(pairing, mapping, options.hidden_weight)
 
 
-def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int) -> HeadGroups | None:
+def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int) -> composition.HeadGroups | None:
     """Check the number of splits, and merge the teacher's heads where the mapping is not concat-split."""
     for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher)):
         width = stream_width(shape, "context")
@@ -126,9 +116,9 @@ def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int) -> Hea
             f"and mha_splits {splits} does not divide that; change mha_splits or use concat-split."
         )
     if options.mha_mapping == "average":
-        return HeadGroups(heads, splits)
+        return composition.HeadGroups(heads, splits)
     draw = random.Random(options.mha_seed)
-    return HeadGroups(heads, splits, tuple(draw.randrange(heads // splits) for _ in range(splits)))
+    return composition.HeadGroups(heads, splits, tuple(draw.randrange(heads // splits) for _ in range(splits)))
 
 
 def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
@@ -157,7 +147,7 @@ def _prediction(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
             *cls,
             contrast,
             {"temperature": options.contrastive_temperature},
-            LearnedMap(student.hidden, teacher.hidden),
+            composition.LearnedMap(student.hidden, teacher.hidden),
             normalise=True,
         ),
         soft_label_term(pairing, options.soft_label_weight, options.temperature),

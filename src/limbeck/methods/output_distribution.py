@@ -12,9 +12,9 @@ from limbeck.methods.terms import Positions, soft_label_term
 class OutputDistributionOptions(MethodOptions):
     """Options of output distribution transfer (arXiv 2310.08797, section 3)."""
 
-    temperature: float = Field(default=1.0, gt=0, description="T, which softens both distributions (appendix B).")
+    temperature: float = Field(1.0, gt=0, description="T, which softens both distributions (appendix B).")
     positions: Positions = Field(
-        default="masked",
+        "masked",
         description="On text: teach at the masked positions, as MiniLM's MLM-KD baseline does, or at all of them.",
     )
 

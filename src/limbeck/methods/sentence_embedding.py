@@ -16,23 +16,18 @@ from limbeck.models.streams import StreamKey
 class SentenceEmbeddingOptions(MethodOptions):
     """Options of the sentence-embedding composition."""
 
-    pooled_weight: float = Field(default=1.0, ge=0, description="Weight of 1 - cos of the pooled vectors.")
+    pooled_weight: float = Field(1.0, ge=0, description="Weight of 1 - cos of the pooled vectors.")
     hidden_weight: float = Field(
-        default=1.0,
-        ge=0,
-        description="Weight of the mean squared error between last hidden states, token by token.",
+        1.0, ge=0, description="Weight of the mean squared error between last hidden states, token by token."
     )
     layer_mapping: dict[int, int] = Field(
-        default={},
-        description="Student layer to teacher layer whose hidden states are taught too, for example {1: 1, 2: 3}.",
+        {}, description="Student layer to teacher layer whose hidden states are taught too, for example {1: 1, 2: 3}."
     )
-    layer_weight: float = Field(default=0.3, ge=0, description="Weight of the error at each layer of layer_mapping.")
+    layer_weight: float = Field(0.3, ge=0, description="Weight of the error at each layer of layer_mapping.")
     sample_relation_weight: float = Field(
-        default=0.0,
-        ge=0,
-        description="Weight of the relations between the samples of a batch (MLKD-BERT, eq. 13-15).",
+        0.0, ge=0, description="Weight of the relations between the samples of a batch (MLKD-BERT, eq. 13-15)."
     )
-    pooling: Literal["mean", "cls"] = Field(default="mean", description="How a sentence vector is made of tokens.")
+    pooling: Literal["mean", "cls"] = Field("mean", description="How a sentence vector is made of tokens.")
 
 
 @register_as_method(options=SentenceEmbeddingOptions)

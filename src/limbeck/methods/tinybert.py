@@ -23,16 +23,16 @@ PAPER = paper(
 class TinyBertOptions(MethodOptions):
     """Options of TinyBERT (arXiv 1909.10351, section 3)."""
 
-    mapping: MappingChoice = Field(default="uniform", description="Student layers to teacher layers.")
-    embedding_weight: float = Field(default=1.0, ge=0, description="Weight of the embedding outputs (its eq. 9).")
-    hidden_weight: float = Field(default=1.0, ge=0, description="Weight of the hidden states (its eq. 8).")
+    mapping: MappingChoice = Field("uniform", description="Student layers to teacher layers.")
+    embedding_weight: float = Field(1.0, ge=0, description="Weight of the embedding outputs (its eq. 9).")
+    hidden_weight: float = Field(1.0, ge=0, description="Weight of the hidden states (its eq. 8).")
     attention_weight: float = Field(
-        default=1.0, ge=0, description="Weight of the attention scores before softmax (its eq. 7); needs equal heads."
+        1.0, ge=0, description="Weight of the attention scores before softmax (its eq. 7); needs equal heads."
     )
     soft_label_weight: float = Field(
-        default=0.0, ge=0, description="Weight of the soft labels (its eq. 10): 1 in a second, task-specific stage."
+        0.0, ge=0, description="Weight of the soft labels (its eq. 10): 1 in a second, task-specific stage."
     )
-    temperature: float = Field(default=1.0, gt=0, description="T of the soft labels.")
+    temperature: float = Field(1.0, gt=0, description="T of the soft labels.")
 
 
 @register_as_method(options=TinyBertOptions, citation=PAPER)

@@ -24,19 +24,10 @@ from torch import Tensor
 
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator
+from limbeck.objectives import terms
 from limbeck.objectives.registry import Workload, register_as_objective
 from limbeck.objectives.relations import attention_score_mse
-from limbeck.objectives.terms import (
-    LossTerm,
-    Projection,
-    as_mask,
-    check_heads,
-    check_temperature,
-    check_tensors,
-    count_valid,
-    project,
-    zero_masked,
-)
+from limbeck.objectives.terms import LossTerm, Projection
 
 # Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
 CPU_CHUNK = 1 << 20
@@ -69,7 +60,7 @@ def hidden_distances(
     for start in range(0, len(own[0]), step):
         rows = slice(start, start + step)
         part = None if real is None else real[rows]
-        s, t = (torch.stack([zero_masked(x[rows], part, dtype) for x in xs]) for xs in (own, other))
+        s, t = (torch.stack([terms.zero_masked(x[rows], part, dtype) for x in xs]) for xs in (own, other))
         total += _all_pairs(s, t)
     return total.to(dtype)
 
@@ -126,7 +117,7 @@ def _heads(
     Tokens that are not real become zeros, and so do all their scores, in both models.
     """
     q, k = (
-        torch.stack([zero_masked(layer[i][sample], real, dtype) for layer in layers])
+        torch.stack([terms.zero_masked(layer[i][sample], real, dtype) for layer in layers])
         .unflatten(-1, (heads, -1))
         .transpose(1, 2)
         for i in (0, 1)
@@ -239,7 +230,7 @@ def cost_attention(
     Raises:
         KernelError: if the temperature is not above 0, the weights do not fit the costs, or the flow the weights.
     """
-    check_temperature(temperature)
+    terms.check_temperature(temperature)
     costs = _as_costs(costs)
     own = _as_weights("student_weights", student_weights, costs.shape[0])
     other = _as_weights("teacher_weights", teacher_weights, costs.shape[1])
@@ -340,17 +331,17 @@ def layer_emd(
         KernelError: if there is no layer, or shapes, widths, mask, projection or weights do not fit.
     """
     first = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers))
-    mask, dtype = as_mask(valid, first), compute_dtype(*student_layers, *teacher_layers)
+    mask, dtype = terms.as_mask(valid, first), compute_dtype(*student_layers, *teacher_layers)
     width, teacher = teacher_layers[0].shape[-1], [x.detach() for x in teacher_layers]
-    count = count_valid(mask, first, width).to(dtype)
+    count = terms.count_valid(mask, first, width).to(dtype)
     with autocast_off(first.device):
-        mapped = [project(zero_masked(x, mask, dtype), projection, width) for x in student_layers]
+        mapped = [terms.project(terms.zero_masked(x, mask, dtype), projection, width) for x in student_layers]
         totals = hidden_distances(mapped, teacher, mask, dtype)
         costs, flow = _solve(totals, count, student_weights, teacher_weights, across)
         near: list[Tensor] = []
         for x, (weight, shares) in zip(mapped, _moves(flow), strict=True):
             centre = sum(y.to(dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
-            near.append(weight * zero_masked(x - centre, mask, dtype).square().sum())
+            near.append(weight * terms.zero_masked(x - centre, mask, dtype).square().sum())
         return EmdTerm(_with_value(near, totals, flow), count, costs, flow)
 
 
@@ -400,8 +391,8 @@ def attention_layer_emd(
     student, teacher = _named_pairs("student_layers", student_layers), _named_pairs("teacher_layers", teacher_layers)
     first = _check_layers(student, teacher)
     widths = {"student": first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]}
-    check_heads(heads, widths)
-    mask, dtype = as_mask(valid, first), compute_dtype(*student.values(), *teacher.values())
+    terms.check_heads(heads, widths)
+    mask, dtype = terms.as_mask(valid, first), compute_dtype(*student.values(), *teacher.values())
     batch, length, _ = first.shape
     pairs = first.new_tensor(batch * length**2, dtype=dtype) if mask is None else mask.sum(1).to(dtype).square().sum()
     totals = score_distances(student_layers, teacher_layers, heads, mask, dtype)
@@ -476,7 +467,7 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
 def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor]) -> Tensor:
     """Check the vectors of both models and return the first."""
     everything = {**student, **teacher}
-    check_tensors(everything, 3, "[B, L, width]", 2)
+    terms.check_tensors(everything, 3, "[B, L, width]", 2)
     for layers in (student, teacher):
         (first_name, first), *rest = layers.items()
         for name, x in rest:

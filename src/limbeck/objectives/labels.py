@@ -13,17 +13,9 @@ from limbeck.core import IGNORED_LABEL
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.soft_label_chunks import Head, soft_label_kl_chunked
+from limbeck.objectives import terms
 from limbeck.objectives.registry import Benchmark, register_as_objective
-from limbeck.objectives.terms import (
-    LossTerm,
-    as_mask,
-    check_alike,
-    check_labels,
-    check_temperature,
-    check_tensors,
-    count_valid,
-    zero_masked,
-)
+from limbeck.objectives.terms import LossTerm
 
 
 def _draw_heads(
@@ -85,18 +77,18 @@ def soft_label_kl(
     if rows < 1:
         raise KernelError(f"student_logits has shape {list(student_logits.shape)}; it has to be [rows..., classes].")
     logits = {"student_logits": student_logits, "teacher_logits": teacher_logits}
-    check_tensors(logits, rows + 1, "as student_logits is", rows + 1)
-    check_temperature(temperature)
-    mask, dtype = as_mask(valid, student_logits, rows), compute_dtype(student_logits, teacher_logits)
+    terms.check_tensors(logits, rows + 1, "as student_logits is", rows + 1)
+    terms.check_temperature(temperature)
+    mask, dtype = terms.as_mask(valid, student_logits, rows), compute_dtype(student_logits, teacher_logits)
     with autocast_off(student_logits.device):
         student, teacher = (
-            (zero_masked(x, mask, dtype) / temperature).log_softmax(-1)
+            (terms.zero_masked(x, mask, dtype) / temperature).log_softmax(-1)
             for x in (student_logits, teacher_logits.detach())
         )
         share = teacher.exp()
         # 0 · (−inf − x) would be NaN for an excluded class.
         total = torch.where(share > 0, share * (teacher - student), 0.0).sum() * temperature**2
-        return LossTerm(total, count_valid(mask, student_logits, axes=rows).to(dtype))
+        return LossTerm(total, terms.count_valid(mask, student_logits, axes=rows).to(dtype))
 
 
 def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
@@ -116,8 +108,8 @@ def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
     """
     if logits.dim() < 2:
         raise KernelError(f"logits has shape {list(logits.shape)}; it has to be [rows..., classes].")
-    check_tensors({"logits": logits}, logits.dim(), "[rows..., classes]", 0)
-    check_labels(labels, logits.shape[:-1])
+    terms.check_tensors({"logits": logits}, logits.dim(), "[rows..., classes]", 0)
+    terms.check_labels(labels, logits.shape[:-1])
     labelled = labels != IGNORED_LABEL
     if labels.device.type == "cpu" and labels.numel():
         low, high = (int(x) for x in labels.masked_fill(~labelled, 0).aminmax())
@@ -129,7 +121,7 @@ def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
             )
     dtype = compute_dtype(logits)
     with autocast_off(logits.device):
-        scores = zero_masked(logits, labelled, dtype).flatten(0, -2)
+        scores = terms.zero_masked(logits, labelled, dtype).flatten(0, -2)
         total = F.cross_entropy(scores, labels.flatten().long(), ignore_index=IGNORED_LABEL, reduction="sum")
         return LossTerm(total, labelled.sum().to(dtype))
 
@@ -198,8 +190,8 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit or a label is no floating-point number.
     """
-    check_tensors({"values": values}, 2, "[B, 1]", 0)
-    check_tensors({"labels": labels}, 1, "[B]", 0)
+    terms.check_tensors({"values": values}, 2, "[B, 1]", 0)
+    terms.check_tensors({"labels": labels}, 1, "[B]", 0)
     if values.shape != (len(labels), 1):
         raise KernelError(
             f"values has shape {list(values.shape)} and labels {list(labels.shape)}; they have to be [B, 1] and [B]."
@@ -207,7 +199,7 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
     dtype = compute_dtype(values)
     with autocast_off(values.device):
         total = (values[:, 0].to(dtype) - labels.to(dtype)).square().sum()
-        return LossTerm(total, count_valid(None, values, axes=1).to(dtype))
+        return LossTerm(total, terms.count_valid(None, values, axes=1).to(dtype))
 
 
 @register_as_objective(unit="sample")
@@ -230,11 +222,11 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
         KernelError: if the shapes do not fit.
     """
     pair = {"student_values": student_values, "teacher_values": teacher_values}
-    check_tensors(pair, 2, "[B, values]", 2)
+    terms.check_tensors(pair, 2, "[B, values]", 2)
     dtype = compute_dtype(student_values, teacher_values)
     with autocast_off(student_values.device):
         total = (student_values.to(dtype) - teacher_values.detach().to(dtype)).square().sum()
-        return LossTerm(total, count_valid(None, student_values, student_values.shape[1], axes=1).to(dtype))
+        return LossTerm(total, terms.count_valid(None, student_values, student_values.shape[1], axes=1).to(dtype))
 
 
 def soft_label_kl_from_hidden(
@@ -281,7 +273,7 @@ def soft_label_kl_from_hidden(
     if rows < 1:
         raise KernelError(f"student_hidden has shape {list(student_hidden.shape)}; it has to be [rows..., width].")
     hidden = {"student_hidden": student_hidden, "teacher_hidden": teacher_hidden}
-    check_tensors(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden", rows)
+    terms.check_tensors(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden", rows)
     _check_head("student", student_hidden, student_weight, student_bias)
     _check_head("teacher", teacher_hidden, teacher_weight, teacher_bias)
     classes = len(student_weight)
@@ -290,20 +282,20 @@ def soft_label_kl_from_hidden(
             f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}; they have to be the same "
             "classes: cut padding rows off."
         )
-    check_temperature(temperature)
-    mask = as_mask(valid, student_hidden, rows)
+    terms.check_temperature(temperature)
+    mask = terms.as_mask(valid, student_hidden, rows)
     total = soft_label_kl_chunked(
         Head(student_hidden.flatten(0, -2), student_weight, student_bias),
         Head(teacher_hidden.flatten(0, -2), teacher_weight, teacher_bias),
         temperature,
         None if mask is None else mask.flatten(),
     )
-    return LossTerm(total, count_valid(mask, student_hidden, axes=rows).to(total.dtype))
+    return LossTerm(total, terms.count_valid(mask, student_hidden, axes=rows).to(total.dtype))
 
 
 def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Check a model's output weight and bias against each other and its hidden vectors."""
-    check_tensors({f"{model}_weight": weight}, 2, "[V, width]", 0)
+    terms.check_tensors({f"{model}_weight": weight}, 2, "[V, width]", 0)
     if weight.shape[1] != hidden.shape[-1] or not len(weight):
         raise KernelError(
             f"{model}_weight has shape {list(weight.shape)}; it has to be [V, {hidden.shape[-1]}], V classes as wide "
@@ -312,8 +304,8 @@ def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None)
     parts = {f"{model}_hidden": hidden, f"{model}_weight": weight}
     if bias is not None:
         parts[f"{model}_bias"] = bias
-        check_tensors({f"{model}_bias": bias}, 1, "[V]", 0)
+        terms.check_tensors({f"{model}_bias": bias}, 1, "[V]", 0)
         if len(bias) != len(weight):
             raise KernelError(f"{model}_bias has shape {list(bias.shape)}; it has to be [{len(weight)}].")
     # No axes, which leaves the device.
-    check_alike(parts, 0)
+    terms.check_alike(parts, 0)

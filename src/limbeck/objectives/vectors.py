@@ -8,18 +8,9 @@ from torch.nn import functional as F
 
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.relation_reference import relation_kl_reference
+from limbeck.objectives import terms
 from limbeck.objectives.registry import register_as_objective
-from limbeck.objectives.terms import (
-    LossTerm,
-    Projection,
-    as_mask,
-    check_labels,
-    check_temperature,
-    check_tensors,
-    count_valid,
-    project,
-    zero_masked,
-)
+from limbeck.objectives.terms import LossTerm, Projection
 
 
 @register_as_objective(unit="token")
@@ -47,13 +38,15 @@ def hidden_mse(
     Raises:
         KernelError: if shapes, widths, mask or projection do not fit.
     """
-    check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
-    mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
+    terms.check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
+    mask, dtype = terms.as_mask(valid, student), compute_dtype(student, teacher)
     with autocast_off(student.device):
-        mapped = project(zero_masked(student, mask, dtype), projection, teacher.shape[-1])
+        mapped = terms.project(terms.zero_masked(student, mask, dtype), projection, teacher.shape[-1])
         # A bias moves blank rows: they are wiped once more.
-        total = (zero_masked(mapped, mask, dtype) - zero_masked(teacher.detach(), mask, dtype)).square().sum()
-        return LossTerm(total, count_valid(mask, teacher, teacher.shape[-1]).to(dtype))
+        total = (
+            (terms.zero_masked(mapped, mask, dtype) - terms.zero_masked(teacher.detach(), mask, dtype)).square().sum()
+        )
+        return LossTerm(total, terms.count_valid(mask, teacher, teacher.shape[-1]).to(dtype))
 
 
 @register_as_objective(unit="token")
@@ -76,13 +69,15 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
     Raises:
         KernelError: if shapes, widths or mask do not fit.
     """
-    check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
-    project(student, None, teacher.shape[-1])
-    mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
+    terms.check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
+    terms.project(student, None, teacher.shape[-1])
+    mask, dtype = terms.as_mask(valid, student), compute_dtype(student, teacher)
     with autocast_off(student.device):
-        distance = cosine_distance(zero_masked(student, mask, dtype), zero_masked(teacher.detach(), mask, dtype))
+        distance = cosine_distance(
+            terms.zero_masked(student, mask, dtype), terms.zero_masked(teacher.detach(), mask, dtype)
+        )
         total = (distance if mask is None else distance.masked_fill(~mask, 0.0)).sum()
-        return LossTerm(total, count_valid(mask, student).to(dtype))
+        return LossTerm(total, terms.count_valid(mask, student).to(dtype))
 
 
 def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
@@ -123,12 +118,12 @@ def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | 
     Raises:
         KernelError: if shapes, widths or projection do not fit.
     """
-    check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
+    terms.check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
     dtype = compute_dtype(student, teacher)
     with autocast_off(student.device):
-        mapped = project(student.to(dtype), projection, teacher.shape[-1])
+        mapped = terms.project(student.to(dtype), projection, teacher.shape[-1])
         total = cosine_distance(mapped, teacher.detach().to(dtype)).sum()
-        return LossTerm(total, count_valid(None, student, axes=1).to(dtype))
+        return LossTerm(total, terms.count_valid(None, student, axes=1).to(dtype))
 
 
 @register_as_objective(unit="sample")
@@ -150,12 +145,12 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit.
     """
-    check_tensors({"student_cls": student_cls, "teacher_cls": teacher_cls}, 2, "[B, width]", 1)
-    project(student_cls, None, teacher_cls.shape[-1])
+    terms.check_tensors({"student_cls": student_cls, "teacher_cls": teacher_cls}, 2, "[B, width]", 1)
+    terms.project(student_cls, None, teacher_cls.shape[-1])
     dtype = compute_dtype(student_cls, teacher_cls)
     with autocast_off(student_cls.device):
         difference = F.normalize(student_cls.to(dtype), dim=-1) - F.normalize(teacher_cls.detach().to(dtype), dim=-1)
-        return LossTerm(difference.square().sum(), count_valid(None, student_cls, axes=1).to(dtype))
+        return LossTerm(difference.square().sum(), terms.count_valid(None, student_cls, axes=1).to(dtype))
 
 
 @register_as_objective(unit="sample", batch_coupled=True)
@@ -180,10 +175,10 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit.
     """
-    check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
+    terms.check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
     own, other = student[None], teacher[None]
     total = relation_kl_reference(own, own, other, other, heads=1)
-    return LossTerm(total, count_valid(None, student, axes=1).to(compute_dtype(student, teacher)))
+    return LossTerm(total, terms.count_valid(None, student, axes=1).to(compute_dtype(student, teacher)))
 
 
 @register_as_objective(unit="sample", batch_coupled=True, is_divergence=False)
@@ -212,9 +207,9 @@ def sample_contrastive(
         KernelError: if shapes, labels or temperature do not fit.
     """
     rows = {"student_projected": student_projected, "teacher": teacher}
-    check_tensors(rows, 2, "[B, width]", 2)
-    check_labels(labels, student_projected.shape[:1])
-    check_temperature(temperature)
+    terms.check_tensors(rows, 2, "[B, width]", 2)
+    terms.check_labels(labels, student_projected.shape[:1])
+    terms.check_temperature(temperature)
     dtype = compute_dtype(student_projected, teacher)
     with autocast_off(student_projected.device):
         h = torch.cat([student_projected.to(dtype), teacher.detach().to(dtype)])
@@ -224,4 +219,4 @@ def sample_contrastive(
         classes = torch.cat([labels, labels]).to(h.device)
         positive = ((classes[:, None] == classes[None]) & ~itself).to(dtype)
         total = -(positive * scores / positive.sum(-1, keepdim=True)).sum()
-        return LossTerm(total, count_valid(None, student_projected, 2, axes=1).to(dtype))
+        return LossTerm(total, terms.count_valid(None, student_projected, 2, axes=1).to(dtype))

@@ -14,19 +14,9 @@ from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
 
 _SHAPES = ("6x384", "6x768")
-_TRAINING = {
-    "max_steps": 10000,
-    "per_device_train_batch_size": 32,
-    "learning_rate": 5e-4,
-    "warmup_steps": 0.05,
-}
+_TRAINING = {"max_steps": 10000, "per_device_train_batch_size": 32, "learning_rate": 5e-4, "warmup_steps": 0.05}
 # What MLKD-BERT (its table 9) takes for most tasks, within what BERT-PKD tried.
-_TASK_TRAINING = {
-    "num_train_epochs": 10,
-    "per_device_train_batch_size": 32,
-    "learning_rate": 2e-5,
-    "warmup_steps": 0.1,
-}
+_TASK_TRAINING = {"num_train_epochs": 10, "per_device_train_batch_size": 32, "learning_rate": 2e-5, "warmup_steps": 0.1}
 
 
 def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:

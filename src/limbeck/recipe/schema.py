@@ -67,10 +67,7 @@ class TextSpec(Strict):
         default=None, description="What is never joined with its neighbour; default: document."
     )
     length: int | None = Field(
-        default=None,
-        ge=4,
-        le=1_000_000,
-        description="Longest block in tokens, special tokens included; default: 128.",
+        default=None, ge=4, le=1_000_000, description="Longest block in tokens, special tokens included; default: 128."
     )
     join: bool | None = Field(
         default=None, description="Join units into blocks of exactly `length` tokens; default: no."
@@ -226,8 +223,7 @@ class TeacherSpec(Strict):
     )
     revision: Name | None = Field(default=None, description="Branch, tag or commit of a Hub model.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto",
-        description="Number format of the teacher's weights; auto: bfloat16 where training uses it.",
+        default="auto", description="Number format of the teacher's weights; auto: bfloat16 where training uses it."
     )
     sharded: bool = Field(
         default=False,
@@ -435,8 +431,7 @@ class EvaluationSpec(Strict):
     quality: bool = Field(default=True, description="Sentence-pair agreement and retrieval on held-out text.")
     speed: bool = Field(default=True, description="Latency, with teacher and student in turn.")
     pooling: Literal["auto", "mean", "cls"] = Field(
-        default="auto",
-        description="How sentence vectors are pooled; auto: as the teacher's folder says, else mean.",
+        default="auto", description="How sentence vectors are pooled; auto: as the teacher's folder says, else mean."
     )
     batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field(
         default=[1, 32], min_length=1, description="Batch sizes for the latency."
