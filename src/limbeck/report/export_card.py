@@ -13,8 +13,17 @@ from limbeck.core.markdown import code_block
 from limbeck.errors import RecipeError
 from limbeck.export.source import locate
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.report import model_card
 from limbeck.report.card_parts import HEAD_USAGE, onnx_usage
+from limbeck.report.model_card import (
+    CARD,
+    dump_front_matter,
+    export_part,
+    export_tags,
+    find_record,
+    is_in_float32,
+    run_of,
+    write_model_card,
+)
 from limbeck.report.task_scores import find_scores
 
 _TASKS = {"token_classification": "token-classification"} | {
@@ -34,16 +43,16 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
     """
     located = locate(name)
     student = Path(located).expanduser()
-    record = model_card.find_record(student) if student.is_dir() else {}
+    record = find_record(student) if student.is_dir() else {}
     if evaluation is not None and not record:
         raise RecipeError(f"--evaluation is for the card of a run's student, and '{name}' is in no run; leave it out.")
     scores = find_scores(student, evaluation) if record else None
 
     def write(folder: Path, export: Mapping[str, Any]) -> None:
         if record:
-            model_card.write_model_card(record, folder, scores=scores, export=export)
+            write_model_card(record, folder, scores=scores, export=export)
         else:
-            (folder / model_card.CARD).write_text(card_without_run(located, export), encoding="utf-8")
+            (folder / CARD).write_text(card_without_run(located, export), encoding="utf-8")
 
     return write
 
@@ -55,7 +64,7 @@ def run_problem(name: str) -> str | None:
         name: The student, as the user named it.
     """
     student = Path(locate(name)).expanduser()
-    run = model_card.run_of(student) if student.is_dir() else None
+    run = run_of(student) if student.is_dir() else None
     damage = record_damage(run) if run is not None else None
     return None if damage is None else f"{damage} The model card is made without it."
 
@@ -71,7 +80,7 @@ def card_without_run(located: str, export: Mapping[str, Any]) -> str:
     own = _own_card(Path(resolved)) if is_local(resolved) else None
     if own is not None:
         fields, text = own
-        if not model_card.is_in_float32(export):  # Its scores are those of the source.
+        if not is_in_float32(export):  # Its scores are those of the source.
             fields = {key: value for key, value in fields.items() if key not in ("model-index", "metrics")}
     else:
         fields = {
@@ -82,19 +91,14 @@ def card_without_run(located: str, export: Mapping[str, Any]) -> str:
             quantised = {"base_model_relation": "quantized"} if export["dtype"] == "int8" else {}
             fields |= {"base_model": resolved, **quantised}
         text = f"# {str(export['source']).replace('/', ' / ')}"
-    fields["tags"] = list(dict.fromkeys([*(fields.get("tags") or []), *model_card.export_tags(export)])) or None
-    parts = [text.strip(), "## This export", model_card.export_part(export)]
+    fields["tags"] = list(dict.fromkeys([*(fields.get("tags") or []), *export_tags(export)])) or None
+    parts = [text.strip(), "## This export", export_part(export)]
     if export.get("file"):
         parts += [
             "This folder holds the graph and no PyTorch weights. Replace `path/to/student` by it.",
             code_block(onnx_usage(export), "python"),
         ]
-    return (
-        model_card.dump_front_matter({key: value for key, value in fields.items() if value})
-        + "\n"
-        + "\n\n".join(parts)
-        + "\n"
-    )
+    return dump_front_matter({key: value for key, value in fields.items() if value}) + "\n" + "\n\n".join(parts) + "\n"
 
 
 def _task(export: Mapping[str, Any]) -> str:
@@ -104,7 +108,7 @@ def _task(export: Mapping[str, Any]) -> str:
 
 def _own_card(folder: Path) -> tuple[dict[str, Any], str] | None:
     try:
-        card = ModelCard.load(folder / model_card.CARD, ignore_metadata_errors=True)
+        card = ModelCard.load(folder / CARD, ignore_metadata_errors=True)
     except Exception:  # Missing, or anybody's text: the export is described all the same.
         return None
     return card.data.to_dict(), card.text
