@@ -10,12 +10,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import limbeck
 from limbeck.core.files import HEARTBEAT, RECORD
 from limbeck.core.folders import LOCK, FolderLock
 from limbeck.errors import OutputError
-from limbeck.training.record import SILENT_AFTER, Heartbeat, StagePlace, TrainingHeartbeat, find_runs, status_of
+from limbeck.training.progress import ProgressReporter
+from limbeck.training.record import SILENT_AFTER, Heartbeat, find_runs, status_of
 from tests.support.commands import limbeck as command  # noqa: F401 - a fixture
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
@@ -216,7 +218,8 @@ def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_pat
     monkeypatch.setattr(
         "limbeck.training.record.atomic_text", lambda path, text, durable: writes.append(json.loads(text))
     )
-    beat = TrainingHeartbeat(Heartbeat(tmp_path, seconds_between=5.0), StagePlace("s", 2, 3))
+    heartbeat = Heartbeat(tmp_path, seconds_between=5.0)
+    beat = ProgressReporter("s", Console(quiet=True), heartbeat, stage_number=2, stages=3)
     beat.on_train_begin(None, State(10), None)
     assert len(writes) == 1 and (writes[0]["stage_number"], writes[0]["checkpoint"]) == (2, 10)
     beat.on_log(None, State(10), None, logs={"loss": 3.0, "tokens": 1000.0})
@@ -230,6 +233,7 @@ def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_pat
     beat.on_save(None, State(50), None)
     assert (writes[-1]["checkpoint"], writes[-1]["loss"], writes[-1]["tokens_per_second"]) == (50, 2.0, 100.0)
     before = len(writes)
+    beat = ProgressReporter("s", Console(quiet=True), heartbeat, stage_number=2, stages=3)
     other = State(60)
     other.is_world_process_zero = False
     clock[0] += 100

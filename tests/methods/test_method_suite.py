@@ -18,7 +18,7 @@ import limbeck
 from limbeck.errors import Interrupted, LimbeckError
 from limbeck.methods import METHODS
 from limbeck.training import stage as stage_module
-from limbeck.training.loader import Loader
+from limbeck.training.data import Loader
 from tests.support.methods import EQUAL_WIDTHS, run_card, tiny_run, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -13,20 +14,29 @@ import limbeck
 from limbeck.errors import LimbeckError, TrainingError
 from limbeck.recipe.schema import GuardSpec
 from limbeck.recipe.training_arguments import build_arguments
+from limbeck.training import checkpoints, stage
 from limbeck.training import guard as bad_batch
-from limbeck.training import stage
-from limbeck.training import stage as stage_results
-from limbeck.training.guard import WINDOW, Findings, LossGuard, LossJudge, _Step, takes_flag
+from limbeck.training.guard import WINDOW, LossGuard, takes_flag
 from limbeck.training.module import DistillationModule, freeze_unreached
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.training import AtStep, Rows, collate, make_module, make_rows
 
 
+class Term(NamedTuple):
+    name: str
+    weight: float
+
+
+def make_guard(factor=None, weight=1.0, folder=Path(), warn=pytest.fail):
+    policy = GuardSpec(on_bad_loss="skip", explosion_factor=factor)
+    return LossGuard([Term("term", weight)], policy, torch.device("cpu"), folder, warn)
+
+
 def judge(losses, factor, norm=1.0):
-    """The verdicts of a judge of one term with weight 2."""
-    judge = LossJudge([2.0], factor, torch.device("cpu"))
-    found = [Findings.read(judge.judge(torch.tensor([loss]), torch.tensor(norm))) for loss in losses]
-    return [one.bad for one in found], found[-1]
+    """The verdicts on a term with weight 2, and the last one's numbers: bad, loss, median, norm, term."""
+    guard = make_guard(factor, weight=2.0)
+    found = [guard._judge(torch.tensor([loss]).double(), torch.tensor(norm).double()).tolist() for loss in losses]
+    return [bool(one[0]) for one in found], found[-1]
 
 
 def test_what_is_not_finite_is_bad_whatever_the_factor():
@@ -39,8 +49,8 @@ def test_what_is_not_finite_is_bad_whatever_the_factor():
 def test_a_loss_above_the_factor_times_the_running_median_explodes():
     losses = [1.0, 3.0] * 8
     verdicts, last = judge([*losses, 5.9], 6.0)  # Losses are twice the term; of two middle ones the lower counts.
-    assert verdicts == [False] * 17 and (last.loss, last.median) == (pytest.approx(11.8), 2.0)
-    assert judge([*losses, 6.1], 6.0)[1].bad is True
+    assert verdicts == [False] * 17 and last[1:3] == [pytest.approx(11.8), 2.0]
+    assert judge([*losses, 6.1], 6.0)[0][-1] is True
     assert judge([*losses[:15], 1e9], 6.0)[0][-1] is False, "too few to compare with"
     assert judge([*losses, 1e9, 1e9, 1e9], 6.0)[0][-3:] == [True] * 3, "bad losses do not move the median"
 
@@ -48,23 +58,24 @@ def test_a_loss_above_the_factor_times_the_running_median_explodes():
 def test_the_median_is_that_of_the_last_good_losses():
     losses = [100.0] * WINDOW + [1.0] * WINDOW + [30.0]
     verdicts, last = judge(losses, 20.0)
-    assert last.median == 2.0
+    assert last[2] == 2.0
     assert verdicts[-1] is True
     assert not any(verdicts[:-1])
     generator = torch.Generator().manual_seed(0)
     drawn = torch.rand(150, generator=generator, dtype=torch.float64)
-    assert judge(drawn, 1e6)[1].median == float((2 * drawn[-WINDOW - 1 : -1]).quantile(0.5, interpolation="lower"))
+    assert judge(drawn, 1e6)[1][2] == float((2 * drawn[-WINDOW - 1 : -1]).quantile(0.5, interpolation="lower"))
 
 
-def test_a_judge_is_resumed_exactly():
+def test_a_guard_is_resumed_exactly():
     losses = torch.rand(90, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    whole, first, second = (LossJudge([1.0], 1.2, torch.device("cpu")) for _ in range(3))
+    zero = torch.zeros((), dtype=torch.float64)
+    whole, first, second = (make_guard(1.2) for _ in range(3))
     for loss in losses[:40]:
-        first.judge(loss[None], torch.tensor(0.0))
+        first._judge(loss[None], zero)
     second.load(json.loads(json.dumps(first.state())))
-    expected = [whole.judge(loss[None], torch.tensor(0.0)) for loss in losses]
+    expected = [whole._judge(loss[None], zero) for loss in losses]
     for loss, row in zip(losses[40:], expected[40:], strict=True):
-        torch.testing.assert_close(second.judge(loss[None], torch.tensor(0.0)), row, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(second._judge(loss[None], zero), row, rtol=0, atol=0, equal_nan=True)
     assert 0 < sum(bool(row[0]) for row in expected) < 90
 
 
@@ -136,12 +147,12 @@ def test_a_skipped_step_changes_nothing_and_the_run_goes_on(recipe, poison, caps
         moments = torch.load(checkpoint / "optimizer.pt", weights_only=True)["state"]
         seen[step] = load_file(checkpoint / "model.safetensors"), moments
 
-    original = stage_results.remove_checkpoints
-    stage_results.remove_checkpoints = lambda folder: ([keep(step) for step in range(3, 9)], original(folder))
+    original = checkpoints.remove_checkpoints
+    checkpoints.remove_checkpoints = lambda folder: ([keep(step) for step in range(3, 9)], original(folder))
     try:
         result = limbeck.distill(recipe, console=Console(width=500))
     finally:
-        stage_results.remove_checkpoints = original
+        checkpoints.remove_checkpoints = original
     assert same(seen[4], seen[5]) and same(seen[4], seen[6])
     assert not same(seen[3], seen[4]) and not same(seen[6], seen[7])
     found = result.record["stages"][0]
@@ -317,7 +328,7 @@ def test_no_more_than_twenty_batches_are_saved(tmp_path):
 
 
 def test_a_guard_waits_for_nothing_and_forgets_nothing(tmp_path):
-    """Findings that are not there yet are looked at later, in order."""
+    """Verdicts that are not there yet are looked at later, in order."""
 
     class Event:
         def __init__(self):
@@ -333,7 +344,7 @@ def test_a_guard_waits_for_nothing_and_forgets_nothing(tmp_path):
     guard = LossGuard([], GuardSpec(on_bad_loss="skip"), torch.device("cpu"), tmp_path, lines.append)
     events = [Event(), Event()]
     values = torch.tensor([1.0, 1.0, float("nan"), float("inf")], dtype=torch.float64)
-    guard._findings._sent.extend((values, event, _Step(step, [])) for step, event in enumerate(events, start=1))
+    guard._verdicts._sent.extend((values, event, (step, [])) for step, event in enumerate(events, start=1))
     guard._look(wait=False)
     assert not lines
     events[0].done = True

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 import limbeck
+from limbeck.core.files import HEARTBEAT
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
 from limbeck.training import stage as stage_module
 from tests.support.models import make_teacher
@@ -193,7 +194,7 @@ def test_a_run_killed_after_its_last_step_is_finished_not_trained_on(tiny_recipe
     def die(*arguments):
         raise MemoryError("killed")
 
-    monkeypatch.setattr(stage_module, "write_finished", die)
+    monkeypatch.setattr(stage_module.StageTraining, "write", die)
     with pytest.raises(MemoryError):
         limbeck.distill(tiny_recipe)
     monkeypatch.undo()
@@ -384,7 +385,7 @@ def test_building_the_corpus_is_a_sign_of_life(tiny_recipe, monkeypatch, tmp_pat
 
     def write(self):
         original(self)
-        seen.append(json.loads(self._path.read_text()))
+        seen.append(json.loads((self._folder / HEARTBEAT).read_text()))
 
     monkeypatch.setattr(heartbeat.Heartbeat, "_write", write)
     monkeypatch.setattr(heartbeat.Heartbeat.__init__, "__defaults__", (0.0,))

@@ -13,8 +13,7 @@ import limbeck
 from limbeck.corpus import Lane, PadCollator
 from limbeck.errors import CorpusError, OutputError, RecipeError, TrainingError
 from limbeck.models.loading import load_tokenizer
-from limbeck.training.data import training_rows
-from limbeck.training.loader import StreamLoader
+from limbeck.training.data import StreamLoader, training_rows
 from limbeck.training.trainer import DistillationTrainer
 from tests.support.streams import ALONE, make_texts, stream, write_texts
 
@@ -146,7 +145,7 @@ def test_the_record_of_a_built_mix_tells_what_was_drawn(tiny_recipe, languages, 
 def loader(corpus, tokenizer, lane=ALONE, workers=0):
     rows = training_rows(corpus, tokenizer, replace_tokens=0.0, mask_tokens=0.15, seed=1)
     collate = PadCollator(tokenizer.pad_token_id, labels="token")
-    return StreamLoader(rows, collate, lane, batch_size=4, seed=1, workers=workers)
+    return StreamLoader(rows, collate, lane, batch_size=4, seed=1, num_workers=workers)
 
 
 def first(batches, count):

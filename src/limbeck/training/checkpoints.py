@@ -9,14 +9,15 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.fsdp import FSDPModule
@@ -49,18 +50,13 @@ def sync_tree(folder: Path) -> None:
     sync(folder)
 
 
-def staging_of(folder: Path) -> Path:
-    """Return where the checkpoints of a stage grow."""
-    return folder / STAGING
-
-
 def prepare_staging(folder: Path) -> Path:
     """Make an empty place for a checkpoint to grow in; what a killed write left there goes.
 
     Args:
         folder: The stage's folder.
     """
-    staging = staging_of(folder)
+    staging = folder / STAGING
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
     return staging
@@ -115,8 +111,7 @@ def find_damage(checkpoint: Path) -> str | None:
     Returns:
         What is wrong, with the file that it is wrong with; None for a checkpoint as it was written.
     """
-    manifest = read_json(checkpoint / MANIFEST)
-    listed = manifest.get("files")
+    listed = read_json(checkpoint / MANIFEST).get("files")
     if not isinstance(listed, dict) or not listed:
         return f"'{MANIFEST}' is missing or unreadable"
     for name, facts in listed.items():
@@ -160,7 +155,7 @@ def newest_checkpoint(folder: Path, warn: Warn) -> Path | None:
 
     Args:
         folder: The stage's folder.
-        warn: Told about every newer one that is damaged.
+        warn: Receives a line on every newer one that is damaged.
 
     Returns:
         The checkpoint with the highest step among those whose files all have the hashes of their manifest, or None.
@@ -184,10 +179,10 @@ def keep_newest(folder: Path, newest: int, limit: int | None) -> None:
         limit: How many to keep; None for all.
     """
     found = all_checkpoints(folder)
-    later = [path for step, path in found if step > newest]
-    others = [path for step, path in found if step <= newest]
-    for path in later + (others[limit:] if limit else []):
-        discard(path)
+    kept = [path for step, path in found if step <= newest][: limit or None]
+    for _, path in found:
+        if path not in kept:
+            discard(path)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -217,13 +212,7 @@ def is_last(checkpoint: Path) -> bool:
 # What a checkpoint was trained on, since results are the same to the last bit only on the same.
 
 
-_TITLES = {
-    "device": "device",
-    "precision": "precision",
-    "processes": "number of processes",
-    "threads": "number of threads",
-    "torch": "version of torch",
-}
+_TITLES = {"processes": "number of processes", "threads": "number of threads", "torch": "version of torch"}
 
 
 def training_facts(arguments: TrainingArguments) -> dict[str, Any]:
@@ -249,13 +238,13 @@ def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) 
     Args:
         checkpoint: The checkpoint that the run goes on from.
         facts: Those of this process, see `training_facts`.
-        warn: Told about it.
+        warn: Receives the line.
     """
     before = read_json(checkpoint / MANIFEST)
     changed = [
-        f"{title} ({before[name]}, now {facts[name]})"
-        for name, title in _TITLES.items()
-        if name in before and before[name] != facts[name]
+        f"{_TITLES.get(name, name)} ({before[name]}, now {fact})"
+        for name, fact in facts.items()
+        if name in before and before[name] != fact
     ]
     if changed:
         warn(f"Other than in '{checkpoint.name}': {', '.join(changed)}; the run goes on, but not to the same last bit.")
@@ -264,20 +253,19 @@ def warn_of_differences(checkpoint: Path, facts: Mapping[str, Any], warn: Warn) 
 # Saving what is trained, also where it is sharded over processes (FSDP2): gathered to be saved, and put back.
 
 
-def is_sharded(module: nn.Module) -> bool:
-    """Whether a module is sharded; between a forward pass and a step its parameters may be whole all the same."""
-    return isinstance(module, FSDPModule)
-
-
-def whole_weights(module: nn.Module) -> dict[str, Tensor]:
+def whole_weights(module: nn.Module) -> dict[str, Tensor] | None:
     """Gather the state of a sharded module; every process has to ask, and gets all of it.
 
     Args:
         module: The module.
 
     Returns:
-        Its state, each tensor once: a name that shares its tensor with an earlier one is left out.
+        Its state, each tensor once: a name that shares its tensor with an earlier one is left out. None of a module
+        that is not sharded.
     """
+    # Between a forward pass and a step its parameters may be whole all the same.
+    if not isinstance(module, FSDPModule):
+        return None
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
@@ -294,7 +282,7 @@ def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | No
     Args:
         module: The module.
         path: The file.
-        whole: What `whole_weights` gave of a sharded one; None for others.
+        whole: See `whole_weights`.
     """
     if whole is None:
         second = _second_names(module)
@@ -303,12 +291,16 @@ def save_weights(module: nn.Module, path: Path, whole: Mapping[str, Tensor] | No
     give_ordinary_mode([path])
 
 
-def put_whole_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Shard what `whole_weights` gave into a module; every process has to do it.
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Read what `save_weights` wrote; of a sharded module every process has to do it.
 
     Raises:
         RuntimeError: for weights of another module.
     """
+    if not isinstance(module, FSDPModule):
+        load_model(module, str(path), strict=True)
+        return
+    weights = load_file(str(path))
     shared = {second: weights[first] for second, first in _second_names(module).items() if first in weights}
     everything: dict[str, Any] = {**weights, **shared}
     set_model_state_dict(module, everything, options=StateDictOptions(full_state_dict=True, strict=True))
@@ -430,32 +422,23 @@ class Checkpoints:
             TrainingError: if it cannot be written; what was saved before is intact.
         """
 
-        def prepare() -> None:
-            with self._saving(step):
-                prepare_staging(self.folder)
-
-        def write() -> None:
-            with self._saving(step):
-                save()
+        staging = self.folder / STAGING
+        in_one_line = saving(f"The checkpoint of step {step}", self.folder)
 
         def show() -> None:
-            with self._saving(step):
-                grown = staging_of(self.folder) / f"checkpoint-{step}"
-                seal(grown, {"step": step, **training_facts(self.arguments)})
-                publish(grown, self.folder)
-                keep_newest(self.folder, step, self.arguments.save_total_limit)
+            grown = staging / f"checkpoint-{step}"
+            seal(grown, {"step": step, **training_facts(self.arguments)})
+            publish(grown, self.folder)
+            keep_newest(self.folder, step, self.arguments.save_total_limit)
 
         try:
-            on_main_rank(prepare)
-            self.staging = staging_of(self.folder)
-            on_all_ranks(write)
-            on_main_rank(show)
+            on_main_rank(in_one_line(partial(prepare_staging, self.folder)))
+            self.staging = staging
+            on_all_ranks(in_one_line(save))
+            on_main_rank(in_one_line(show))
         except TrainingError:
             if self.arguments.should_save:
                 remove_leftovers(self.folder)  # So that a full disk has room again for the record.
             raise
         finally:
             self.staging = None
-
-    def _saving(self, step: int) -> AbstractContextManager[None]:
-        return saving(f"The checkpoint of step {step}", self.folder)

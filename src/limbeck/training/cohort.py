@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core.ranks import on_main_rank
 from limbeck.methods.composition import Term
+from limbeck.training.guard import RandomStreams
 from limbeck.training.module import DistillationModule, sum_over_ranks
 from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import DistillationTrainer
@@ -87,17 +88,18 @@ class StudentCohort(nn.Module):
             Total and count of each of `terms`, by name.
         """
         found: dict[str, tuple[Tensor, Tensor]] = {}
-        random = _RandomStream(input_ids.device)
+        start, after = RandomStreams(input_ids.device), None
         scored = self.member(self.active[0]).scored_tokens(labels)
         teacher = self._reader.read(input_ids, attention_mask, scored=scored, **inputs)
         for index in self.active:
             member = self.member(index)
-            random.rewind()
+            start.restore()
             student = member.read_student(input_ids, attention_mask, scored=scored, **inputs)
             terms = member.compute_terms(student, teacher, attention_mask, labels)
-            random.keep_first()
+            after = after or RandomStreams(input_ids.device)  # The first student decides where the next batch begins.
             found |= {_member_term(index, name): pair for name, pair in terms.items()}
-        random.advance()
+        if after is not None:
+            after.restore()
         return found
 
     def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
@@ -118,42 +120,6 @@ def split_term(name: str) -> tuple[int, str]:
 
 def _member_term(index: int, name: str) -> str:
     return f"{index}/{name}"
-
-
-class _RandomStream:
-    """Lets several students draw from the same place in a device's random stream.
-
-    Args:
-        device: Where they draw; on a GPU its own stream and the CPU's.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device if device.type == "cuda" else None
-        self._start = self._states()
-        self._after: list[Tensor] | None = None
-
-    def rewind(self) -> None:
-        """Go back to where the batch began."""
-        self._set(self._start)
-
-    def keep_first(self) -> None:
-        """Remember where the first student has come to."""
-        if self._after is None:
-            self._after = self._states()
-
-    def advance(self) -> None:
-        """Go on from where the first student has come to."""
-        if self._after is not None:
-            self._set(self._after)
-
-    def _states(self) -> list[Tensor]:
-        states = [torch.get_rng_state()]
-        return states if self._device is None else [*states, torch.cuda.get_rng_state(self._device)]
-
-    def _set(self, states: list[Tensor]) -> None:
-        torch.set_rng_state(states[0])
-        if self._device is not None:
-            torch.cuda.set_rng_state(states[1], self._device)
 
 
 # `CohortTrainer`: transformers' loop over a `StudentCohort`, with each student clipped, watched and stopped alone.
@@ -290,15 +256,10 @@ class _Turns(TrainerCallback):
     def __init__(self, trainer: CohortTrainer) -> None:
         self._trainer = trainer
 
-    def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._trainer.settle()
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._trainer.cut()
         if not self._trainer.cohort.active:
             control.should_training_stop = True
-        return control

@@ -1,29 +1,35 @@
-"""The rows that a stage reads: blocks, labelled rows or a stream, replaced and masked as the stage says."""
+"""The rows that a stage reads and the batches made of them.
+
+Rows are blocks, labelled rows or a stream, replaced and masked as the stage says. Every process reads its part of the
+batches; of a stream the position is known, to go on from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from accelerate.utils import gather_object
 from numpy.typing import NDArray
-from torch.utils.data import Dataset, Sampler
-from transformers import PreTrainedTokenizerBase
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
+from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import seed_worker
 
-from limbeck.corpus import (
-    Corpus,
-    LabelledCorpus,
-    Lane,
-    MaskedTokens,
-    ReplacedTokens,
-    RowMix,
-    StreamedCorpus,
-    mask_id_of,
-    padding_share,
-    word_ids,
-)
+from limbeck import corpus as texts
+from limbeck.core.files import atomic_text
+from limbeck.core.ranks import raised_on_all_ranks
+from limbeck.core.workers import single_threaded_tokenizers
+from limbeck.corpus import Corpus, LabelledCorpus, Lane, MaskedTokens, ReplacedTokens, RowMix, SourceReport
 from limbeck.corpus.batches import group_by_length
-from limbeck.corpus.streaming import Block
+from limbeck.corpus.streaming import Block, StreamedCorpus
+from limbeck.errors import CorpusError, TrainingError
+from limbeck.training.module import FILLER
 
 _HELD_OUT_ROWS = 512
 
@@ -114,7 +120,9 @@ def training_rows(
     replacing = masking = None
     if replace_tokens > 0:
         special = tokenizer.all_special_ids
-        rows = replacing = ReplacedTokens(rows, replace_tokens, words=word_ids(tokenizer), special=special, seed=seed)
+        rows = replacing = ReplacedTokens(
+            rows, replace_tokens, words=texts.word_ids(tokenizer), special=special, seed=seed
+        )
     if mask_tokens > 0:
         rows = masking = _masked(rows, tokenizer, mask_tokens, seed)
     if isinstance(corpus, StreamedCorpus):
@@ -132,14 +140,11 @@ def held_out_rows(
 
 
 def _masked(rows: Any, tokenizer: PreTrainedTokenizerBase, share: float, seed: int) -> MaskedTokens:
-    return MaskedTokens(
-        rows,
-        share,
-        mask_id=mask_id_of(tokenizer),
-        words=word_ids(tokenizer),
-        special=tokenizer.all_special_ids,
-        seed=seed,
-    )
+    return MaskedTokens(rows, share, mask_id=texts.mask_id_of(tokenizer), **_drawn_from(tokenizer, seed))
+
+
+def _drawn_from(tokenizer: PreTrainedTokenizerBase, seed: int) -> dict[str, Any]:
+    return {"words": texts.word_ids(tokenizer), "special": tokenizer.all_special_ids, "seed": seed}
 
 
 # Sampling blocks so that those of a batch have nearly the same length, in an order that a resumed run repeats.
@@ -197,17 +202,410 @@ class LengthGroupedSampler(Sampler[int]):
         return group_by_length(order, self._lengths, self._batch_size, generator)
 
 
-def make_sampler(dataset: Any, batch_size: int, seed: int) -> LengthGroupedSampler:
-    """Make the sampler of some rows, which may be mixed.
-
-    Args:
-        dataset: Rows with the column `length`; those of `limbeck.training.data.MixedRows` know their mix.
-        batch_size: Rows that are padded together, over all ranks.
-        seed: Seed of the order.
-    """
-    return LengthGroupedSampler(dataset["length"][:], batch_size, seed, getattr(dataset, "mix", None))
-
-
 def grouped_padding_share(lengths: Sequence[int], batch_size: int, seed: int = 0) -> float:
     """Share of positions that are padding when batches are drawn by `LengthGroupedSampler`; 0 to 1."""
-    return padding_share([lengths[index] for index in LengthGroupedSampler(lengths, batch_size, seed)], batch_size)
+    return texts.padding_share(
+        [lengths[index] for index in LengthGroupedSampler(lengths, batch_size, seed)], batch_size
+    )
+
+
+# Loading the batches of a stage, of which every process reads its part.
+
+
+Collate = Callable[[Sequence[Any]], dict[str, torch.Tensor]]
+
+
+class Loader:
+    """Loads the rows of a stage: its steps have the same rows with any number of processes and micro-batches.
+
+    A step is made of a number of rows: 8 in one process are 4 in two, or 2 micro-batches of 4. Batches stay on the
+    host; `DistillationTrainer` moves them. A stream needs no sharding over processes, each reads its own part; its
+    position is saved with every checkpoint.
+
+    Args:
+        arguments: Of the training.
+        collate: Makes batches of rows.
+        drop_last: Whether an epoch ends with its last full batch.
+        add_callback: Registers callbacks that follow the epochs.
+    """
+
+    def __init__(
+        self,
+        arguments: TrainingArguments,
+        collate: Collate,
+        *,
+        drop_last: bool,
+        add_callback: Callable[[TrainerCallback], None],
+    ) -> None:
+        self.drop_last = drop_last
+        self.sampler: LengthGroupedSampler | None = None
+        self.stream: StreamLoader | None = None
+        self._arguments = arguments
+        self._collate = collate
+        self._add_callback = add_callback
+        self._options: dict[str, Any] = {
+            "num_workers": arguments.dataloader_num_workers,
+            "pin_memory": arguments.dataloader_pin_memory,
+            "prefetch_factor": arguments.dataloader_prefetch_factor,
+            "multiprocessing_context": arguments.dataloader_multiprocessing_context,
+        }
+
+    @property
+    def rows_a_step(self) -> int:
+        """Rows of an optimizer step, over its micro-batches and all processes."""
+        arguments = self._arguments
+        return arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+
+    def training(self, rows: Any) -> DataLoader[Any] | StreamLoader:
+        """Load the rows to train on, those of this process.
+
+        Raises:
+            TrainingError: if they make no batch.
+        """
+        if isinstance(rows, StreamedRows):
+            return self._streamed(rows)
+        arguments = self._arguments
+        batches = SharedBatches(
+            self.sample(rows),
+            arguments.train_batch_size,
+            index=arguments.process_index,
+            count=arguments.world_size,
+            drop_last=self.drop_last,
+        )
+        if len(batches) == 0:
+            raise raised_on_all_ranks(
+                TrainingError(
+                    f"The stage would train no step: {len(rows)} rows make no batch of "
+                    f"{arguments.train_batch_size * arguments.world_size}; lower per_device_train_batch_size or leave "
+                    "out dataloader_drop_last."
+                )
+            )
+        seeded = partial(seed_worker, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)
+        return self._load(rows, batches, worker_init_fn=seeded)
+
+    def sample(self, rows: Any) -> Sampler[int]:
+        """Sample rows of similar length together; see `LengthGroupedSampler`."""
+        lengths, mix = rows["length"][:], getattr(rows, "mix", None)
+        sampler = self.sampler = LengthGroupedSampler(lengths, self.rows_a_step, self._arguments.seed, mix)
+        self._add_callback(EpochSetter(sampler, *([rows] if hasattr(rows, "set_epoch") else [])))
+        return sampler
+
+    def held_out(self, rows: Any) -> DataLoader[Any]:
+        """Load the rows to measure on, those of this process."""
+        index, count = self._arguments.process_index, self._arguments.world_size
+        return self._load(rows, dealt_batches(len(rows), self._arguments.eval_batch_size, index=index, count=count))
+
+    def save_position(self, folder: Path) -> None:
+        """Write the position of a stream beside a checkpoint's other files; nothing for other rows."""
+        if self.stream is not None:
+            atomic_text(self._position_file(folder), json.dumps(self.stream.state_dict()))
+
+    def load_position(self, folder: Path) -> None:
+        """Go to the position that `save_position` wrote.
+
+        Raises:
+            TrainingError: if it is of another number of processes, workers or rows a batch.
+        """
+        if self.stream is not None:
+            self.stream.load_state_dict(json.loads(self._position_file(folder).read_text(encoding="utf-8")))
+
+    def describe_drawn(self, rows: Any, corpus: Corpus, steps: int) -> dict[str, Any] | None:
+        """Return how many rows of each source were trained on, over all processes; None where they are not mixed.
+
+        Of a stream also the skipped and repaired text; every lane counts its own.
+
+        Args:
+            rows: The rows to train on.
+            corpus: What was trained on.
+            steps: Optimizer steps that were taken.
+        """
+        described: dict[str, Any] = {}
+        if isinstance(rows, StreamedRows):
+            assert self.stream is not None, "nothing was trained on"
+            mine = [(self.stream.drawn, self.stream.report)]
+            parts = mine if self._arguments.world_size == 1 else gather_object(mine)
+            found = [sum(counts) for counts in zip(*(drawn for drawn, _ in parts), strict=True)]
+            described["report"] = _joined(report for _, report in parts).to_dict()
+        elif isinstance(rows, MixedRows):
+            assert self.sampler is not None, "nothing was trained on"
+            found = self.sampler.drawn(steps * self.rows_a_step)
+        else:
+            return None
+        drawn: dict[str, int] = {}
+        for name, count in zip(corpus.manifest["settings"]["sources"], found, strict=True):
+            drawn[name] = drawn.get(name, 0) + count
+        total = max(sum(found), 1)
+        return {"rows": drawn, "shares": {name: round(count / total, 6) for name, count in drawn.items()}, **described}
+
+    def _streamed(self, rows: StreamedRows) -> StreamLoader:
+        arguments = self._arguments
+        # The loop would go on by reading and dropping all batches from the first on.
+        arguments.ignore_data_skip = True
+        self._add_callback(_EpochOfStream())
+        self.stream = StreamLoader(
+            rows,
+            self._collate,
+            Lane(arguments.process_index, arguments.world_size),
+            batch_size=arguments.train_batch_size,
+            seed=arguments.seed,
+            **self._options,
+        )
+        return self.stream
+
+    def _position_file(self, folder: Path) -> Path:
+        return folder / f"stream_position_{self._arguments.process_index}.json"
+
+    def _load(self, rows: Any, batches: Any, **options: Any) -> DataLoader[Any]:
+        return DataLoader(
+            rows,
+            batch_sampler=batches,
+            collate_fn=FillingCollator(self._collate, rows),
+            persistent_workers=self._arguments.dataloader_persistent_workers,
+            # A separate one, so that the workers' seeds are not drawn from the stream of dropout.
+            generator=torch.Generator(),
+            **self._options,
+            **options,
+        )
+
+
+# Rows in memory: every process reads its share of each batch.
+
+
+class EpochSetter(TrainerCallback):
+    """Tells the sampler, and rows that are masked anew every epoch, which epoch begins.
+
+    The loop itself does not reach a sampler that is sharded over ranks.
+
+    Args:
+        parts: Whatever has `set_epoch`.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = parts
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Set the epoch; a run resumed in the middle of one has a fraction here."""
+        for part in self._parts:
+            part.set_epoch(int((state.epoch or 0.0) + 1e-6))
+
+
+class SharedBatches(Sampler[list[int]]):
+    """Cuts the rows of a sampler into batches of all processes, and yields the part of one of them.
+
+    Rows go to the processes in turn, so that all have rows of like length. The last batch of an epoch may have fewer
+    rows than there are processes: those without one get an empty batch, for which see `FillingCollator`. So no row is
+    trained on twice, as it would be if the rest were filled up from the epoch's beginning.
+
+    Args:
+        rows: Yields the rows of an epoch.
+        batch_size: Rows a process.
+        index: Which process, from 0.
+        count: Of so many.
+        drop_last: Leave out the last batch unless it is full.
+    """
+
+    def __init__(self, rows: Sampler[int], batch_size: int, *, index: int, count: int, drop_last: bool) -> None:
+        self.rows = rows
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self._index, self._count = index, count
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self.rows), self.batch_size * self._count)  # type: ignore[arg-type]
+        return whole + bool(rest and not self.drop_last)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        size = self.batch_size * self._count
+        for batch in _cut(self.rows, size):
+            if len(batch) == size or not self.drop_last:
+                yield batch[self._index :: self._count]
+
+
+def dealt_batches(rows: int, batch_size: int, *, index: int, count: int) -> list[list[int]]:
+    """Deal the batches of one process out to several, in turn; all get equally many, the last ones maybe empty ones.
+
+    For measuring: terms that couple the rows of a batch have the value that one process would give them.
+
+    Args:
+        rows: How many there are.
+        batch_size: Rows of a batch.
+        index: Which process, from 0.
+        count: Of so many.
+    """
+    batches = list(_cut(range(rows), batch_size))
+    batches += [[]] * (-len(batches) % count)
+    return batches[index::count]
+
+
+class FillingCollator:
+    """Makes a batch of some row where there is none, marked as one that counts nothing.
+
+    Processes have to take every step together, also one without rows.
+
+    Args:
+        collate: Makes batches of rows.
+        rows: Where to take the row from.
+    """
+
+    def __init__(self, collate: Collate, rows: Any) -> None:
+        self._collate = collate
+        self._rows = rows
+
+    def __call__(self, rows: Sequence[Any]) -> dict[str, Any]:
+        """Make a batch."""
+        return self._collate(rows) if rows else {**self._collate([self._rows[0]]), FILLER: True}
+
+
+def _cut(rows: Iterable[int], size: int) -> Iterator[list[int]]:
+    """Cut rows into lists of a size; the last one may be shorter."""
+    iterator = iter(rows)
+    while part := list(islice(iterator, size)):
+        yield part
+
+
+# A stream: every worker of every process reads a part of its own.
+
+
+class _Loaded(NamedTuple):
+    """What a worker hands over: a batch and the state behind it, or why there is none."""
+
+    lane: int
+    batch: dict[str, torch.Tensor]
+    state: dict[str, Any]
+    problem: str | None = None
+
+
+class _LaneBatches(IterableDataset[_Loaded]):
+    """The batches of the lane that a worker reads.
+
+    Args:
+        lanes: For each worker the lane that it reads.
+        read: Iterates over the rows of a lane's batches, each with the state behind it.
+        collate: Makes a batch of rows.
+    """
+
+    def __init__(self, lanes: Sequence[int], read: Callable[[int], Iterator[Any]], collate: Collate) -> None:
+        self._lanes, self._read, self._collate = lanes, read, collate
+
+    def __iter__(self) -> Iterator[_Loaded]:
+        worker = get_worker_info()
+        lane = self._lanes[worker.id if worker is not None else 0]
+        try:
+            for rows, state in self._read(lane):
+                yield _Loaded(lane, self._collate(rows), state)
+        except CorpusError as error:  # Between processes an exception would lose its one line.
+            yield _Loaded(lane, {}, {}, str(error))
+
+
+class StreamLoader:
+    """Loads the batches of a stream, and knows the position behind the last one that was taken.
+
+    Every worker of every process reads a lane of its own; batches are taken from the lanes of a process in turn. What
+    workers have made ahead does not count: the position is that of the trainer.
+
+    Args:
+        rows: The stream.
+        collate: Makes a batch of rows.
+        lane: Which process this is, of how many.
+        batch_size: Rows of a batch.
+        seed: Decides the order.
+        num_workers: Worker processes; with 0 this process reads by itself.
+        **options: Of `torch.utils.data.DataLoader`.
+    """
+
+    def __init__(
+        self,
+        rows: StreamedRows,
+        collate: Collate,
+        lane: Lane,
+        *,
+        batch_size: int,
+        seed: int,
+        num_workers: int = 0,
+        **options: Any,
+    ) -> None:
+        self.rows = rows
+        self._collate = collate
+        self._layout = {"processes": lane.count, "workers": num_workers, "batch_size": batch_size}
+        lanes = max(num_workers, 1)
+        self._lanes = list(range(lane.index * lanes, (lane.index + 1) * lanes))
+        self._seed = seed
+        self._options = options
+        self._states: dict[int, dict[str, Any]] = {}
+        self._taken = 0
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        turn, workers = self._taken % len(self._lanes), self._layout["workers"]
+        lanes = self._lanes[turn:] + self._lanes[:turn]
+        # With a separate generator, drawing the workers' seeds leaves the one of dropout where it is.
+        loader: DataLoader[_Loaded] = DataLoader(
+            _LaneBatches(lanes, self._read_lane, self._collate),
+            batch_size=None,
+            num_workers=workers,
+            collate_fn=_as_it_is,
+            generator=torch.Generator(),
+            **self._options,
+        )
+        with single_threaded_tokenizers(workers > 0):
+            loaded = iter(loader)
+        for item in loaded:
+            if item.problem is not None:
+                raise CorpusError(item.problem)
+            self._states[item.lane] = item.state
+            self._taken += 1
+            yield item.batch
+
+    def _read_lane(self, lane: int) -> Iterator[Any]:
+        part = Lane(lane, self._layout["processes"] * len(self._lanes))
+        size = self._layout["batch_size"]
+        return self.rows.batches(part, batch_size=size, seed=self._seed, state=self._states.get(lane))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position, as plain JSON values."""
+        states = {str(lane): state for lane, state in sorted(self._states.items())}
+        return {"layout": self._layout, "taken": self._taken, "lanes": states}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a position.
+
+        Raises:
+            TrainingError: if it is of another number of processes, workers or rows a batch.
+        """
+        if state["layout"] != self._layout:
+            before, now = (", ".join(f"{k} {v}" for k, v in found.items()) for found in (state["layout"], self._layout))
+            raise TrainingError(
+                f"The stream was read with {before}, and now it would be with {now}, which meets other batches: resume "
+                "with the same, or start again with --overwrite."
+            )
+        self._taken = state["taken"]
+        self._states = {int(lane): behind for lane, behind in state["lanes"].items()}
+
+    @property
+    def drawn(self) -> list[int]:
+        """Number of rows of each source that this process has taken."""
+        drawn = [state["drawn"] for state in self._states.values()] or [[0] * len(self.rows.corpus.sources)]
+        return [sum(counts) for counts in zip(*drawn, strict=True)]
+
+    @property
+    def report(self) -> SourceReport:
+        """What this process's lanes passed over or repaired so far."""
+        return _joined(SourceReport.from_dict(state["report"]) for state in self._states.values())
+
+
+class _EpochOfStream(TrainerCallback):
+    """Lets the epoch be the part of the steps that are done, also in a resumed run."""
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Set the epoch."""
+        state.epoch = state.global_step / state.max_steps
+
+
+def _joined(reports: Iterable[SourceReport]) -> SourceReport:
+    whole = SourceReport()
+    for report in reports:
+        whole.merge(report)
+    return whole
+
+
+def _as_it_is(loaded: Any) -> Any:
+    return loaded

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,86 +20,9 @@ from limbeck.methods.composition import Term
 from limbeck.recipe.schema import GuardSpec
 from limbeck.training.checkpoints import Warn
 
-# Judging a step by its terms, its loss and its gradient, on the device that computed them.
-
-
 WINDOW = 64
 """Good steps whose losses a new one is compared with."""
 _ENOUGH = 16  # Before that the median says little.
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a step came to, read on the host.
-
-    Args:
-        bad: Whether the step is no use.
-        loss: Its loss.
-        median: Of the losses before it; no number while there are too few, or without a bound on the loss.
-        norm: Norm of its gradient.
-        terms: Its terms.
-    """
-
-    bad: bool
-    loss: float
-    median: float
-    norm: float
-    terms: list[float]
-
-    @classmethod
-    def read(cls, values: Tensor) -> Findings:
-        """Read what `LossJudge.judge` returned."""
-        bad, loss, median, norm, *terms = values.tolist()
-        return cls(bool(bad), loss, median, norm, terms)
-
-
-class LossJudge:
-    """Remembers the losses of the last good steps; all of it stays on the device, so that no step waits.
-
-    Args:
-        weights: Weight of every term in the loss.
-        factor: A loss above so many times the running median is bad; None for no bound.
-        device: Where the terms are.
-    """
-
-    def __init__(self, weights: list[float], factor: float | None, device: torch.device) -> None:
-        self._weights = torch.tensor(weights, dtype=torch.float64, device=device)
-        self._factor = factor
-        self._losses = torch.full((WINDOW,), torch.nan, dtype=torch.float64, device=device)
-        self._good = torch.zeros((), dtype=torch.int64, device=device)
-
-    def judge(self, terms: Tensor, norm: Tensor) -> Tensor:
-        """Judge a step, and remember its loss if it is good.
-
-        Args:
-            terms: `[terms]`, of the whole step.
-            norm: Norm of the gradient, scalar; 0 where it is not to be judged.
-
-        Returns:
-            Float64 `[4 + terms]`, see `Findings`; the first is 1 for a bad step and 0 for a good one.
-        """
-        terms, norm = terms.double(), norm.double()
-        loss = (self._weights * terms).sum()
-        bad = ~(terms.isfinite().all() & norm.isfinite())
-        median = torch.full_like(loss, torch.nan)
-        if self._factor is not None:
-            median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(), median)
-            bad = bad | (loss > self._factor * median)
-            here = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
-            self._losses = torch.where(here & ~bad, loss, self._losses)
-            self._good = self._good + (~bad).long()
-        return torch.cat([torch.stack([bad.double(), loss, median, norm]), terms])
-
-    def state(self) -> dict[str, object]:
-        """What a resumed run needs, as JSON has it; None stands for no loss."""
-        losses = [None if value != value else value for value in self._losses.tolist()]
-        return {"losses": losses, "good": int(self._good)}
-
-    def load(self, state: dict[str, object]) -> None:
-        """Take up what `state` gave."""
-        losses = [torch.nan if value is None else value for value in state["losses"]]  # type: ignore[attr-defined]
-        self._losses = torch.tensor(losses, dtype=torch.float64, device=self._losses.device)
-        self._good = torch.tensor(state["good"], dtype=torch.int64, device=self._good.device)
 
 
 # The batch of a step that went wrong, saved for study.
@@ -172,8 +94,27 @@ def takes_flag(optimizer: Any) -> bool:
 # Buffers and random state at the start of a step, restored when the step is retried or skipped.
 
 
+class RandomStreams:
+    """The places in the random streams that dropout draws from, to go back to.
+
+    Args:
+        device: Where is drawn; on a GPU from its stream and the CPU's.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._cpu = torch.get_rng_state()
+        self._gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def restore(self) -> None:
+        """Go back."""
+        torch.set_rng_state(self._cpu)
+        if self._gpu is not None:
+            torch.cuda.set_rng_state(self._gpu, self._device)
+
+
 class StepStart:
-    """Buffers and random state at the start of a step; gradients are left to the optimizer.
+    """Buffers and random streams at the start of a step; gradients are left to the optimizer.
 
     Args:
         buffers: Buffers of what is trained; those of floating point are remembered.
@@ -182,9 +123,7 @@ class StepStart:
 
     def __init__(self, buffers: Iterable[Tensor], device: torch.device) -> None:
         self._buffers = [(buffer, buffer.clone()) for buffer in buffers if buffer.is_floating_point()]
-        self._device = device
-        self._random = torch.get_rng_state()
-        self._device_random = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        self.random = RandomStreams(device)
 
     def restore_buffers(self, where: Tensor | None = None) -> None:
         """Put the buffers back.
@@ -194,12 +133,6 @@ class StepStart:
         """
         for buffer, before in self._buffers:
             buffer.copy_(before if where is None else torch.where(where.to(buffer.device), before, buffer))
-
-    def restore_random_streams(self) -> None:
-        """Put the streams back that dropout draws from."""
-        torch.set_rng_state(self._random)
-        if self._device_random is not None:
-            torch.cuda.set_rng_state(self._device_random, self._device)
 
 
 # Asynchronous copies from device to host: read one or two steps later, so that no step synchronises.
@@ -254,27 +187,19 @@ class Arrivals(Generic[Note]):
 Batches = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Step:
-    """A step whose findings are on their way to the host."""
-
-    number: int
-    batches: Batches
-
-
 class LossGuard:
     """Judges every step before its update, and acts on a bad one as soon as the host knows.
 
-    On a CPU that is at once. On a GPU the findings of a step travel while the next ones run, and the host looks at
-    those that have arrived; it waits for the rest only before it logs or saves. A step that is skipped is skipped on
-    the device, in time.
+    Terms, loss and gradient are judged on the device that computed them. On a CPU the host knows at once. From a GPU
+    the verdict of a step travels while the next ones run, and the host looks at those that have arrived; it waits for
+    the rest only before it logs or saves. A step that is skipped is skipped on the device, in time.
 
     Args:
         terms: The terms of the loss.
         policy: What to do.
         device: Where the terms are.
         folder: The stage's folder, for the batches; every process writes its own.
-        warn: Told about every step that is skipped.
+        warn: Receives a line on every step that is skipped.
     """
 
     def __init__(
@@ -282,12 +207,14 @@ class LossGuard:
     ) -> None:
         self.policy = policy
         self.skipped = 0
-        self._names = [term.name for term in terms]
-        self._judge = LossJudge([term.weight for term in terms], policy.explosion_factor, device)
-        self._zero = torch.zeros(len(terms), dtype=torch.float64, device=device)
-        self._step_terms = self._zero
-        self._findings: Arrivals[_Step] = Arrivals()
         self._in_a_row = 0
+        self._names = [term.name for term in terms]
+        self._weights = torch.tensor([term.weight for term in terms], dtype=torch.float64, device=device)
+        self._step_terms = torch.zeros_like(self._weights)
+        # The losses of the last good steps, and how many there were.
+        self._losses = torch.full((WINDOW,), torch.nan, dtype=torch.float64, device=device)
+        self._good = torch.zeros((), dtype=torch.int64, device=device)
+        self._verdicts: Arrivals[tuple[int, Batches]] = Arrivals()
         self._folder = folder
         self._warn = warn
 
@@ -297,7 +224,7 @@ class LossGuard:
 
     def forget_step(self) -> None:
         """Forget the micro-batches of a step that starts again."""
-        self._step_terms = self._zero
+        self._step_terms = torch.zeros_like(self._weights)
 
     def settle(self, step: int, norm: Tensor | None, batches: Batches, agree: Callable[[Tensor], Tensor]) -> Tensor:
         """Judge a step, all of its micro-batches being noted.
@@ -314,14 +241,15 @@ class LossGuard:
         Raises:
             TrainingError: see `check`.
         """
-        terms, self._step_terms = agree(self._step_terms), self._zero
-        values = self._judge.judge(terms, terms.new_zeros(()) if norm is None else norm.to(terms.device))
-        self._findings.send(values, _Step(step, batches))
+        terms = agree(self._step_terms)
+        self.forget_step()
+        verdict = self._judge(terms, terms.new_zeros(()) if norm is None else norm.to(terms))
+        self._verdicts.send(verdict, (step, batches))
         self._look(wait=False)
-        return values[0].bool()
+        return verdict[0].bool()
 
     def check(self) -> None:
-        """Look at every step that was judged, waiting for those whose findings are still on their way.
+        """Look at every step that was judged, waiting for those whose verdicts are still on their way.
 
         Raises:
             TrainingError: for a step that is bad where the policy is to stop, or too many skipped ones in a row.
@@ -329,55 +257,73 @@ class LossGuard:
         self._look(wait=True)
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs, as JSON has it."""
-        return {"skipped": self.skipped, "in_a_row": self._in_a_row, **self._judge.state()}
+        """Return what a resumed run needs, as JSON has it; None stands for no loss."""
+        losses = [None if value != value else value for value in self._losses.tolist()]
+        return {"skipped": self.skipped, "in_a_row": self._in_a_row, "losses": losses, "good": int(self._good)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore what `state` gave."""
         self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]
-        self._judge.load(state)
+        self._losses = self._losses.new_tensor([torch.nan if value is None else value for value in state["losses"]])
+        self._good = self._good.new_tensor(state["good"])
+
+    def _judge(self, terms: Tensor, norm: Tensor) -> Tensor:
+        """Judge a step, and remember its loss if it is good.
+
+        Returns:
+            Float64 `[4 + terms]`: 1 for a bad step and 0 for a good one; its loss; the median of the losses before it,
+            NaN while there are too few, or without a bound on the loss; the norm of its gradient; its terms.
+        """
+        loss, factor = (self._weights * terms).sum(), self.policy.explosion_factor
+        bad = ~(terms.isfinite().all() & norm.isfinite())
+        median = torch.full_like(loss, torch.nan)
+        if factor is not None:
+            median = torch.where(self._good >= _ENOUGH, self._losses.nanmedian(), median)
+            bad = bad | (loss > factor * median)
+            here = torch.arange(WINDOW, device=loss.device) == self._good % WINDOW
+            self._losses = torch.where(here & ~bad, loss, self._losses)
+            self._good = self._good + (~bad).long()
+        return torch.cat([torch.stack([bad.double(), loss, median, norm]), terms])
 
     def _look(self, *, wait: bool) -> None:
-        for values, step in self._findings.take(wait=wait):
-            found = Findings.read(values)
-            if found.bad:
-                self._act(step, found)
+        for verdict, (step, batches) in self._verdicts.take(wait=wait):
+            bad, *found = verdict.tolist()
+            if bad:
+                self._act(step, batches, self._describe(step, *found))
             else:
                 self._in_a_row = 0
 
-    def _act(self, step: _Step, found: Findings) -> None:
-        problem = self._describe(step.number, found)
-        saved = save_bad_batch(self._folder, step.number, step.batches, problem)
+    def _act(self, step: int, batches: Batches, problem: str) -> None:
+        saved = save_bad_batch(self._folder, step, batches, problem)
         where = f"; its batch is in '{saved}'" if saved is not None else ""
         if self.policy.on_bad_loss == "stop":
-            raise raised_on_all_ranks(
-                TrainingError(
-                    f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
-                    "learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
-                    "another folder to keep what was saved; or go on with --resume and guard.on_bad_loss: skip."
-                )
+            line = (
+                f"{problem}; the run stopped and saved nothing after it{where}. Lower the stage's training."
+                "learning_rate or raise its training.warmup_steps, and start again with --overwrite, or in "
+                "another folder to keep what was saved; or go on with --resume and guard.on_bad_loss: skip."
             )
-        self.skipped += 1
-        self._in_a_row += 1
-        if self._in_a_row > self.policy.skips_in_a_row:
-            raise raised_on_all_ranks(
-                TrainingError(
-                    f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
-                    "stage's training.learning_rate and start again with --overwrite, or in another folder; or go on "
-                    "with --resume and a higher guard.skips_in_a_row."
-                )
+        else:
+            self.skipped += 1
+            self._in_a_row += 1
+            if self._in_a_row <= self.policy.skips_in_a_row:
+                self._warn(f"{problem}; the step is skipped{where}.")
+                return
+            line = (
+                f"{problem}, as in {self.policy.skips_in_a_row} skipped steps right before it{where}. Lower the "
+                "stage's training.learning_rate and start again with --overwrite, or in another folder; or go on "
+                "with --resume and a higher guard.skips_in_a_row."
             )
-        self._warn(f"{problem}; the step is skipped{where}.")
+        raise raised_on_all_ranks(TrainingError(line))
 
-    def _describe(self, step: int, found: Findings) -> str:
-        for name, value in zip(self._names, found.terms, strict=True):
+    def _describe(self, step: int, loss: float, median: float, norm: float, *terms: float) -> str:
+        for name, value in zip(self._names, terms, strict=True):
             if not math.isfinite(value):
                 return f"The loss term '{name}' became {value} at step {step}"
-        if not math.isfinite(found.norm):
-            return f"The norm of the gradient became {found.norm} at step {step}, under a finite loss"
+        if not math.isfinite(norm):
+            return f"The norm of the gradient became {norm} at step {step}, under a finite loss"
         return (
-            f"The loss became {found.loss:.4g} at step {step}, more than {self.policy.explosion_factor:g} times its "
-            f"running median {found.median:.4g}"
+            f"The loss became {loss:.4g} at step {step}, more than {self.policy.explosion_factor:g} times its "
+            f"running median {median:.4g}"
         )
 
 
@@ -432,7 +378,7 @@ class BatchSplitter:
         waiting = [inputs]
         while True:
             try:
-                losses = [self._run_pieces(batch, run) for batch in waiting]
+                losses = [torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum() for batch in waiting]
                 return losses[-1]
             except RuntimeError as error:
                 if not is_out_of_memory(error):
@@ -442,9 +388,6 @@ class BatchSplitter:
             start_again()
             clear_device_cache(garbage_collection=True)
             waiting = self._step
-
-    def _run_pieces(self, batch: Batch, run: Callable[[Batch], Tensor]) -> Tensor:
-        return torch.stack([run(piece) for piece in _pieces(batch, self.rows)]).sum()
 
     def _shrink(self, rows: int) -> None:
         whole = rows if self.rows is None else min(self.rows, rows)

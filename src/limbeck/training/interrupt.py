@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from torch import Tensor
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core.ranks import gather, process_count
 from limbeck.errors import Interrupted, Preempted
@@ -85,30 +85,22 @@ class InterruptSaver(TrainerCallback):
             raise KeyboardInterrupt
         self._received = self._received or number
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Listen for the signals, where this thread may; elsewhere they are the caller's business."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Ask for a checkpoint and the end of training once a signal has come."""
         if self._is_due():
             control.should_save = True
             control.should_training_stop = True
-        return control
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Leave out what belongs to the end of an epoch if this is not one: the resumed run comes to it."""
         if self._is_due() and not float(state.epoch or 0.0).is_integer():
             control.should_log = control.should_evaluate = control.should_save = False
-        return control
 
     def close(self) -> None:
         """Give the signals back."""

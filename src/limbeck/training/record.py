@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from limbeck.core import records
-from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
+from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, record_damage
 from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
 from limbeck.errors import OutputError
@@ -41,18 +41,9 @@ class RunRecord:
         # A damaged record does not end its run: what is damaged is left out.
         earlier = records.load(records.Run, folder).to_plain()
         earlier.pop("problem", None)
-        self.run = records.Run.read(
-            {
-                "created": _now(),
-                "timings": {},
-                "stages": [],
-                **earlier,
-                **fields,
-                "versions": versions(),
-                "git_commit": git_commit(),
-                "hardware": hardware(),
-            }
-        )
+        machine = {"versions": versions(), "git_commit": git_commit(), "hardware": hardware()}
+        first: dict[str, Any] = {"created": timestamp(), "timings": {}, "stages": []}
+        self.run = records.Run.read({**first, **earlier, **fields, **machine})
         self._seconds_before = self.run.timings.get("total", 0.0)
         # A resumed run describes all stages again, by what each left in its folder.
         self.run.stages = []
@@ -67,7 +58,7 @@ class RunRecord:
         run = self.run
         for name, value in fields.items():
             setattr(run, name, value)
-        run.status, run.updated = status, _now()
+        run.status, run.updated = status, timestamp()
         run.peak_memory_bytes = max(peak_memory_bytes(), run.peak_memory_bytes or 0)
         run.peak_device_memory_bytes = peak_device_memory_bytes()
         run.timings["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
@@ -79,11 +70,9 @@ class RunRecord:
         self.run.timings[part] = round(self.run.timings.get(part, 0.0) + seconds, 1)
 
 
-def _now() -> str:
+def timestamp() -> str:
+    """Return the time as records have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-_SECONDS_BETWEEN = 5.0
 
 
 class Heartbeat:
@@ -93,14 +82,12 @@ class Heartbeat:
     and the folder's lock whether the process lives.
 
     Args:
-        folder: The run's folder.
+        folder: The run's folder; None writes nothing: of several processes one does.
         seconds_between: Least time between two writes of the same activity.
-        writes: Whether this process writes; of several one does.
     """
 
-    def __init__(self, folder: Path, seconds_between: float = _SECONDS_BETWEEN, *, writes: bool = True) -> None:
-        self._writes = writes
-        self._path = folder / HEARTBEAT
+    def __init__(self, folder: Path | None, seconds_between: float = 5.0) -> None:
+        self._folder = folder
         self._seconds_between = seconds_between
         self._written = -seconds_between
         self._fields: dict[str, Any] = {}
@@ -128,89 +115,11 @@ class Heartbeat:
 
     def _write(self) -> None:
         self._written = time.monotonic()
-        if not self._writes:
+        if self._folder is None:
             return
-        text = records.text_of(records.plain({"time": _now(), **self._fields}))
+        text = records.text_of(records.plain({"time": timestamp(), **self._fields}))
         with suppress(OSError):  # No run fails for want of a sign of life; it only looks older.
-            atomic_text(self._path, text, durable=False)
-
-
-@dataclass(frozen=True)
-class StagePlace:
-    """Which of the run's stages one is.
-
-    Args:
-        name: Its name.
-        number: From 1.
-        stages: How many there are.
-    """
-
-    name: str
-    number: int
-    stages: int
-
-
-class TrainingHeartbeat(TrainerCallback):
-    """Beats with the steps of a stage.
-
-    Args:
-        heartbeat: The run's.
-        place: Which stage it is.
-    """
-
-    def __init__(self, heartbeat: Heartbeat, place: StagePlace) -> None:
-        self._heartbeat = heartbeat
-        self._place = place
-        self._began = (0.0, 0)  # Time and step.
-        self._last_log: tuple[float, float] | None = None  # Time and tokens.
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Begin the stage."""
-        self._began, self._last_log = (time.monotonic(), state.global_step), None
-        if state.is_world_process_zero:
-            self._heartbeat.begin(
-                "training",
-                stage=self._place.name,
-                stage_number=self._place.number,
-                stages=self._place.stages,
-                step=state.global_step,
-                steps=state.max_steps,
-                checkpoint=state.global_step or None,
-            )
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Beat."""
-        if state.is_world_process_zero:
-            began, first = self._began
-            left = (time.monotonic() - began) / (state.global_step - first) * (state.max_steps - state.global_step)
-            self._heartbeat.beat(step=state.global_step, seconds_left=round(left, 1))
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Note the rate since the last log: tokens are counted on the device, and read only here."""
-        if not state.is_world_process_zero or not logs or "tokens" not in logs:
-            return
-        if any(name.startswith(("eval_", "train_")) for name in logs):
-            return  # An evaluation or the end: no steps since the last log.
-        now, before = time.monotonic(), self._last_log
-        self._last_log = (now, logs["tokens"])
-        fields: dict[str, Any] = {"loss": logs.get("loss")}
-        if before is not None and now > before[0]:
-            fields["tokens_per_second"] = round((logs["tokens"] - before[1]) / (now - before[0]), 1)
-        self._heartbeat.beat(**fields)
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Note the checkpoint."""
-        if state.is_world_process_zero:
-            self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=_now())
+            atomic_text(self._folder / HEARTBEAT, text, durable=False)
 
 
 Status = Literal["running", "dead", "finished", "interrupted", "failed"]
@@ -330,16 +239,8 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         seconds_left=_sane(beat.seconds_left, float) if running and in_training else None,
         host=None if owner.get("host") is None else str(owner["host"]),
         pid=_sane(owner.get("pid")),
-        problem=run.problem or _damage(folder, run),
+        problem=run.problem or record_damage(folder),
     )
-
-
-def _damage(folder: Path, run: records.Run) -> str | None:
-    """Say in a line that a record is there and cannot be read; a record that is whole is never empty."""
-    path = folder / RECORD
-    if not run.is_empty or not path.is_file():
-        return None
-    return f"'{path}' is damaged and cannot be read: what the run was and how it ended is not known from it."
 
 
 def _judge(run: records.Run, folder: Path, owner: dict[str, Any]) -> Status:
@@ -377,17 +278,10 @@ def log_lines(entries: Iterable[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in entries)
 
 
-class LastStepLog(TrainerCallback):
-    """Has the last step of a stage logged too, so that one of fewer steps than `logging_steps` has a loss."""
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Ask for a log; where this step is logged anyway, it is once."""
-        if state.global_step >= state.max_steps:
-            control.should_log = True
-
-
 class LiveLog(TrainerCallback):
     """Adds every entry to `log.jsonl` as it is logged; the end of the stage writes the file whole.
+
+    The last step is logged too, so that a stage of fewer steps than `logging_steps` has a loss.
 
     Args:
         folder: The stage's folder.
@@ -397,7 +291,12 @@ class LiveLog(TrainerCallback):
         self._path = folder / LOG
         self._begun = False
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Ask for a log at the last step; where it is logged anyway, it is once."""
+        if state.global_step >= state.max_steps:
+            control.should_log = True
+
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Add the newest entry; at first write all, since an earlier process may have logged what is done again."""
         if not state.is_world_process_zero:
             return

@@ -41,7 +41,8 @@ from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoi
 from limbeck.training.checkpoints import disk_problem, sync_tree
 from limbeck.training.guard import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
-from limbeck.training.record import Heartbeat, RunRecord, StagePlace, TrainingHeartbeat
+from limbeck.training.progress import ProgressReporter
+from limbeck.training.record import Heartbeat, RunRecord
 from limbeck.training.stage import label_kind, load_finished, run_stage, teacher_dtype, warn
 from limbeck.training.students import describe_layers, dropouts, finish_student, make_student, save_student
 from limbeck.training.teacher import measure_layer_cosines, teacher_facts
@@ -151,7 +152,7 @@ class Run:
         self.folder = folder
         self.record = record
         self.console = console
-        self.heartbeat = Heartbeat(folder, writes=ranks.is_main())
+        self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
         self.corpora: list[Corpus | LabelledCorpus] = []
         self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(self._load_tokenizer)
 
@@ -282,7 +283,8 @@ class Run:
             teacher = ranks.on_all_ranks(
                 partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
             )
-            beat = TrainingHeartbeat(self.heartbeat, StagePlace(choice.spec.title, index + 1, len(self.plan.stages)))
+            place = {"stage_number": index + 1, "stages": len(self.plan.stages)}
+            progress = ProgressReporter(choice.spec.title, self.console, self.heartbeat, **place)
             finished = run_stage(
                 choice,
                 student,
@@ -292,7 +294,7 @@ class Run:
                 folder=folder,
                 seed=self.plan.recipe.seed + index,
                 console=self.console,
-                callbacks=[beat],
+                progress=progress,
             )
         finished.layers = describe_layers(choice.terms)
         if choice.student is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
 
 from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.machine import bf16_is_fast
@@ -29,7 +29,7 @@ from limbeck.training.data import grouped_padding_share, held_out_rows, training
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule, freeze_unreached, untrained_names
 from limbeck.training.progress import ProgressReporter
-from limbeck.training.record import LOG, LastStepLog, LiveLog, log_lines
+from limbeck.training.record import LOG, LiveLog, log_lines
 from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 
@@ -106,35 +106,6 @@ def teacher_dtype(choice: StageChoice) -> str:
 DONE = Stage.FILE
 
 
-def write_finished(
-    folder: Path,
-    module: DistillationModule,
-    whole: Mapping[str, Tensor] | None,
-    history: list[dict[str, Any]],
-    record: Stage,
-) -> None:
-    """Write what a stage leaves, `stage.json` after all else: its presence means that the stage is done.
-
-    The checkpoints are of no use from then on.
-
-    Args:
-        folder: The stage's folder.
-        module: What was trained.
-        whole: Its weights, if it is sharded.
-        history: What was logged.
-        record: The stage's part of the run record.
-    """
-    with checkpoints.saving(f"What stage '{record.name}' leaves", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        atomic_text(folder / LOG, log_lines(history))
-        with atomic_file(folder / WEIGHTS) as weights:
-            checkpoints.save_weights(module, weights, whole)
-        record.weights = checkpoints.file_facts(folder / WEIGHTS)
-        save(record, folder)
-        sync(folder)
-        checkpoints.remove_checkpoints(folder)
-
-
 def load_finished(folder: Path, student: PreTrainedModel, warn: checkpoints.Warn) -> Stage | None:
     """Take up a stage that an earlier run finished.
 
@@ -175,36 +146,159 @@ def _finished_record(folder: Path, warn: checkpoints.Warn) -> Stage | None:
     return record
 
 
-@dataclass(frozen=True)
 class StageTraining:
     """A stage, ready to be trained.
 
     Args:
         choice: The stage.
+        student: Trained in place; its taps are off again after the training.
+        teacher: Frozen, and cut at the deepest layer that the stage reads.
+        rows: Its rows.
         folder: Where its checkpoints and results go.
-        trainer: Holds the student, the learned maps and the rows.
+        seed: Seed of its data order and dropout.
+        console: Where warnings go.
         progress: Shows how far it is.
-        interrupt: Saves the state on Ctrl-C or SIGTERM.
-        frozen: Parameters that the stage keeps as they are.
-        untrained: Parameters that no term reaches.
+
+    Raises:
+        RecipeError: for an engine other than the recipe's, or a guard that needs one process.
     """
 
-    choice: StageChoice
-    folder: Path
-    trainer: DistillationTrainer
-    progress: ProgressReporter
-    interrupt: InterruptSaver
-    frozen: list[str]
-    untrained: list[str]
+    def __init__(
+        self,
+        choice: StageChoice,
+        student: PreTrainedModel,
+        teacher: PreTrainedModel,
+        rows: StageRows,
+        *,
+        folder: Path,
+        seed: int,
+        console: Console,
+        progress: ProgressReporter,
+    ) -> None:
+        spec, measures = choice.spec, len(rows.held_out) > 0
+        arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=measures)
+        if spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
+            raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
+        prepare_student(student, choice)
+        self.choice, self.folder, self.progress, self.warn = choice, folder, progress, partial(warn, console)
+        self.interrupt = InterruptSaver()
+        self.frozen = untrained_names(student)
+        # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
+        learner = copy.deepcopy(student) if arguments.fsdp else student
+        reader = TeacherReader(teacher, choice.terms, pooling=choice.pooling, sharded=choice.teacher.spec.sharded)
+        self.module = DistillationModule(learner, reader, choice.terms, pooling=choice.pooling)
+        unreached = freeze_unreached(self.module, rows.probe())
+        self.untrained = [name for name in unreached if name not in self.frozen]
+        self.trainer = DistillationTrainer(
+            self.module,
+            policy=spec.guard,
+            warn=self.warn,
+            args=arguments,
+            train_dataset=rows.train,
+            eval_dataset=rows.held_out if measures else None,
+            data_collator=rows.collator,
+            interrupt=self.interrupt,
+            callbacks=[progress, LiveLog(folder)],
+        )
+        self.trainer.remove_callback(PrinterCallback)  # Progress is reported above.
+        _check_engine(self.trainer)
+        if arguments.world_size > 1:
+            line = f"  {arguments.world_size} processes, {self.trainer.loader.rows_a_step} rows a step"
+            console.print(line, style="dim", highlight=False)
 
-    @property
-    def title(self) -> str:
-        """The stage's name."""
-        return self.choice.spec.title
+    def train(self, checkpoint: Path | None) -> dict[str, float]:
+        """Train the stage to its end, and measure it on held-out rows.
+
+        Args:
+            checkpoint: Where to go on; None to begin.
+
+        Returns:
+            The metrics on held-out rows, by the trainer's names; empty without such rows.
+
+        Raises:
+            Interrupted: after Ctrl-C or SIGTERM, with the state saved.
+        """
+        trainer = self.trainer
+        try:
+            if checkpoint is not None:
+                checkpoints.warn_of_differences(checkpoint, checkpoints.training_facts(trainer.args), self.warn)
+            if checkpoint is not None and checkpoints.is_last(checkpoint):
+                trainer.restore(checkpoint)  # The loop itself would take one step more.
+            else:
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            if self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
+                raise raised_on_all_ranks(self._stopped("the state is saved"))
+            return trainer.evaluate() if trainer.eval_dataset is not None else {}
+        except RuntimeError as error:
+            # A signal to the whole process group ends the workers of the data loader before the step.
+            if not self.interrupt.interrupted or "DataLoader worker" not in str(error):
+                raise
+            raise self._stopped("the state of its last checkpoint is kept") from None
+        finally:
+            self.progress.close()
+            self.interrupt.close()
+            self.module.close()
+
+    def describe(self, corpus: Corpus | LabelledCorpus, metrics: Mapping[str, float], *, seconds: float) -> Stage:
+        """Describe the trained stage for the run's record.
+
+        Args:
+            corpus: Its corpus.
+            metrics: The metrics of `train`.
+            seconds: How long this process trained and measured.
+        """
+        trainer, arguments = self.trainer, self.trainer.args
+        last: dict[str, Any] = next((e for e in reversed(trainer.state.log_history) if "loss" in e), {})
+        steps = trainer.state.global_step
+        drawn = trainer.loader.describe_drawn(trainer.train_dataset, corpus, steps)
+        names = ("loss", *(term.name for term in self.choice.terms))
+        return Stage(
+            name=self.choice.spec.title,
+            method=self.choice.spec.method["name"],
+            steps=steps,
+            rows_a_step=trainer.loader.rows_a_step,
+            tokens=int(trainer.tokens_seen),
+            seconds=round(seconds, 1),
+            tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
+            drawn=None if drawn is None else Drawn.read(drawn),
+            padding_share=round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
+            precision=checkpoints.precision(arguments),
+            device=str(arguments.device),
+            skipped_steps=trainer.guard.skipped,
+            rows_of_a_piece=trainer.splitter.rows,
+            final_loss=last.get("loss"),
+            final_terms={k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
+            held_out={name: metrics[f"eval_{name}"] for name in names if f"eval_{name}" in metrics},
+            untrained=self.untrained,
+            frozen=self.frozen,
+        )
+
+    def write(self, whole: Mapping[str, Tensor] | None, record: Stage) -> None:
+        """Write the results, `stage.json` after all else: its presence means that the stage is done.
+
+        The checkpoints are of no use from then on.
+
+        Args:
+            whole: The module's weights, if it is sharded.
+            record: The stage's part of the run record.
+        """
+        with checkpoints.saving(f"What stage '{record.name}' leaves", self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic_text(self.folder / LOG, log_lines(self.trainer.state.log_history))
+            with atomic_file(self.folder / WEIGHTS) as weights:
+                checkpoints.save_weights(self.module, weights, whole)
+            record.weights = checkpoints.file_facts(self.folder / WEIGHTS)
+            save(record, self.folder)
+            sync(self.folder)
+            checkpoints.remove_checkpoints(self.folder)
 
     def stopped(self, line: str) -> Interrupted:
         """Return the error of a stopped run, with the command that continues it."""
         return self.interrupt.error(f"{line} Continue with: limbeck distill --resume --output {self.folder.parents[1]}")
+
+    def _stopped(self, state: str) -> Interrupted:
+        step = self.trainer.state.global_step
+        return self.stopped(f"Stopped at step {step} of stage '{self.choice.spec.title}'; {state}.")
 
 
 def run_stage(
@@ -216,8 +310,7 @@ def run_stage(
     *,
     folder: Path,
     seed: int,
-    console: Console,
-    callbacks: Sequence[TrainerCallback] = (),
+    **reporting: Any,
 ) -> Stage:
     """Train the student for one stage, continuing from the newest checkpoint in its folder if there is one.
 
@@ -229,8 +322,7 @@ def run_stage(
         corpus: Blocks to train on and held-out ones.
         folder: Where its checkpoints and results go.
         seed: Seed of its data order and dropout.
-        console: Where progress goes.
-        callbacks: Further callbacks of the trainer.
+        **reporting: `console` and `progress` of `StageTraining`.
 
     Returns:
         The stage's part of the run record. It is also written to the stage's folder, last of all.
@@ -238,160 +330,36 @@ def run_stage(
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, with the state saved.
         TrainingError: if the policies stop it, or a checkpoint cannot be written.
-        OutputError: if its checkpoint cannot be taken up.
+        OutputError: if its checkpoint cannot be restored.
     """
-    checkpoint = on_main_rank(lambda: _newest_checkpoint(folder, partial(warn, console)))
+
+    def newest() -> Path | None:
+        checkpoints.remove_leftovers(folder)
+        return checkpoints.newest_checkpoint(folder, partial(warn, reporting["console"]))
+
+    checkpoint = on_main_rank(newest)
     set_seed(seed)
-    stage = make_stage(
-        choice, student, teacher, stage_rows(choice, corpus, tokenizer, seed), folder, seed, console, callbacks
-    )
+    rows = stage_rows(choice, corpus, tokenizer, seed)
+    stage = StageTraining(choice, student, teacher, rows, folder=folder, seed=seed, **reporting)
     started = time.monotonic()
-    metrics = train_stage(stage, checkpoint, partial(warn, console))
-    trainer, module = stage.trainer, stage.trainer.module
-    if trainer.state.global_step == 0:
+    metrics = stage.train(checkpoint)
+    arguments = stage.trainer.args
+    if stage.trainer.state.global_step == 0:
         raise raised_on_all_ranks(
             TrainingError(
-                f"Stage '{stage.title}' trained no step: {len(corpus.train)} blocks make no batch of "
-                f"{trainer.args.train_batch_size * trainer.args.world_size}; lower per_device_train_batch_size or "
+                f"Stage '{choice.spec.title}' trained no step: {len(corpus.train)} blocks make no batch of "
+                f"{arguments.train_batch_size * arguments.world_size}; lower per_device_train_batch_size or "
                 "leave out dataloader_drop_last."
             )
         )
-    record = describe_stage(stage, corpus, metrics, seconds=time.monotonic() - started)
-    whole = checkpoints.whole_weights(module) if checkpoints.is_sharded(module) else None
-    on_main_rank(lambda: write_finished(folder, module, whole, trainer.state.log_history, record))
+    record = stage.describe(corpus, metrics, seconds=time.monotonic() - started)
+    whole = checkpoints.whole_weights(stage.module)
+    on_main_rank(lambda: stage.write(whole, record))
     if whole is not None:
         take_weights(student, whole)
     if stage.interrupt.agree():
-        raise raised_on_all_ranks(stage.stopped(f"Stopped after stage '{stage.title}', which is finished."))
+        raise raised_on_all_ranks(stage.stopped(f"Stopped after stage '{choice.spec.title}', which is finished."))
     return record
-
-
-def make_stage(
-    choice: StageChoice,
-    student: PreTrainedModel,
-    teacher: PreTrainedModel,
-    rows: StageRows,
-    folder: Path,
-    seed: int,
-    console: Console,
-    callbacks: Sequence[TrainerCallback],
-) -> StageTraining:
-    """Make the trainer of a stage; arguments as of `run_stage`.
-
-    Raises:
-        RecipeError: for an engine other than the recipe's, or a guard that needs one process.
-    """
-    spec, measures = choice.spec, len(rows.held_out) > 0
-    arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=measures)
-    if spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
-        raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
-    prepare_student(student, choice)
-    frozen = untrained_names(student)
-    # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
-    learner = copy.deepcopy(student) if arguments.fsdp else student
-    reader = TeacherReader(teacher, choice.terms, pooling=choice.pooling, sharded=choice.teacher.spec.sharded)
-    module = DistillationModule(learner, reader, choice.terms, pooling=choice.pooling)
-    untrained = [name for name in freeze_unreached(module, rows.probe()) if name not in frozen]
-    progress, interrupt = ProgressReporter(spec.title, console), InterruptSaver()
-    trainer = DistillationTrainer(
-        module,
-        policy=spec.guard,
-        warn=partial(warn, console),
-        args=arguments,
-        train_dataset=rows.train,
-        eval_dataset=rows.held_out if measures else None,
-        data_collator=rows.collator,
-        interrupt=interrupt,
-        callbacks=[LastStepLog(), progress, LiveLog(folder), *callbacks],
-    )
-    trainer.remove_callback(PrinterCallback)  # Progress is reported above.
-    _check_engine(trainer)
-    if arguments.world_size > 1:
-        line = f"  {arguments.world_size} processes, {trainer.loader.rows_a_step} rows a step"
-        console.print(line, style="dim", highlight=False)
-    return StageTraining(choice, folder, trainer, progress, interrupt, frozen, untrained)
-
-
-def train_stage(stage: StageTraining, checkpoint: Path | None, warn: checkpoints.Warn) -> dict[str, float]:
-    """Train a stage to its end, and measure it on held-out rows.
-
-    Args:
-        stage: The stage; its taps are off again afterwards.
-        checkpoint: Where to go on; None to begin.
-        warn: Takes a line on differences between this machine and the checkpoint's.
-
-    Returns:
-        The metrics on held-out rows, by the trainer's names; empty without such rows.
-
-    Raises:
-        Interrupted: after Ctrl-C or SIGTERM, with the state saved.
-    """
-    trainer = stage.trainer
-    try:
-        if checkpoint is not None:
-            checkpoints.warn_of_differences(checkpoint, checkpoints.training_facts(trainer.args), warn)
-        if checkpoint is not None and checkpoints.is_last(checkpoint):
-            trainer.restore(checkpoint)  # The loop itself would take one step more.
-        else:
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        if stage.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
-            line = f"Stopped at step {trainer.state.global_step} of stage '{stage.title}'; the state is saved."
-            raise raised_on_all_ranks(stage.stopped(line))
-        return trainer.evaluate() if trainer.eval_dataset is not None else {}
-    except RuntimeError as error:
-        # A signal to the whole process group ends the workers of the data loader before the step.
-        if not stage.interrupt.interrupted or "DataLoader worker" not in str(error):
-            raise
-        raise stage.stopped(
-            f"Stopped at step {trainer.state.global_step} of stage '{stage.title}'; the state of its last checkpoint "
-            "is kept."
-        ) from None
-    finally:
-        stage.progress.close()
-        stage.interrupt.close()
-        trainer.module.close()
-
-
-def describe_stage(
-    stage: StageTraining, corpus: Corpus | LabelledCorpus, metrics: Mapping[str, float], *, seconds: float
-) -> Stage:
-    """Describe a trained stage for the run's record.
-
-    Args:
-        stage: The stage.
-        corpus: Its corpus.
-        metrics: What `train_stage` returned.
-        seconds: How long this process trained and measured.
-    """
-    trainer, arguments = stage.trainer, stage.trainer.args
-    history = [entry for entry in trainer.state.log_history if "loss" in entry]
-    last = history[-1] if history else {}
-    steps = trainer.state.global_step
-    drawn = trainer.loader.describe_drawn(trainer.train_dataset, corpus, steps)
-    return Stage(
-        name=stage.title,
-        method=stage.choice.spec.method["name"],
-        steps=steps,
-        rows_a_step=trainer.loader.rows_a_step,
-        tokens=int(trainer.tokens_seen),
-        seconds=round(seconds, 1),
-        tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
-        drawn=None if drawn is None else Drawn.read(drawn),
-        padding_share=round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
-        precision=checkpoints.precision(arguments),
-        device=str(arguments.device),
-        skipped_steps=trainer.guard.skipped,
-        rows_of_a_piece=trainer.splitter.rows,
-        final_loss=last.get("loss"),
-        final_terms={k.removeprefix("loss_"): v for k, v in last.items() if k.startswith("loss_")},
-        held_out={
-            name: metrics[f"eval_{name}"]
-            for name in ("loss", *(term.name for term in stage.choice.terms))
-            if f"eval_{name}" in metrics
-        },
-        untrained=stage.untrained,
-        frozen=stage.frozen,
-    )
 
 
 def _check_engine(trainer: DistillationTrainer) -> None:
@@ -407,12 +375,6 @@ def _check_engine(trainer: DistillationTrainer) -> None:
                 "in the stage to shard the student."
             )
         )
-
-
-def _newest_checkpoint(folder: Path, warn: checkpoints.Warn) -> Path | None:
-    """Clear away what killed writes left, and find where to go on."""
-    checkpoints.remove_leftovers(folder)
-    return checkpoints.newest_checkpoint(folder, warn)
 
 
 def warn(console: Console, line: str) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from accelerate.utils import save_fsdp_optimizer, send_to_device
-from safetensors.torch import load_file, load_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
@@ -28,9 +27,9 @@ from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
 from limbeck.training import checkpoints, module
+from limbeck.training.data import Loader
 from limbeck.training.guard import BatchSplitter, LossGuard, StepStart, skip_update, takes_flag
 from limbeck.training.interrupt import InterruptSaver
-from limbeck.training.loader import Loader
 
 # How long a stage has been trained, over all processes that worked on it in turn.
 
@@ -91,7 +90,7 @@ class DistillationTrainer(Trainer):
         **arguments: Any,
     ) -> None:
         super().__init__(model=model, **arguments)
-        self.interrupt = interrupt
+        self.interrupt = interrupt or InterruptSaver()
         if interrupt is not None:
             self.add_callback(interrupt)
         if self.args.process_index:  # Other rows, other dropout; weights and order are those of the main process.
@@ -150,22 +149,17 @@ class DistillationTrainer(Trainer):
             return batches, None
         # Without waiting, where the loader has pinned them.
         batches = [send_to_device(batch, device, non_blocking=True) for batch in batches]
-        window = module.sum_over_ranks(self._with_signals(module.sum_units(batches)))
-        window = self._without_signals(window)
+        # Word of signals goes along, so that it costs no communication of its own.
+        units = F.pad(module.sum_units(batches), (0, 1), value=float(self.interrupt.interrupted))
+        window = module.sum_over_ranks(units)
+        if self.args.world_size > 1:
+            self.interrupt.note(window[-1])
+        window = window[:-1]
         self.tokens_seen += window[0]
         self._steps_summed += 1
         self._batches, self._sums_before, self._start = batches, dict(self._sums), None
         self.splitter.begin_step()
         return batches, window
-
-    def _with_signals(self, units: Tensor) -> Tensor:
-        """Send word of signals along with the units, so that it costs no communication of its own."""
-        return F.pad(units, (0, 1), value=float(self.interrupt is not None and self.interrupt.interrupted))
-
-    def _without_signals(self, window: Tensor) -> Tensor:
-        if self.interrupt is not None and self.args.world_size > 1:
-            self.interrupt.note(window[-1])
-        return window[:-1]
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Run forward and backward on a micro-batch, in pieces if it does not fit and the policy says so."""
@@ -186,7 +180,7 @@ class DistillationTrainer(Trainer):
         assert self._start is not None
         self.module.zero_grad(set_to_none=True)
         self._start.restore_buffers()
-        self._start.restore_random_streams()
+        self._start.random.restore()
         self._sums = dict(self._sums_before)
         self.guard.forget_step()
 
@@ -275,26 +269,20 @@ class DistillationTrainer(Trainer):
         super().log(logs, start_time)
 
     def evaluation_loop(
-        self,
-        dataloader: DataLoader[Any],
-        description: str,
-        prediction_loss_only: bool | None = None,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "eval",
+        self, dataloader: DataLoader[Any], *arguments: Any, metric_key_prefix: str = "eval", **options: Any
     ) -> EvalLoopOutput:
         """Measure every term on held-out blocks: totals and counts are summed, then divided once."""
-        model = (
-            self.model_wrapped if self.is_in_train else self.accelerator.prepare_model(self.model, evaluation_mode=True)
-        )
+        model = self.model_wrapped
+        if not self.is_in_train:
+            model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
         sums, rows = module.measure_terms(model, dataloader, self._prepare_inputs)
-        weights = {term.name: term.weight for term in self.module.terms}
-        metrics = {}
+        values = {}
         for name, pair in sums.items():
-            pair = module.sum_over_ranks(pair)
-            metrics[f"{metric_key_prefix}_{name}"] = float(pair[0] / pair[1].clamp(min=1))
-        metrics[f"{metric_key_prefix}_loss"] = sum(
-            weights[name] * metrics[f"{metric_key_prefix}_{name}"] for name in sums
-        )
+            total, count = module.sum_over_ranks(pair)
+            values[name] = float(total / count.clamp(min=1))
+        weights = {term.name: term.weight for term in self.module.terms}
+        values["loss"] = sum(weights[name] * values[name] for name in sums)
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in values.items()}
         return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=rows)
 
     def _get_output_dir(self, trial: Any) -> str:
@@ -338,7 +326,7 @@ class DistillationTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save student and learned maps in one safetensors file; weights that share memory are stored once."""
         self.guard.check()
-        whole = checkpoints.whole_weights(self.module) if checkpoints.is_sharded(self.module) else None
+        whole = checkpoints.whole_weights(self.module)
         names = sorted(self._sums)
         sums = module.sum_over_ranks(torch.stack([self._sums[name] for name in names])).tolist() if names else []
         folder = Path(output_dir or self.args.output_dir)
@@ -368,16 +356,14 @@ class DistillationTrainer(Trainer):
         """Take the weights and the history of a checkpoint without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        self.loader.restore_position(self.train_dataset, checkpoint)
+        self.get_train_dataloader()  # Knows the rows that were drawn.
+        self.loader.load_position(checkpoint)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """Load what `_save` wrote; every tensor must be there."""
         folder = Path(resume_from_checkpoint)
         with checkpoints.loading(folder):
-            if checkpoints.is_sharded(self.module):
-                checkpoints.put_whole_weights(self.module, load_file(str(folder / WEIGHTS)))
-            else:
-                load_model(self.module, str(folder / WEIGHTS), strict=True)
+            checkpoints.load_weights(self.module, folder / WEIGHTS)
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)
