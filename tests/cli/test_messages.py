@@ -11,7 +11,7 @@ import yaml
 from rich.table import Table
 
 from limbeck.cli import main
-from limbeck.cli.messages import PIPED_WIDTH, print_json, print_line, progress_console, result_console
+from limbeck.cli.messages import PIPED_WIDTH, Messages, print_json, print_line, result_console
 from tests.support.command_tree import leaves
 
 ALWAYS_JSON = {"schema"}
@@ -155,7 +155,7 @@ def test_no_colours_in_a_pipe_or_where_they_are_not_wanted(capsys, monkeypatch):
 
 
 def test_quiet_says_nothing(capsys):
-    progress_console(quiet=True).print("x")
+    Messages(quiet=True).console().print("x")
     logging.getLogger("limbeck").info("y")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
@@ -163,9 +163,9 @@ def test_quiet_says_nothing(capsys):
 
 def test_verbose_says_versions_device_and_what_is_logged_once(capsys):
     for _ in range(2):
-        progress_console(quiet=False, verbose=True)
+        Messages(verbose=True).console()
     capsys.readouterr()
-    progress_console(quiet=False, verbose=True)
+    Messages(verbose=True).console()
     logging.getLogger("limbeck.kernels").info("[backend] chosen")
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -176,8 +176,8 @@ def test_verbose_says_versions_device_and_what_is_logged_once(capsys):
 
 
 def test_verbose_ends_with_its_command(capsys):
-    progress_console(quiet=False, verbose=True)
-    progress_console(quiet=False)
+    Messages(verbose=True).console()
+    Messages().console()
     capsys.readouterr()
     logging.getLogger("limbeck.kernels").warning("x")
     assert capsys.readouterr().err == ""

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.cli.options import base_recipe, parse_layers, parse_multiples
-from limbeck.cli.search import KINDS
+from limbeck.cli.search import KINDS, base_recipe, parse_layers, parse_multiples
 from limbeck.errors import RecipeError
 from limbeck.recipe.load import load_recipe, read_recipe
 from limbeck.recipe.plan import plan_run

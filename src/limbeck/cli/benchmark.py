@@ -3,80 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import (
-    DTYPES,
-    LONGEST_SECONDS,
-    MEASURING_PANEL,
-    METHODS,
-    MOST,
-    OBJECTIVES,
-    RESULT_PANEL,
-    Device,
-    Json,
-    Overrides,
-    Quiet,
-    Verbose,
-    complete,
-    examples,
-    parse_numbers,
-)
+from limbeck.cli import options
+from limbeck.cli.messages import Messages, print_result
+from limbeck.cli.options import LONGEST_SECONDS, MOST, command, measuring_option, parse_numbers
 
 if TYPE_CHECKING:
     from limbeck.benchmark.rows import Row
+    from limbeck.core.progress import ProgressBar
 
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write the rows, with device, versions and commit, to a .csv or .json file.", rich_help_panel=RESULT_PANEL
-    ),
-]
 Seconds = Annotated[
     float,
-    typer.Option(
-        min=0.01,
-        max=LONGEST_SECONDS,
-        help="Time for the timings; each case gets five rounds anyway.",
-        rich_help_panel=MEASURING_PANEL,
-    ),
+    measuring_option(min=0.01, max=LONGEST_SECONDS, help="Time for the timings; each case gets five rounds anyway."),
 ]
-Memory = Annotated[
-    bool,
-    typer.Option(help="Measure peak memory too; on a CPU in processes of their own.", rich_help_panel=MEASURING_PANEL),
-]
+Memory = Annotated[bool, measuring_option(help="Measure peak memory too; on a CPU in processes of their own.")]
 Dtype = Annotated[
-    str,
-    typer.Option(
-        help="float32, bfloat16 or float16.", rich_help_panel=MEASURING_PANEL, autocompletion=complete(DTYPES)
-    ),
+    str, measuring_option(help="float32, bfloat16 or float16.", autocompletion=options.complete(options.DTYPES))
 ]
 Ragged = Annotated[bool, typer.Option("--ragged", help="Draw lengths from [L/2, L] instead of L for all.")]
 
-benchmark = typer.Typer(
-    name="benchmark",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Measure what losses, training steps and models cost on this machine.",
-    epilog=examples("limbeck benchmark step --teacher 12x768 --student 6x384 --output step.csv"),
+
+@dataclass(frozen=True)
+class _Rows:
+    output: Annotated[
+        Path | None,
+        options.result_option(help="Write the rows, with device, versions and commit, to a .csv or .json file."),
+    ] = None
+
+    def begin(self, messages: Messages) -> ProgressBar:
+        """Check that rows can be written, and return the progress of a benchmark."""
+        from limbeck.benchmark.rows import check_output
+        from limbeck.core.progress import ProgressBar
+
+        console = messages.console()
+        check_output(self.output)
+        return ProgressBar(console)
+
+    def finish(self, name: str, rows: Sequence[Row], device: str, table: RenderableType, messages: Messages) -> None:
+        """Write the file, and print the result."""
+        from limbeck.benchmark.rows import describe_machine, report_dict, write_rows
+        from limbeck.core.machine import choose_device
+
+        machine = describe_machine(choose_device(device).type)
+        if self.output is not None:
+            write_rows(self.output, name, rows, machine)
+        written = () if self.output is None else (f"Rows: {self.output}",)
+        print_result(messages.as_json, report_dict(name, rows, machine), table, *written)
+
+
+benchmark = options.command_group(
+    "benchmark",
+    "Measure what losses, training steps and models cost on this machine.",
+    "limbeck benchmark step --teacher 12x768 --student 6x384 --output step.csv",
 )
 
 
-@benchmark.command(
-    epilog=examples(
-        "limbeck benchmark loss --lengths 128,512 --heads 48 --output loss.csv",
-        "limbeck benchmark loss --objective soft_label_kl --classes 250002 --lengths 128",
-    )
+@command(
+    "limbeck benchmark loss --lengths 128,512 --heads 48 --output loss.csv",
+    "limbeck benchmark loss --objective soft_label_kl --classes 250002 --lengths 128",
+    group=benchmark,
 )
 def loss(
     objective: Annotated[
         str,
-        typer.Option(help=f"{', '.join(OBJECTIVES[:-1])} or {OBJECTIVES[-1]}.", autocompletion=complete(OBJECTIVES)),
+        typer.Option(
+            help=f"{', '.join(options.OBJECTIVES[:-1])} or {options.OBJECTIVES[-1]}.",
+            autocompletion=options.complete(options.OBJECTIVES),
+        ),
     ] = "relation_kl",
     backends: Annotated[str | None, typer.Option(help="Names by commas; default: all that run on the device.")] = None,
     lengths: Annotated[str, typer.Option(help="Tokens of the longest sample, by commas.")] = "128,512",
@@ -87,23 +86,20 @@ def loss(
     pair: Annotated[bool, typer.Option("--pair", help="Relate two streams instead of one with itself.")] = False,
     ragged: Ragged = False,
     dtype: Dtype = "float32",
-    device: Device = "auto",
+    device: options.Device = "auto",
     seconds: Seconds = 30.0,
     memory: Memory = True,
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    *,
+    result: _Rows,
+    messages: Messages,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
     from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
-    from limbeck.benchmark.rows import check_output, loss_table
+    from limbeck.benchmark.rows import loss_table
     from limbeck.core.machine import choose_device
-    from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
 
-    console = progress_console(quiet, verbose)
-    check_output(output)
+    progress = result.begin(messages)
     chosen = choose_device(device)
     both = parse_numbers("--widths", widths)
     if len(both) != 2:
@@ -122,16 +118,15 @@ def loss(
         for head in all_heads
     ]  # fmt: skip
     names = [name.strip() for name in backends.split(",")] if backends else []
-    with ProgressBar(console) as bar:
+    with progress as bar:
         rows = measure_losses(cases, names, seconds=seconds, memory=memory, report=bar)
-    _hand_over("loss", rows, chosen.type, output, None if as_json else loss_table(rows))
+    result.finish("loss", rows, device, loss_table(rows), messages)
 
 
-@benchmark.command(
-    epilog=examples(
-        "limbeck benchmark step --teacher 12x768 --student 6x384 --method minilmv2 --batch 8 --ragged",
-        "limbeck benchmark step recipe.yaml --output step.json",
-    )
+@command(
+    "limbeck benchmark step --teacher 12x768 --student 6x384 --method minilmv2 --batch 8 --ragged",
+    "limbeck benchmark step recipe.yaml --output step.json",
+    group=benchmark,
 )
 def step(
     recipe: Annotated[
@@ -142,44 +137,40 @@ def step(
     student: Annotated[str | None, typer.Option(help='Shape of the student; default: "6x384".')] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="Method, with its defaults; default: minilmv2.", autocompletion=complete(METHODS)),
+        typer.Option(
+            help="Method, with its defaults; default: minilmv2.", autocompletion=options.complete(options.METHODS)
+        ),
     ] = None,
     stage: Annotated[int, typer.Option(min=1, help="Stage of the recipe or the method.")] = 1,
     batch: Annotated[int | None, typer.Option(min=1, max=MOST, help="Samples; default: the recipe's, or 8.")] = None,
     length: Annotated[
-        int | None,
-        typer.Option(min=2, max=MOST, help="Tokens of the longest sample; default: the recipe's, or 128."),
+        int | None, typer.Option(min=2, max=MOST, help="Tokens of the longest sample; default: the recipe's, or 128.")
     ] = None,
     ragged: Ragged = False,
     dtype: Annotated[
         str,
-        typer.Option(
+        measuring_option(
             help="auto (as training chooses), float32 or bfloat16, of teacher and student.",
-            rich_help_panel=MEASURING_PANEL,
-            autocompletion=complete(("auto", *DTYPES[:2])),
+            autocompletion=options.complete(("auto", *options.DTYPES[:2])),
         ),
     ] = "auto",
-    device: Device = "auto",
+    device: options.Device = "auto",
     seconds: Seconds = 30.0,
     memory: Memory = True,
-    overrides: Overrides = None,
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    overrides: options.Overrides = None,
+    *,
+    result: _Rows,
+    messages: Messages,
 ) -> None:
     """Time whole optimizer steps and their parts: tokens/s, peak memory, and how near the floor they are.
 
     Weights are random and so are the tokens: nothing is downloaded, and times do not depend on them.
     """
-    from limbeck.benchmark.rows import check_output, step_table
+    from limbeck.benchmark.rows import step_table
     from limbeck.benchmark.step import StepRequest, measure_step
-    from limbeck.core.machine import choose_device
-    from limbeck.core.progress import ProgressBar
     from limbeck.errors import RecipeError
 
-    console = progress_console(quiet, verbose)
-    check_output(output)
+    progress = result.begin(messages)
     named = {"teacher": teacher, "student": student, "method": method}
     given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if recipe is not None and given:
@@ -190,16 +181,15 @@ def step(
         recipe=None if recipe is None else str(recipe), overrides=tuple(overrides or ()), stage=stage, batch=batch,
         length=length, ragged=ragged, dtype=dtype, device=device, **given,
     )  # fmt: skip
-    with ProgressBar(console) as bar:
+    with progress as bar:
         rows = measure_step(request, seconds=seconds, memory=memory, report=bar)
-    _hand_over("step", rows, choose_device(device).type, output, None if as_json else step_table(rows))
+    result.finish("step", rows, device, step_table(rows), messages)
 
 
-@benchmark.command(
-    epilog=examples(
-        "limbeck benchmark model google-bert/bert-base-uncased runs/mine/student",
-        "limbeck benchmark model 12x768 6x384 --batch-sizes 1,32 --lengths 128,512 --output model.csv",
-    )
+@command(
+    "limbeck benchmark model google-bert/bert-base-uncased runs/mine/student",
+    "limbeck benchmark model 12x768 6x384 --batch-sizes 1,32 --lengths 128,512 --output model.csv",
+    group=benchmark,
 )
 def model(
     models: Annotated[
@@ -208,48 +198,24 @@ def model(
     batch_sizes: Annotated[str, typer.Option(help="Texts a pass, by commas.")] = "1,32",
     lengths: Annotated[str, typer.Option(help="Tokens a text, by commas.")] = "128",
     dtype: Dtype = "float32",
-    device: Device = "auto",
+    device: options.Device = "auto",
     seconds: Seconds = 30.0,
-    warmup: Annotated[
-        int,
-        typer.Option(min=0, max=1000, help="Passes of each that are not counted.", rich_help_panel=MEASURING_PANEL),
-    ] = 2,
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    warmup: Annotated[int, measuring_option(min=0, max=1000, help="Passes of each that are not counted.")] = 2,
+    *,
+    result: _Rows,
+    messages: Messages,
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
     from limbeck.benchmark.model import measure_models
-    from limbeck.benchmark.rows import check_output, model_table
+    from limbeck.benchmark.rows import model_table
     from limbeck.core.machine import choose_device
-    from limbeck.core.progress import ProgressBar
     from limbeck.models.loading import as_dtype
 
-    console = progress_console(quiet, verbose)
-    check_output(output)
-    chosen = choose_device(device)
-    with ProgressBar(console) as bar:
+    progress, chosen = result.begin(messages), choose_device(device)
+    with progress as bar:
         rows = measure_models(
             models, device=chosen, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
-            lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds,
-            warmup=warmup, report=bar,
+            lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds, warmup=warmup,
+            report=bar,
         )  # fmt: skip
-    _hand_over("model", rows, chosen.type, output, None if as_json else model_table(rows))
-
-
-def _hand_over(
-    name: str, rows: Sequence[Row], device_type: str, output: Path | None, table: RenderableType | None
-) -> None:
-    """Write the file, and print the table, or JSON where there is none."""
-    from limbeck.benchmark.rows import describe_machine, report_dict, write_rows
-
-    machine = describe_machine(device_type)
-    if output is not None:
-        write_rows(output, name, rows, machine)
-    if table is None:
-        print_json(report_dict(name, rows, machine))
-        return
-    result_console().print(table)
-    if output is not None:
-        print_line(f"Rows: {output}")
+    result.finish("model", rows, device, model_table(rows), messages)

@@ -6,19 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import Json, Quiet, Verbose, with_examples
+from limbeck.cli.messages import Messages, print_result
+from limbeck.cli.options import command
 
 if TYPE_CHECKING:
     from limbeck.comparison.cells import CheckedPlan
 
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set budget.tokens=1e7")
-]
 
-
-@with_examples(
+@command(
     "limbeck compare recipes/compare-methods.yaml --dry-run",
     "limbeck compare plan.yaml --data data/ --output runs/methods --set budget.tokens=10000000 --set 'seeds=[1, 2, 3]'",
 )
@@ -30,14 +27,15 @@ def compare(
     data: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder with the tasks' files, or `hub`; wins over the plan's.")
     ] = None,
-    overrides: Overrides = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set budget.tokens=1e7")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the plan and list its runs; run nothing.")] = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    *,
+    messages: Messages,
 ) -> None:
     """Distil students by several methods under one token budget, evaluate them, and lay out one table."""
-    progress = progress_console(quiet, verbose)
+    console = messages.console()
     if dry_run:
         from limbeck.comparison.cells import check_plan
         from limbeck.comparison.plan import load_plan
@@ -45,7 +43,7 @@ def compare(
 
         checked = check_plan(load_plan(plan, overrides or [], data=data))
         check_tasks(checked.plan.evaluation, read=False)
-        _show_plan(checked, as_json)
+        _show_plan(checked, messages.as_json)
         return
     from limbeck.api import compare as run_comparison
     from limbeck.errors import RecipeError
@@ -53,14 +51,10 @@ def compare(
 
     if output is None:
         raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run to check the plan only.")
-    result = run_comparison(plan, overrides or [], output=output, data=data, console=progress)
-    if as_json:
-        content = {"summary": result.record["summary"], "costs": result.record["costs"], "failed": result.failed}
-        left_out = {"impossible": result.record["impossible"], "files": [str(path) for path in result.files]}
-        print_json({**content, **left_out})
-    else:
-        result_console().print(methods_table(result.record))
-        print_line(f"Tables: {result.files[0]}")
+    result = run_comparison(plan, overrides or [], output=output, data=data, console=console)
+    content = {name: result.record[name] for name in ("summary", "costs", "impossible")}
+    content |= {"failed": result.failed, "files": list(map(str, result.files))}
+    print_result(messages.as_json, content, methods_table(result.record), f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)
 
@@ -70,13 +64,10 @@ def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
     from limbeck.recipe.plan import summarise
 
     plan, impossible = checked.plan, [found.to_plain() for found in checked.impossible]
-    if as_json:
-        runs = [
-            {**combination.parts, "seeds": plan.seeds, "shares": list(combination.variant.shares)}
-            for combination in checked.combinations
-        ]
-        print_json({"runs": runs, "impossible": impossible, "tokens": plan.budget.tokens})
-        return
+    runs = [
+        {**combination.parts, "seeds": plan.seeds, "shares": list(combination.variant.shares)}
+        for combination in checked.combinations
+    ]
     lines = []
     for combination, run in checked.runs:
         lines.append(combination.title)
@@ -84,12 +75,10 @@ def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
         described = summarise(run).items()
         lines += [f"  {next(shares):.0%} {name}: {text}" for name, text in described if name.startswith("stage")]
     lines += [f"left out: {', '.join(filter(None, entry.values()))}" for entry in impossible]
-    count = len(checked.runs) * len(plan.seeds)
     left_out = f"; {len(impossible)} left out" if impossible else ""
     lines.append(
-        f"Combinations: {len(checked.runs)}{left_out}. Seeds: {len(plan.seeds)}. Runs: {count}, of "
-        f"{plan.budget.tokens:,} tokens each."
+        f"Combinations: {len(checked.runs)}{left_out}. Seeds: {len(plan.seeds)}. "
+        f"Runs: {len(checked.runs) * len(plan.seeds)}, of {plan.budget.tokens:,} tokens each."
     )
-    for line in lines:
-        print_line(line)
-    print_line("The plan is valid.", style="green")
+    content = {"runs": runs, "impossible": impossible, "tokens": plan.budget.tokens}
+    print_result(as_json, content, *lines, Text("The plan is valid.", style="green"))

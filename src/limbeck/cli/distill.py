@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import (
-    RUN_PANEL,
-    STUDENTS,
-    TRAINING_PANEL,
-    Json,
-    Method,
-    Overrides,
-    Overwrite,
-    Quiet,
-    Resume,
-    Verbose,
-    complete,
-    with_examples,
-)
+from limbeck.cli import options as shared
+from limbeck.cli.messages import Messages, print_result
+from limbeck.cli.options import command, run_option, training_option
+
+if TYPE_CHECKING:
+    from limbeck.api import RunResult
 
 
-@with_examples(
+@command(
     "limbeck distill recipe.yaml --set stages.0.training.max_steps=1000",
     "limbeck distill --teacher google-bert/bert-base-uncased --student 6x384 --corpus texts/ --method minilmv2 "
     "--steps 100000 --output runs/mine",
@@ -32,66 +23,46 @@ from limbeck.cli.options import (
 )
 def distill(
     recipe: Annotated[Path | None, typer.Argument(help="The recipe (YAML).", show_default=False)] = None,
-    teacher: Annotated[
-        str | None,
-        typer.Option(help="Folder, Hub name or package:NAME of the teacher.", rich_help_panel=RUN_PANEL),
-    ] = None,
+    teacher: shared.Teacher = None,
     student: Annotated[
         str | None,
-        typer.Option(
-            help='Shape of the student: "6x384" or a preset.',
-            rich_help_panel=RUN_PANEL,
-            autocompletion=complete(STUDENTS),
-        ),
+        run_option(help='Shape of the student: "6x384" or a preset.', autocompletion=shared.complete(shared.STUDENTS)),
     ] = None,
-    corpus: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="File, folder, glob, hub:NAME or installed-docs; may be repeated.", rich_help_panel=RUN_PANEL
-        ),
-    ] = None,
-    method: Method = None,
+    corpus: shared.Corpus = None,
+    method: shared.Method = None,
     output: Annotated[str | None, typer.Option(help="The run's folder.")] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Training steps of every stage.", rich_help_panel=TRAINING_PANEL)
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Blocks a step and device, in every stage.", rich_help_panel=TRAINING_PANEL),
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Peak learning rate of every stage.", rich_help_panel=TRAINING_PANEL)
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option(min=4, help="Longest block in tokens.", rich_help_panel=TRAINING_PANEL)
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run.", rich_help_panel=TRAINING_PANEL)] = None,
-    overrides: Overrides = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    steps: Annotated[int | None, training_option(min=1, help="Training steps of every stage.")] = None,
+    batch_size: Annotated[int | None, training_option(min=1, help="Blocks a step and device, in every stage.")] = None,
+    learning_rate: shared.LearningRate = None,
+    length: Annotated[int | None, training_option(min=4, help="Longest block in tokens.")] = None,
+    seed: Annotated[int | None, training_option(min=0, help="Seed of the run.")] = None,
+    overrides: shared.Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the output folder.")] = False,
+    overwrite: shared.Overwrite = False,
+    *,
+    messages: Messages,
 ) -> None:
     """Distil a student from a teacher, as a recipe or the options say."""
     from limbeck.api import distill as run_distillation
     from limbeck.core.ranks import is_main
-    from limbeck.report.quality import comparison_table
 
-    console = progress_console(quiet, verbose)
+    console = messages.console()
     data = recipe_data(
         recipe, teacher=teacher, student=student, corpus=corpus, method=method, output=output, steps=steps,
         batch_size=batch_size, learning_rate=learning_rate, length=length, seed=seed, resume=resume,
     )  # fmt: skip
     result = run_distillation(data, overrides or [], resume=resume, overwrite=overwrite, console=console)
-    if not is_main():
-        return
-    if as_json:
-        print_json({"student": result.student, "metrics": result.metrics})
-        return
-    if result.metrics:
-        result_console().print(comparison_table(result.metrics))
-    print_line(f"Student: {result.student}")
+    if is_main():
+        print_run(result, messages.as_json)
+
+
+def print_run(result: RunResult, as_json: bool, *more: str) -> None:
+    """Print the student of a run and its table, then further lines."""
+    from limbeck.report.quality import comparison_table
+
+    tables = [comparison_table(result.metrics)] if result.metrics else []
+    content = {"student": result.student, "metrics": result.metrics}
+    print_result(as_json, content, *tables, f"Student: {result.student}", *more)
 
 
 def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) -> dict[str, Any]:
@@ -127,34 +98,24 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) ->
     return merge_options(data, given)
 
 
+_PLACES = {
+    "teacher": ("teacher", "model"), "student": ("student", "shape"), "corpus": ("corpus", "sources"),
+    "length": ("corpus", "length"),
+}  # fmt: skip
+_TRAINING = {
+    "steps": "max_steps", "batch_size": "per_device_train_batch_size", "learning_rate": "learning_rate",
+}  # fmt: skip
+
+
 def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Lay options over a recipe."""
-    merged = dict(data)
-    if "teacher" in given:
-        merged["teacher"] = {**_mapping(data.get("teacher")), "model": given["teacher"]}
-    if "student" in given:
-        merged["student"] = {**_mapping(data.get("student")), "shape": given["student"]}
-    corpus = {**_mapping(data.get("corpus"))}
-    if "corpus" in given:
-        corpus["sources"] = list(given["corpus"])
-    if "length" in given:
-        corpus["length"] = given["length"]
-    if corpus:
-        merged["corpus"] = corpus
-    for name in ("output", "seed"):
+    merged = dict(data) | {name: given[name] for name in ("output", "seed") if name in given}
+    for name, (part, key) in _PLACES.items():
         if name in given:
-            merged[name] = given[name]
+            merged[part] = {**_mapping(merged.get(part)), key: given[name]}
     if "method" in given:
         merged["stages"] = _stages_of(given["method"])
-    training = {
-        field: given[name]
-        for name, field in (
-            ("steps", "max_steps"),
-            ("batch_size", "per_device_train_batch_size"),
-            ("learning_rate", "learning_rate"),
-        )
-        if name in given
-    }
+    training = {key: given[name] for name, key in _TRAINING.items() if name in given}
     stages = merged.get("stages")
     if training and isinstance(stages, list):
         merged["stages"] = [

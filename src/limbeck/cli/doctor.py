@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import Json, Quiet, Verbose, with_examples
+from limbeck.cli.messages import Messages, print_json, print_line, result_console
+from limbeck.cli.options import command
 from limbeck.diagnosis.checks import Finding, Status, worst
 
 _STYLES: dict[Status, str] = {"ok": "green", "absent": "dim", "warning": "yellow", "failed": "bold red"}
@@ -16,22 +16,22 @@ _ENDS: dict[Status, str] = {
 }
 
 
-@with_examples("limbeck doctor", "limbeck doctor --json")
-def doctor(quiet: Quiet = False, verbose: Verbose = False, as_json: Json = False) -> None:
+@command("limbeck doctor", "limbeck doctor --json")
+def doctor(*, messages: Messages) -> None:
     """Say what is installed, which devices, precision and kernels will be used, and run a self-test of a few seconds.
 
     The exit code is 0 if limbeck works here, also with warnings, and 1 if something failed.
     """
     from limbeck.diagnosis.checks import examine
 
-    console = progress_console(quiet, verbose)
+    console = messages.console()
     found: list[tuple[str, Finding]] = []
     for part, finding in examine(lambda part: print_line(f"Examining {part} …", console, style="dim")):
-        if not as_json:
+        if not messages.as_json:
             _show(part if not found or found[-1][0] != part else None, finding)
         found.append((part, finding))
     status = worst(finding for _, finding in found)
-    if as_json:
+    if messages.as_json:
         print_json({"status": status, "findings": [{"part": part, **vars(finding)} for part, finding in found]})
     else:
         print_line(_ENDS[status], style=_STYLES[status])

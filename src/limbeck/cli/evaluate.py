@@ -7,30 +7,12 @@ from typing import Annotated
 
 import typer
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import (
-    LONGEST_SECONDS,
-    MEASURING_PANEL,
-    PROTOCOLS,
-    TASK_GROUPS,
-    TASKS,
-    Device,
-    Json,
-    Quiet,
-    Verbose,
-    complete,
-    complete_list,
-    parse_numbers,
-    with_examples,
-)
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),
-]
+from limbeck.cli import options
+from limbeck.cli.messages import Messages, print_result
+from limbeck.cli.options import measuring_option, parse_numbers
 
 
-@with_examples(
+@options.command(
     "limbeck evaluate runs/mine/student --teacher google-bert/bert-base-uncased --tasks glue,squad2 --data data/ "
     "--preset minilmv2 --output runs/mine/evaluation",
     "limbeck evaluate runs/mine/student --tasks mrpc --preset quick --output runs/look",
@@ -43,7 +25,7 @@ def evaluate(
         str,
         typer.Option(
             help="Tasks, groups (glue, qa, cross_lingual …) and task files, by commas.",
-            autocompletion=complete_list((*TASK_GROUPS, *TASKS)),
+            autocompletion=options.complete_list((*options.TASK_GROUPS, *options.TASKS)),
         ),
     ] = "",
     data: Annotated[
@@ -53,7 +35,7 @@ def evaluate(
         str,
         typer.Option(
             help="minilmv2, minilm, elm, mlkd_bert, comparative_study, comparative_study_multilingual or quick.",
-            autocompletion=complete(PROTOCOLS),
+            autocompletion=options.complete(options.PROTOCOLS),
         ),
     ] = "minilmv2",
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs of every grid point; default: the paper's.")] = None,
@@ -61,47 +43,33 @@ def evaluate(
         str | None, typer.Option(help="What the others are compared with, evaluated too; default: the first model.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that run cells at once; one a GPU.")] = 1,
-    settings: Settings = None,
-    speed: Annotated[
-        bool,
-        typer.Option("--speed", help="Measure sizes, operations and latency too.", rich_help_panel=MEASURING_PANEL),
-    ] = False,
-    batch_sizes: Annotated[
-        str, typer.Option(help="For --speed: texts a pass, by commas.", rich_help_panel=MEASURING_PANEL)
-    ] = "1,16,32,64",
-    lengths: Annotated[
-        str, typer.Option(help="For --speed: tokens a text, by commas.", rich_help_panel=MEASURING_PANEL)
-    ] = "128",
-    device: Device = "auto",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),
+    ] = None,
+    speed: Annotated[bool, measuring_option("--speed", help="Measure sizes, operations and latency too.")] = False,
+    batch_sizes: Annotated[str, measuring_option(help="For --speed: texts a pass, by commas.")] = "1,16,32,64",
+    lengths: Annotated[str, measuring_option(help="For --speed: tokens a text, by commas.")] = "128",
+    device: options.Device = "auto",
     seconds: Annotated[
-        float,
-        typer.Option(
-            min=0.01, max=LONGEST_SECONDS, help="For --speed: for all timings.", rich_help_panel=MEASURING_PANEL
-        ),
+        float, measuring_option(min=0.01, max=options.LONGEST_SECONDS, help="For --speed: for all timings.")
     ] = 60.0,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    *,
+    messages: Messages,
 ) -> None:
     """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
     from limbeck.api import evaluate as run_evaluation
     from limbeck.report.evaluation_tables import costs_table, evaluation_table
 
-    console = progress_console(quiet, verbose)
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,
         preset=preset, seeds=seeds, teacher=teacher, workers=workers, overrides=settings or [], speed=speed,
         batch_sizes=parse_numbers("--batch-sizes", batch_sizes), lengths=parse_numbers("--lengths", lengths),
-        device=device, seconds=seconds, console=console,
+        device=device, seconds=seconds, console=messages.console(),
     )  # fmt: skip
-    if as_json:
-        content = {"summary": result.summary, "costs": result.costs, "failed": result.failed}
-        print_json({**content, "files": result.files})
-    else:
-        if result.summary["columns"]:
-            result_console().print(evaluation_table(result.summary))
-        if result.costs is not None:
-            result_console().print(costs_table(result.costs))
-        print_line(f"Tables: {result.files[0]}")
+    content = {"summary": result.summary, "costs": result.costs, "failed": result.failed, "files": result.files}
+    tables = [evaluation_table(result.summary)] if result.summary["columns"] else []
+    tables += [costs_table(result.costs)] if result.costs is not None else []
+    print_result(messages.as_json, content, *tables, f"Tables: {result.files[0]}")
     if result.failed:
         raise typer.Exit(1)

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import (
-    DTYPES,
-    FORMATS,
-    LONGEST_SECONDS,
-    MEASURING_PANEL,
-    Json,
-    Quiet,
-    Verbose,
-    complete,
-    with_examples,
-)
+from limbeck.cli import options
+from limbeck.cli.messages import Messages, print_json, print_line, result_console
+from limbeck.cli.options import measuring_option
 
 if TYPE_CHECKING:
     from limbeck.export.exporting import Export
 
-_PUSH_PANEL = "Pushing to the Hub"
+_push_option = partial(typer.Option, rich_help_panel="Pushing to the Hub")
 _MOST_TEXTS = 1000
 
 
-@with_examples(
+@options.command(
     "limbeck export runs/mine --format onnx --verify",
     "limbeck export runs/mine --format onnx-int8 --output deploy/",
     "limbeck export runs/mine --format safetensors --dtype float16 --push me/student --dry-run",
@@ -39,71 +31,55 @@ def export(
         typer.Option(
             "--format",
             help="onnx, onnx-int8, sentence-transformers or safetensors.",
-            autocompletion=complete(FORMATS),
+            autocompletion=options.complete(options.FORMATS),
         ),
     ],
     output: Annotated[Path | None, typer.Option(help="The export's folder; default: beside the model's.")] = None,
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Of the weights: float32, float16, bfloat16; int8 by its format.", autocompletion=complete(DTYPES)
+            help="Of the weights: float32, float16, bfloat16; int8 by its format.",
+            autocompletion=options.complete(options.DTYPES),
         ),
     ] = None,
     opset: Annotated[int | None, typer.Option(help="Operator set of ONNX, 14 to 20; default 17.")] = None,
     text: Annotated[
-        Path | None,
-        typer.Option(
-            help="Compare on the lines of this file instead of the built-in text.", rich_help_panel=MEASURING_PANEL
-        ),
+        Path | None, measuring_option(help="Compare on the lines of this file instead of the built-in text.")
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify",
-            help="Compare again in a fresh process, on all of the text; int8 must hold too.",
-            rich_help_panel=MEASURING_PANEL,
-        ),
+        measuring_option("--verify", help="Compare again in a fresh process, on all of the text; int8 must hold too."),
     ] = False,
     evaluation: Annotated[
         Path | None, typer.Option(help="A folder of limbeck evaluate, for the model card; default: one in the run's.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
     push: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OWNER/NAME",
-            help="Upload the folder to this repository of the Hub.",
-            rich_help_panel=_PUSH_PANEL,
-        ),
+        str | None, _push_option(metavar="OWNER/NAME", help="Upload the folder to this repository of the Hub.")
     ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.", rich_help_panel=_PUSH_PANEL)
-    ] = False,
+    private: Annotated[bool, _push_option("--private", help="Make a new repository private.")] = False,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="With --push: list what would be uploaded; the network is not touched.",
-            rich_help_panel=_PUSH_PANEL,
-        ),
+        _push_option("--dry-run", help="With --push: list what would be uploaded; the network is not touched."),
     ] = False,
     seconds: Annotated[
-        float,
-        typer.Option(min=0.01, max=LONGEST_SECONDS, help="For the latencies of int8.", rich_help_panel=MEASURING_PANEL),
+        float, measuring_option(min=0.01, max=options.LONGEST_SECONDS, help="For the latencies of int8.")
     ] = 20.0,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    *,
+    messages: Messages,
 ) -> None:
     """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
     from limbeck.core.progress import ProgressBar, line_by_line
     from limbeck.corpus.opening import read_texts
+    from limbeck.errors import RecipeError
     from limbeck.export.exporting import ExportRequest, export_model
     from limbeck.export.pushing import check_login, check_repository, push_folder
     from limbeck.report.export_card import card_writer, run_problem
 
-    console = progress_console(quiet, verbose)
-    _check_push(push, private=private, dry_run=dry_run)
+    console = messages.console()
+    for flag, given in (("--dry-run", dry_run), ("--private", private)):
+        if given and push is None:
+            raise RecipeError(f"{flag} is about pushing; give --push owner/name too, or leave it out.")
     if push is not None:
         check_repository(push)
         if not dry_run:
@@ -121,20 +97,12 @@ def export(
         print_line(f"Uploading to {push} …", console)
         message = f"Student as {export_format}, exported with limbeck"
         pushed = push_folder(done.folder, push, private=private, message=message)
-    if as_json:
+    if messages.as_json:
         content = {"folder": done.folder, "files": done.files, "export": done.record}
         card = {"front_matter": _front_matter(done)} if dry_run else {}
         print_json({**content, "repository": push, "pushed": pushed, **card})
     else:
         _show(done, push if dry_run else None, pushed)
-
-
-def _check_push(push: str | None, *, private: bool, dry_run: bool) -> None:
-    from limbeck.errors import RecipeError
-
-    for flag, given in (("--dry-run", dry_run), ("--private", private)):
-        if given and push is None:
-            raise RecipeError(f"{flag} is about pushing; give --push owner/name too, or leave it out.")
 
 
 def _show(done: Export, would_push: str | None, pushed: str | None) -> None:

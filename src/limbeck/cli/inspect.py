@@ -2,131 +2,138 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import LAST_SEED, MOST, RESULT_PANEL, Device, Json, Quiet, Verbose, examples
+from limbeck.cli.messages import Messages, print_result
+from limbeck.cli.options import LAST_SEED, MOST, Device, command, command_group, result_option
 from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from limbeck.core.progress import ProgressBar
     from limbeck.inspection import Subject
 
 
-_TEXT_PANEL = "The text"
-_CLUSTER_PANEL = "Spans and clusters"
+_text_option = partial(typer.Option, rich_help_panel="The text")
+_cluster_option = partial(typer.Option, rich_help_panel="Spans and clusters", max=MOST)
 
 Model = Annotated[str, typer.Argument(help="A folder, package:NAME, or a Hub name; the student, with --teacher.")]
 Teacher = Annotated[str | None, typer.Option(help="A second model, to be put beside it.")]
-Texts = Annotated[
-    Path | None,
-    typer.Option(
-        "--texts",
-        "--text",
-        help="A file with a text a line; default: sentences that come along.",
-        rich_help_panel=_TEXT_PANEL,
-    ),
-]
-Count = Annotated[
-    int,
-    typer.Option("--count", min=1, max=MOST, help="Texts to read, spread over the file.", rich_help_panel=_TEXT_PANEL),
-]
-Length = Annotated[
-    int,
-    typer.Option(min=2, max=MOST, help="Longest text in tokens; what is longer is cut.", rich_help_panel=_TEXT_PANEL),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        help="A folder for picture and data, or one file: .png, .svg, .pdf (picture) or .json (data).",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
+Count = Annotated[int, _text_option(min=1, max=MOST, help="Texts to read, spread over the file.")]
 
-inspect = typer.Typer(
-    name="inspect",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Look inside a model, alone or beside its teacher: numbers, and pictures of them.",
-    epilog=examples(
-        "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --output look/"
-    ),
+
+@dataclass(frozen=True)
+class _Texts:
+    texts: Annotated[
+        Path | None,
+        _text_option("--texts", "--text", help="A file with a text a line; default: sentences that come along."),
+    ] = None
+    count: Count = 512
+    length: Annotated[int, _text_option(min=2, max=MOST, help="Longest text in tokens; what is longer is cut.")] = 128
+
+    def read(self) -> Sequence[str]:
+        from limbeck.inspection import read_texts
+
+        return read_texts(self.texts, self.count)
+
+
+@dataclass(frozen=True)
+class _TextsOfMaps(_Texts):
+    count: Count = 256
+
+
+@dataclass(frozen=True)
+class _Files:
+    device: Device = "auto"
+    output: Annotated[
+        Path | None,
+        result_option(help="A folder for picture and data, or one file: .png, .svg, .pdf (picture) or .json (data)."),
+    ] = None
+
+    def begin(self, messages: Messages) -> ProgressBar:
+        """Check that results can be written, and return the progress of an inspection."""
+        from limbeck.core.progress import ProgressBar
+        from limbeck.report.inspection import check_output
+
+        console = messages.console()
+        check_output(self.output)
+        return ProgressBar(console)
+
+    def load(self, *models: str | None) -> list[Subject]:
+        """Load the model and, where there is one, its teacher."""
+        from limbeck.core.machine import choose_device
+        from limbeck.inspection import load_subject
+
+        chosen = choose_device(self.device)
+        return [load_subject(name, device=chosen) for name in models if name is not None]
+
+    def finish(self, name: str, found: Any, table: RenderableType, messages: Messages) -> None:
+        """Write the files, and print the result."""
+        from limbeck.core.records import plain
+        from limbeck.report.figures import inspection_pictures
+        from limbeck.report.inspection import write_inspection
+
+        data = {"inspection": name, "result": plain(found)}
+        written = []
+        if self.output is not None:
+            written = write_inspection(self.output, name, data, inspection_pictures(name, data["result"]))
+        print_result(messages.as_json, data, table, *(f"Written: {path}" for path in written))
+
+
+inspect = command_group(
+    "inspect",
+    "Look inside a model, alone or beside its teacher: numbers, and pictures of them.",
+    "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --output look/",
 )
 
 
-@inspect.command(
-    epilog=examples(
-        "limbeck inspect phrases runs/mine/student --teacher google-bert/bert-base-uncased --data conll2000/test.txt "
-        "--output look/"
-    )
+@command(
+    "limbeck inspect phrases runs/mine/student --teacher google-bert/bert-base-uncased --data conll2000/test.txt "
+    "--output look/",
+    group=inspect,
 )
 def phrases(
     model: Model,
     data: Annotated[Path, typer.Option(help="Chunked text in the CoNLL-2000 format: word, part of speech, tag.")],
     teacher: Teacher = None,
-    spans: Annotated[int, typer.Option(min=1, max=MOST, help="Chunks to draw.", rich_help_panel=_CLUSTER_PANEL)] = 3000,
-    unlabelled: Annotated[
-        int,
-        typer.Option(
-            min=0, max=MOST, help="Spans between chunks to draw, as one more label.", rich_help_panel=_CLUSTER_PANEL
-        ),
-    ] = 500,
+    spans: Annotated[int, _cluster_option(min=1, help="Chunks to draw.")] = 3000,
+    unlabelled: Annotated[int, _cluster_option(min=0, help="Spans between chunks to draw, as one more label.")] = 500,
     clusters: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=MOST,
-            help="Clusters of k-means; default: as many as labels.",
-            show_default=False,
-            rich_help_panel=_CLUSTER_PANEL,
-        ),
+        int | None, _cluster_option(min=2, help="Clusters of k-means; default: as many as labels.", show_default=False)
     ] = None,
     held_out: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=MOST,
-            help="Score this many spans that are not clustered; 0: those that are.",
-            rich_help_panel=_CLUSTER_PANEL,
-        ),
+        int, _cluster_option(min=0, help="Score this many spans that are not clustered; 0: those that are.")
     ] = 0,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of k-means.", rich_help_panel=_CLUSTER_PANEL)] = 3,
+    seeds: Annotated[int, _cluster_option(min=1, max=1000, help="Runs of k-means.")] = 3,
     seed: Annotated[
-        int,
-        typer.Option(
-            min=0, max=LAST_SEED - 1000, help="Of the draw, and the first of k-means.", rich_help_panel=_CLUSTER_PANEL
-        ),
+        int, _cluster_option(min=0, max=LAST_SEED - 1000, help="Of the draw, and the first of k-means.")
     ] = 0,
-    device: Device = "auto",
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    *,
+    files: _Files,
+    messages: Messages,
 ) -> None:
     """Cluster the vectors of phrases by k-means: how much each layer knows of phrases (MiniLM, table 10)."""
-    from limbeck.core.progress import ProgressBar
     from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
-    from limbeck.report.inspection import check_output, phrase_table
+    from limbeck.report.inspection import phrase_table
 
-    console = progress_console(quiet, verbose)
-    check_output(output)
-    text = read_chunks(data)
-    sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
-    with ProgressBar(console) as bar:
-        found = cluster_phrases(_load(model, teacher, device), text, sample, report=bar)
-    _hand_over("phrases", found, output, None if as_json else phrase_table(found))
+    with files.begin(messages) as bar:
+        text = read_chunks(data)
+        sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
+        found = cluster_phrases(files.load(model, teacher), text, sample, report=bar)
+    files.finish("phrases", found, phrase_table(found), messages)
 
 
-@inspect.command(
-    epilog=examples(
-        "limbeck inspect attention runs/mine/student --teacher google-bert/bert-base-uncased "
-        '--sentence "The river had risen." --layers 3:6,6:12 --heads mean,1,2 --output look/'
-    )
+@command(
+    "limbeck inspect attention runs/mine/student --teacher google-bert/bert-base-uncased "
+    '--sentence "The river had risen." --layers 3:6,6:12 --heads mean,1,2 --output look/',
+    group=inspect,
 )
 def attention(
     model: Model,
@@ -142,134 +149,69 @@ def attention(
         ),
     ] = None,
     heads: Annotated[str, typer.Option(help="Heads of the maps, by commas: numbers, mean or all.")] = "mean",
-    texts: Texts = None,
-    count: Count = 256,
-    length: Length = 128,
-    device: Device = "auto",
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    *,
+    texts: _TextsOfMaps,
+    files: _Files,
+    messages: Messages,
 ) -> None:
     """Draw attention maps of a sentence; with a teacher, measure how far each layer and head is from its own."""
-    from limbeck.core.progress import ProgressBar
-    from limbeck.errors import RecipeError
-    from limbeck.inspection import draw_maps, measure_divergence, read_texts
-    from limbeck.report.inspection import check_output, divergence_table, maps_note
+    from limbeck.inspection import draw_maps, measure_divergence
+    from limbeck.report.inspection import divergence_table, maps_note
 
-    console = progress_console(quiet, verbose)
     if sentence is not None and not sentence.strip():
         raise RecipeError("--sentence is empty; give it a word, or leave it out for the first of the texts.")
-    check_output(output)
-    if output is None and teacher is None and not as_json:
-        raise RecipeError(
-            "Without a teacher there are only maps to draw: give --output FOLDER (or --teacher, or --json)."
-        )
-    read = read_texts(texts, count)
-    subjects = _load(model, teacher, device)
-    beside = subjects[1] if len(subjects) > 1 else None
-    pairs = read_layers(layers, subjects)
-    with ProgressBar(console) as bar:
+    with files.begin(messages) as bar:
+        if files.output is None and teacher is None and not messages.as_json:
+            raise RecipeError(
+                "Without a teacher there are only maps to draw: give --output FOLDER (or --teacher, or --json)."
+            )
+        read = texts.read()
+        subjects = files.load(model, teacher)
+        beside = subjects[1] if len(subjects) > 1 else None
         maps = draw_maps(
             subjects[0], beside, sentence if sentence is not None else read[0],
-            layers=pairs, heads_shown=read_heads(heads, subjects),
+            layers=read_layers(layers, subjects), heads_shown=read_heads(heads, subjects),
         )  # fmt: skip
-        far = None if beside is None else measure_divergence(subjects[0], beside, read, length=length, report=bar)
+        far = None if beside is None else measure_divergence(subjects[0], beside, read, length=texts.length, report=bar)
     table = maps_note(maps) if far is None else divergence_table(far)
-    _hand_over("attention", {"maps": maps, "divergence": far}, output, None if as_json else table)
+    files.finish("attention", {"maps": maps, "divergence": far}, table, messages)
 
 
-@inspect.command(
-    epilog=examples(
-        "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --texts held-out.txt "
-        "--output look/"
-    )
+@command(
+    "limbeck inspect similarity runs/mine/student --teacher google-bert/bert-base-uncased --texts held-out.txt "
+    "--output look/",
+    group=inspect,
 )
-def similarity(
-    model: Model,
-    teacher: Teacher = None,
-    texts: Texts = None,
-    count: Count = 512,
-    length: Length = 128,
-    device: Device = "auto",
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
-) -> None:
+def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files, messages: Messages) -> None:
     """Compare every layer with every layer of the teacher, or with its own: linear centred kernel alignment."""
-    from limbeck.core.progress import ProgressBar
-    from limbeck.inspection import measure_similarity, read_texts
-    from limbeck.report.inspection import check_output, similarity_table
+    from limbeck.inspection import measure_similarity
+    from limbeck.report.inspection import similarity_table
 
-    console = progress_console(quiet, verbose)
-    check_output(output)
-    read = read_texts(texts, count)
-    subjects = _load(model, teacher, device)
-    with ProgressBar(console) as bar:
-        found = measure_similarity(subjects[0], subjects[-1], read, length=length, report=bar)
-    _hand_over("similarity", found, output, None if as_json else similarity_table(found))
+    with files.begin(messages) as bar:
+        read = texts.read()
+        subjects = files.load(model, teacher)
+        found = measure_similarity(subjects[0], subjects[-1], read, length=texts.length, report=bar)
+    files.finish("similarity", found, similarity_table(found), messages)
 
 
-@inspect.command(
-    epilog=examples("limbeck inspect contribution google-bert/bert-base-uncased --texts held-out.txt --output look/")
+@command(
+    "limbeck inspect contribution google-bert/bert-base-uncased --texts held-out.txt --output look/", group=inspect
 )
-def contribution(
-    model: Model,
-    teacher: Teacher = None,
-    texts: Texts = None,
-    count: Count = 512,
-    length: Length = 128,
-    device: Device = "auto",
-    output: Output = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
-) -> None:
+def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files, messages: Messages) -> None:
     """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
-    from limbeck.core.progress import ProgressBar, part_of
-    from limbeck.inspection import measure_contribution, read_texts
-    from limbeck.report.inspection import check_output, contribution_table
+    from limbeck.core.progress import part_of
+    from limbeck.inspection import measure_contribution
+    from limbeck.report.inspection import contribution_table
 
-    console = progress_console(quiet, verbose)
-    check_output(output)
-    read = read_texts(texts, count)
-    with ProgressBar(console) as bar:
-        subjects = _load(model, teacher, device)
+    with files.begin(messages) as bar:
+        read = texts.read()
+        subjects = files.load(model, teacher)
+        parts = [part_of(bar, i / len(subjects), (i + 1) / len(subjects)) for i in range(len(subjects))]
         found = [
-            measure_contribution(
-                subject, read, length=length, report=part_of(bar, i / len(subjects), (i + 1) / len(subjects))
-            )
-            for i, subject in enumerate(subjects)
+            measure_contribution(subject, read, length=texts.length, report=part)
+            for subject, part in zip(subjects, parts, strict=True)
         ]
-    _hand_over("contribution", found, output, None if as_json else contribution_table(found))
-
-
-def _load(model: str, teacher: str | None, device: str) -> list[Subject]:
-    """Load the model and, where there is one, its teacher."""
-    from limbeck.core.machine import choose_device
-    from limbeck.inspection import load_subject
-
-    chosen = choose_device(device)
-    return [load_subject(name, device=chosen) for name in (model, teacher) if name is not None]
-
-
-def _hand_over(name: str, found: Any, output: Path | None, table: RenderableType | None) -> None:
-    """Write the files, and print the table, or JSON where there is none."""
-    from limbeck.core.records import plain
-    from limbeck.report.figures import inspection_pictures
-    from limbeck.report.inspection import write_inspection
-
-    data = {"inspection": name, "result": plain(found)}
-    written = []
-    if output is not None:
-        written = write_inspection(output, name, data, inspection_pictures(name, data["result"]))
-    if table is None:
-        print_json(data)
-        return
-    result_console().print(table)
-    for path in written:
-        print_line(f"Written: {path}")
+    files.finish("contribution", found, contribution_table(found), messages)
 
 
 # Which layers and heads `limbeck inspect attention` draws, read from its options.

@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from limbeck.cli.options import Json, result_option
 
 PIPED_WIDTH = 160
 """Columns of a table in a file or a pipe, which has no width of its own."""
@@ -28,29 +32,37 @@ class _ConsoleHandler(logging.Handler):
         print_line(f"{record.levelname.lower()}: {record.getMessage()}", self._console, style="dim")
 
 
-def progress_console(quiet: bool, verbose: bool = False) -> Console:
-    """Return where a command says how far it is: standard error, so that results can be piped.
+@dataclass(frozen=True)
+class Messages:
+    """The last options of a command that takes a while; see `limbeck.cli.options.command`."""
 
-    Args:
-        quiet: Say nothing.
-        verbose: Say what runs where, and what limbeck logs.
+    quiet: Annotated[bool, result_option("--quiet", "-q", help="Print nothing but the result and errors.")] = False
+    verbose: Annotated[
+        bool, result_option("--verbose", "-v", help="Say versions, device and choices such as kernels too.")
+    ] = False
+    as_json: Json = False
 
-    Raises:
-        RecipeError: for both.
-    """
-    from limbeck.errors import RecipeError
+    def console(self) -> Console:
+        """Return where a command says how far it is: standard error, so that results can be piped.
 
-    if quiet and verbose:
-        raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
-    console = Console(stderr=True, quiet=quiet)
-    logger = logging.getLogger(_LOGGER)
-    for handler in [handler for handler in logger.handlers if isinstance(handler, _ConsoleHandler)]:
-        logger.removeHandler(handler)
-    if verbose:
-        logger.addHandler(_ConsoleHandler(console))
-        logger.setLevel(logging.DEBUG)
-        _say_machine(logger)
-    return console
+        With `verbose` it also shows versions, device, and records of limbeck's logger.
+
+        Raises:
+            RecipeError: for `quiet` and `verbose` together.
+        """
+        from limbeck.errors import RecipeError
+
+        if self.quiet and self.verbose:
+            raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
+        console = Console(stderr=True, quiet=self.quiet)
+        logger = logging.getLogger(_LOGGER)
+        for handler in [handler for handler in logger.handlers if isinstance(handler, _ConsoleHandler)]:
+            logger.removeHandler(handler)
+        if self.verbose:
+            logger.addHandler(_ConsoleHandler(console))
+            logger.setLevel(logging.DEBUG)
+            _say_machine(logger)
+        return console
 
 
 def _say_machine(logger: logging.Logger) -> None:
@@ -80,6 +92,21 @@ def print_json(content: Any) -> None:
 
     # A file name that is no text has halves of characters, which only JSON's own escapes can hold.
     typer.echo(text_of(plain(content)).encode("utf-8", "backslashreplace").decode("utf-8"), nl=False)
+
+
+def print_result(as_json: bool, content: Any, *shown: RenderableType) -> None:
+    """Print a result.
+
+    Args:
+        as_json: Whether it is printed as JSON, alone.
+        content: The result for JSON.
+        shown: The result for a reader: lines, printed as they are, and tables.
+    """
+    if as_json:
+        print_json(content)
+        return
+    for part in shown:
+        result_console().print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
 
 
 # Mistakes in how a command is called, in one line each.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -56,6 +59,10 @@ RUN_PANEL = "What is distilled"
 TRAINING_PANEL = "Training"
 MEASURING_PANEL = "Measuring"
 RESULT_PANEL = "Result and messages"
+run_option = partial(typer.Option, rich_help_panel=RUN_PANEL)
+training_option = partial(typer.Option, rich_help_panel=TRAINING_PANEL)
+measuring_option = partial(typer.Option, rich_help_panel=MEASURING_PANEL)
+result_option = partial(typer.Option, rich_help_panel=RESULT_PANEL)
 
 MOST = 1_000_000
 """The largest number in a list of sizes: above it there is no text so long and no model so wide."""
@@ -69,55 +76,89 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a value: --set stages.0.training.learning_rate=1e-4"),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the output folder.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the output folder.")]
+Teacher = Annotated[str | None, run_option(help="Folder, Hub name or package:NAME of the teacher.")]
+Corpus = Annotated[
+    list[str] | None, run_option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated.")
+]
 Method = Annotated[
     str | None,
-    typer.Option(
-        help="Method, with all its stages; `limbeck methods` lists them.",
-        rich_help_panel=RUN_PANEL,
-        autocompletion=complete(METHODS),
-    ),
+    run_option(help="Method, with all its stages; `limbeck methods` lists them.", autocompletion=complete(METHODS)),
 ]
+LearningRate = Annotated[float | None, training_option(help="Peak learning rate of every stage.")]
 Device = Annotated[
     str,
-    typer.Option(
+    measuring_option(
         help="cpu, cuda, cuda:1 …; auto: the accelerator where there is one.",
-        rich_help_panel=MEASURING_PANEL,
         autocompletion=complete(("auto", "cpu", "cuda")),
     ),
 ]
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Print nothing but the result and errors.", rich_help_panel=RESULT_PANEL),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", "-v", help="Say versions, device and choices such as kernels too.", rich_help_panel=RESULT_PANEL
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, alone.", rich_help_panel=RESULT_PANEL)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the output folder.")]
+Json = Annotated[bool, result_option("--json", help="Print the result as JSON, alone.")]
 
 
-Command = TypeVar("Command", bound=Callable[..., None])
-EPILOGS: dict[Callable[..., None], str] = {}
+Command = Callable[..., None]
+EPILOGS: dict[Command, str] = {}
 """The end of each command's help, by its function."""
 
 
-def examples(*lines: str) -> str:
-    """Return the end of a command's help: each example in a paragraph of its own, to be copied as it is."""
-    return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *map(escape, lines)])
+def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Command], Command]:
+    """Return a decorator that makes a command of a function.
 
+    A parameter whose type is a dataclass stands for its fields: these are options of the command, and the function gets
+    an instance.
 
-def with_examples(*lines: str) -> Callable[[Command], Command]:
-    """Give a command the examples at the end of its help; arguments as of `examples`."""
+    Args:
+        examples: Calls for the end of its help.
+        group: The commands that it belongs to; without them it is added by `limbeck.cli.main`.
+    """
 
-    def add(command: Command) -> Command:
-        EPILOGS[command] = examples(*lines)
-        return command
+    def add(function: Command) -> Command:
+        made = _with_groups_of_options(function)
+        EPILOGS[made] = epilog(*examples)
+        return made if group is None else group.command(epilog=EPILOGS[made])(made)
 
     return add
+
+
+def _with_groups_of_options(function: Command) -> Command:
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
+        else:
+            parameters.append(parameter)
+    if not groups:
+        return function
+
+    def call(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        function(**values)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return with_parameters(call, parameters)
+
+
+def with_parameters(function: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """Give a function the parameters that typer reads."""
+    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    function.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    return function
+
+
+def command_group(name: str, description: str, *examples: str) -> typer.Typer:
+    """Return an app for commands below one name."""
+    return typer.Typer(
+        name=name, no_args_is_help=True, pretty_exceptions_enable=False, help=description, epilog=epilog(*examples)
+    )
+
+
+def epilog(*examples: str) -> str:
+    """Return the end of a help: each example in a paragraph, to be copied as it is."""
+    return "\n\n".join(["Example:" if len(examples) == 1 else "Examples:", *map(escape, examples)])
 
 
 def parse_numbers(option: str, text: str) -> list[int]:
@@ -134,86 +175,3 @@ def parse_numbers(option: str, text: str) -> list[int]:
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         raise RecipeError(f"{option} '{shown}' has to be whole numbers from 1 to {MOST:,}, by commas: 128,512.")
     return [int(part) for part in parts]
-
-
-RecipeFile = Annotated[
-    Path | None, typer.Argument(help="The recipe (YAML) of the run that is searched for.", show_default=False)
-]
-Teacher = Annotated[
-    str | None, typer.Option(help="Folder, Hub name or package:NAME of the teacher.", rich_help_panel=RUN_PANEL)
-]
-Student = Annotated[
-    str | None,
-    typer.Option(
-        help='Shape of the student: "4x312" or a preset.', rich_help_panel=RUN_PANEL, autocompletion=complete(STUDENTS)
-    ),
-]
-Corpus = Annotated[
-    list[str] | None,
-    typer.Option(help="File, folder, glob, hub:NAME or installed-docs; may be repeated.", rich_help_panel=RUN_PANEL),
-]
-BatchSize = Annotated[
-    int | None, typer.Option(help="Blocks a step and device, in every stage.", rich_help_panel=TRAINING_PANEL)
-]
-LearningRate = Annotated[
-    float | None, typer.Option(help="Peak learning rate of every stage.", rich_help_panel=TRAINING_PANEL)
-]
-Length = Annotated[int | None, typer.Option(help="Longest block in tokens.", rich_help_panel=TRAINING_PANEL)]
-Seed = Annotated[int | None, typer.Option(help="Seed of the run and of the search.", rich_help_panel=TRAINING_PANEL)]
-
-
-def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Path, **options: Any) -> dict[str, Any]:
-    """Return the recipe of the run that is searched for; its own output is the file's, or a folder in the search's.
-
-    Args:
-        recipe: The file, if any.
-        overrides: `path.to.key=value` each; they win.
-        output: The search's folder.
-        **options: The options that describe the run; None where not given.
-
-    Raises:
-        RecipeError: if neither a file nor enough options are given, or for an override that cannot be read.
-    """
-    from limbeck.cli.distill import recipe_data
-    from limbeck.recipe.load import apply_overrides
-
-    own_place = str(output / "run")
-    data = recipe_data(recipe, output=own_place if recipe is None else None, **options)
-    data = apply_overrides(data, overrides or [])
-    return {**data, "output": data.get("output") or own_place}
-
-
-def parse_layers(option: str, text: str) -> list[int]:
-    """Read layers such as `1-8,10`.
-
-    Raises:
-        RecipeError: for anything else.
-    """
-    from limbeck.errors import RecipeError
-
-    found: dict[int, None] = {}
-    for part in text.split(","):
-        first, dash, last = (piece.strip() for piece in part.partition("-"))
-        ends = (first, last) if dash else (first, first)
-        # Three digits: no teacher is deeper, and a range of billions would take all memory.
-        if not all(end.isascii() and end.isdigit() and len(end) <= 3 for end in ends) or int(ends[0]) > int(ends[1]):
-            raise RecipeError(f"{option} '{text}' cannot be read; give layers and ranges by commas, such as 1-8,10.")
-        found |= dict.fromkeys(range(int(ends[0]), int(ends[1]) + 1))
-    return list(found)
-
-
-def parse_multiples(option: str, text: str) -> list[float]:
-    """Read numbers above 0, whole or not, separated by commas.
-
-    Raises:
-        RecipeError: for anything else.
-    """
-    from limbeck.errors import RecipeError
-
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 < number < 1000 for number in found):
-        raise RecipeError(f"{option} '{text}' has to be numbers above 0, separated by commas: 2,4.")
-    return [int(number) if number.is_integer() else number for number in found]

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from limbeck.cli.messages import print_json, print_line
-from limbeck.cli.options import Json, Overrides, with_examples
+from limbeck.cli.messages import print_json, print_result
+from limbeck.cli.options import Json, Overrides, command
 
 
-@with_examples(
+@command(
     "limbeck recipe --example > recipe.yaml",
     "limbeck recipe --quickstart",
     "limbeck recipe recipe.yaml --set seed=7 --json",
@@ -24,7 +25,6 @@ def recipe(
     as_json: Json = False,
 ) -> None:
     """Print a commented example recipe, or a recipe with every default filled in."""
-    from limbeck.core.yaml import parse_yaml
     from limbeck.errors import RecipeError
     from limbeck.recipe.load import dump_recipe, load_recipe, read_shipped
 
@@ -34,13 +34,20 @@ def recipe(
         text = dump_recipe(load_recipe(path, overrides or []))
     else:
         text = read_shipped("example" if example else "quickstart")
+    print_recipe(text, as_json)
+
+
+def print_recipe(text: str, as_json: bool) -> None:
+    """Print a recipe as it is written, or as JSON."""
+    from limbeck.core.yaml import parse_yaml
+
     if as_json:
         print_json(parse_yaml(text, "The recipe"))
     else:
         typer.echo(text, nl=False)
 
 
-@with_examples("limbeck validate recipe.yaml --set student.shape=4x312", "limbeck validate recipe.yaml --json")
+@command("limbeck validate recipe.yaml --set student.shape=4x312", "limbeck validate recipe.yaml --json")
 def validate(
     recipe: Annotated[Path, typer.Argument(help="The recipe (YAML).")],
     overrides: Overrides = None,
@@ -51,15 +58,11 @@ def validate(
     from limbeck.recipe.plan import summarise
 
     lines = summarise(check(recipe, overrides or []))
-    if as_json:
-        print_json(dict(lines))
-        return
-    for name, text in lines.items():
-        print_line(f"{name}: {text}")
-    print_line("The recipe is valid.", style="green")
+    shown = (f"{name}: {text}" for name, text in lines.items())
+    print_result(as_json, dict(lines), *shown, Text("The recipe is valid.", style="green"))
 
 
-@with_examples("limbeck schema > recipe.schema.json")
+@command("limbeck schema > recipe.schema.json")
 def schema() -> None:
     """Print the JSON schema of recipes, from which editors complete and check them."""
     from limbeck.recipe.schema import recipe_schema

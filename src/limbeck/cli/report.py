@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from limbeck.cli.messages import print_json, print_line
-from limbeck.cli.options import Json, with_examples
+from limbeck.cli.messages import print_result
+from limbeck.cli.options import Json, command
 
 
-@with_examples(
+@command(
     "limbeck report runs/mine",
     "limbeck report runs/first runs/second --output both.html",
     "limbeck report runs/methods --markdown --figures paper/figures",
@@ -51,21 +52,15 @@ def report(
     from limbeck.report.page import write_report
 
     written = write_report(folders, output, markdown=markdown, figures=figures)
-    if as_json:
-        content = {
-            "html": str(written.html),
-            "markdown": None if written.markdown is None else str(written.markdown),
-            "figures": [str(path) for path in written.figures],
-            "sections": list(written.sections),
-            "warnings": written.page.warnings(),
-        }
-        print_json(content)
-    else:
-        for line in written.page.warnings():
-            print_line(f"warning: {line}", style="yellow")
-        if written.figures:
-            print_line(f"Figures: {len(written.figures)} files in {written.figures[0].parent}")
-        for path in filter(None, (written.markdown, written.html)):
-            print_line(f"Report: {path}")
+    warnings = written.page.warnings()
+    content = {
+        "html": written.html, "markdown": written.markdown, "figures": written.figures, "sections": written.sections,
+        "warnings": warnings,
+    }  # fmt: skip
+    lines: list[str | Text] = [Text(f"warning: {line}", style="yellow") for line in warnings]
+    if written.figures:
+        lines.append(f"Figures: {len(written.figures)} files in {written.figures[0].parent}")
+    lines += [f"Report: {path}" for path in (written.markdown, written.html) if path is not None]
+    print_result(as_json, content, *lines)
     if show:
         webbrowser.open(written.html.resolve().as_uri())

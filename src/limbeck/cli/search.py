@@ -7,55 +7,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from limbeck.cli.messages import print_json, print_line, progress_console, result_console
-from limbeck.cli.options import (
-    PROTOCOLS,
-    SAMPLERS,
-    TASKS,
-    BatchSize,
-    Complete,
-    Corpus,
-    Json,
-    LearningRate,
-    Length,
-    Method,
-    Overrides,
-    Quiet,
-    RecipeFile,
-    Seed,
-    Student,
-    Teacher,
-    Verbose,
-    base_recipe,
-    complete,
-    complete_list,
-    examples,
-    parse_layers,
-    parse_multiples,
-    parse_numbers,
-)
-from limbeck.search.requests import (
-    ArchitectureRequest,
-    MappingRequest,
-    Option,
-    TeacherLayerRequest,
-    make_request,
-    options_of,
-)
+from limbeck.cli import options
+from limbeck.cli.distill import recipe_data
+from limbeck.cli.messages import Messages, print_result
+from limbeck.cli.options import complete, complete_list, run_option, training_option
+from limbeck.errors import RecipeError
+from limbeck.search import requests
 
-_GROUP_HELP = "Find a layer mapping, a student's shape or a teacher layer on a cheap proxy of the run."
-
-_COMPLETIONS: dict[str, Complete] = {
+_COMPLETIONS: dict[str, options.Complete] = {
     "parents": complete(("generation", "best")),
-    "tasks": complete_list(("none", *TASKS)),
-    "preset": complete(PROTOCOLS),
+    "tasks": complete_list(("none", *options.TASKS)),
+    "preset": complete(options.PROTOCOLS),
     "device": complete(("auto", "cpu", "cuda")),
-    "sampler": complete(SAMPLERS),
+    "sampler": complete(options.SAMPLERS),
 }
 _DESCRIBED_BY_REQUESTS = ("output", "steps", "share", "storage", "name", "workers")
 _OF_THE_RUN = ("teacher", "student", "corpus", "method", "batch_size", "learning_rate", "length", "seed")
@@ -63,24 +34,28 @@ _OF_THE_RUN = ("teacher", "student", "corpus", "method", "batch_size", "learning
 
 def _in_order(
     output: None,
-    recipe: RecipeFile = None,
-    teacher: Teacher = None,
-    student: Student = None,
-    corpus: Corpus = None,
-    method: Method = None,
+    recipe: Annotated[
+        Path | None, typer.Argument(help="The recipe (YAML) of the run that is searched for.", show_default=False)
+    ] = None,
+    teacher: options.Teacher = None,
+    student: Annotated[
+        str | None,
+        run_option(help='Shape of the student: "4x312" or a preset.', autocompletion=complete(options.STUDENTS)),
+    ] = None,
+    corpus: options.Corpus = None,
+    method: options.Method = None,
     steps: None = None,
-    batch_size: BatchSize = None,
-    learning_rate: LearningRate = None,
-    length: Length = None,
-    seed: Seed = None,
+    batch_size: Annotated[int | None, training_option(help="Blocks a step and device, in every stage.")] = None,
+    learning_rate: options.LearningRate = None,
+    length: Annotated[int | None, training_option(help="Longest block in tokens.")] = None,
+    seed: Annotated[int | None, training_option(help="Seed of the run and of the search.")] = None,
     share: None = None,
     storage: None = None,
     name: None = None,
     workers: None = None,
-    overrides: Overrides = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: Json = False,
+    overrides: options.Overrides = None,
+    *,
+    messages: Messages,
 ) -> None:
     """The options of every search in the order of a help; a request's own stand behind `share`."""
 
@@ -100,15 +75,16 @@ class _Kind:
     help: str
     examples: tuple[str, ...]
     searches: str = ""
-    options: dict[str, Option] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "options", options_of(self.request))
+    @cached_property
+    def options(self) -> dict[str, requests.Option]:
+        """The options that the request describes."""
+        return requests.options_of(self.request)
 
 
 KINDS = {
     "mapping": _Kind(
-        MappingRequest,
+        requests.MappingRequest,
         "Search for the layer mapping whose student does best on a proxy: ELM's genetic algorithm, one teacher for "
         "all.",
         (
@@ -119,7 +95,7 @@ KINDS = {
         ),
     ),
     "architecture": _Kind(
-        ArchitectureRequest,
+        requests.ArchitectureRequest,
         "Search for the student's shape of low loss at low latency, within limits, one teacher for all.",
         (
             "limbeck search architecture recipe.yaml --layers 3,4,6 --hidden 192,312,384 --heads 6,12 --steps 2000 "
@@ -132,7 +108,7 @@ KINDS = {
         searches="student",
     ),
     "teacher-layer": _Kind(
-        TeacherLayerRequest,
+        requests.TeacherLayerRequest,
         "Search for the teacher layer to learn from: all candidates at once, the lower ones dropped on the way.",
         (
             "limbeck search teacher-layer recipe.yaml --steps 2000 --output runs/layer",
@@ -157,19 +133,16 @@ def _command(name: str, kind: _Kind) -> Callable[..., None]:
         if name != kind.searches and (name in kind.options or name not in _DESCRIBED_BY_REQUESTS)
     }
     order, before = list(parameters), "share"
-    for name_, option in kind.options.items():
-        if name_ not in order:
-            order.insert(order.index(option.after or before) + 1, name_)
-            before = name_
-        parameters[name_] = _parameter(name_, option)
-    keywords = [parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in order]
-    command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
-    command.__doc__ = kind.help
-    return command
+    for key, option in kind.options.items():
+        if key not in order:
+            order.insert(order.index(option.after or before) + 1, key)
+            before = key
+        parameters[key] = _parameter(key, option)
+    command.__name__, command.__doc__ = name, kind.help
+    return options.with_parameters(command, (parameters[key] for key in order))
 
 
-def _parameter(name: str, option: Option) -> inspect.Parameter:
+def _parameter(name: str, option: requests.Option) -> inspect.Parameter:
     least, most = option.bounds
     described = typer.Option(
         *([option.flag] if option.flag else []), help=option.help, metavar=option.metavar, min=least, max=most,
@@ -188,34 +161,83 @@ def _search(name: str, kind: _Kind, values: dict[str, Any]) -> None:
     from limbeck.report.search_figures import search_pictures
     from limbeck.report.search_tables import search_table
 
+    messages: Messages = values["messages"]
     read = {key: _read(key, kind.options[key], value) for key, value in values.items() if key in kind.options}
-    console = progress_console(values["quiet"], values["verbose"])
+    console = messages.console()
     run = {key: values.get(key) for key in _OF_THE_RUN}
     if kind.searches == "student" and values["recipe"] is None:
         # The recipe's own shape is never trained, so that one of the search does where none is given.
         run["student"] = f"{read['layers'][0]}x{read['hidden'][0]}h{read['heads'][0]}"
     recipe = load_recipe(base_recipe(values["recipe"], values["overrides"], output=read["output"], **run))
-    record = _runner(name)(make_request(kind.request, {**read, "recipe": recipe}), console)
+    record = _runner(name)(requests.make_request(kind.request, {**read, "recipe": recipe}), console)
     if not record:
         return  # The main process of several writes and reports.
     files = write_search(read["output"].expanduser(), record, search_pictures(record))
-    if values["as_json"]:
-        print_json({**record, "files": files})
-        return
-    result_console().print(search_table(record))
-    print_line(f"Recipe: {files[1]}")
+    print_result(messages.as_json, {**record, "files": files}, search_table(record), f"Recipe: {files[1]}")
 
 
-def _read(name: str, option: Option, value: Any) -> Any:
+def _read(name: str, option: requests.Option, value: Any) -> Any:
     from limbeck.search.shape_space import parse_count
 
     readers: Mapping[str, Callable[[str, str], Any]] = {
-        "numbers": parse_numbers, "multiples": parse_multiples, "layers": parse_layers, "count": parse_count,
+        "numbers": options.parse_numbers, "multiples": parse_multiples, "layers": parse_layers, "count": parse_count,
     }  # fmt: skip
     if value is None or not option.reads:
         return value
     found = readers[option.reads](f"--{name.replace('_', '-')}", value)
     return tuple(found) if isinstance(found, list) else found
+
+
+def base_recipe(recipe: Path | None, overrides: list[str] | None, *, output: Path, **options: Any) -> dict[str, Any]:
+    """Return the recipe of the run that is searched for; its own output is the file's, or a folder in the search's.
+
+    Args:
+        recipe: The file, if any.
+        overrides: `path.to.key=value` each; they win.
+        output: The search's folder.
+        **options: The options that describe the run; None where not given.
+
+    Raises:
+        RecipeError: if neither a file nor enough options are given, or for an override that cannot be read.
+    """
+    from limbeck.recipe.load import apply_overrides
+
+    own_place = str(output / "run")
+    data = recipe_data(recipe, output=own_place if recipe is None else None, **options)
+    data = apply_overrides(data, overrides or [])
+    return {**data, "output": data.get("output") or own_place}
+
+
+def parse_layers(option: str, text: str) -> list[int]:
+    """Read layers such as `1-8,10`.
+
+    Raises:
+        RecipeError: for anything else.
+    """
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = (piece.strip() for piece in part.partition("-"))
+        ends = (first, last) if dash else (first, first)
+        # Three digits: no teacher is deeper, and a range of billions would take all memory.
+        if not all(end.isascii() and end.isdigit() and len(end) <= 3 for end in ends) or int(ends[0]) > int(ends[1]):
+            raise RecipeError(f"{option} '{text}' cannot be read; give layers and ranges by commas, such as 1-8,10.")
+        found |= dict.fromkeys(range(int(ends[0]), int(ends[1]) + 1))
+    return list(found)
+
+
+def parse_multiples(option: str, text: str) -> list[float]:
+    """Read numbers above 0, whole or not, separated by commas.
+
+    Raises:
+        RecipeError: for anything else.
+    """
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < number < 1000 for number in found):
+        raise RecipeError(f"{option} '{text}' has to be numbers above 0, separated by commas: 2,4.")
+    return [int(number) if number.is_integer() else number for number in found]
 
 
 def _runner(name: str) -> Callable[..., dict[str, Any]]:
@@ -229,12 +251,10 @@ def _runner(name: str) -> Callable[..., dict[str, Any]]:
     return runners[name]
 
 
-search = typer.Typer(
-    name="search",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help=_GROUP_HELP,
-    epilog=examples("limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping"),
+search = options.command_group(
+    "search",
+    "Find a layer mapping, a student's shape or a teacher layer on a cheap proxy of the run.",
+    "limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping",
 )
 for _name, _kind in KINDS.items():
-    search.command(_name, epilog=examples(*_kind.examples))(_command(_name, _kind))
+    options.command(*_kind.examples, group=search)(_command(_name, _kind))

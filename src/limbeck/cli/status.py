@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limbeck.cli.messages import print_json, print_line, result_console
-from limbeck.cli.options import Json, with_examples
+from limbeck.cli.options import Json, command
 from limbeck.core.blocks import BOXED, NOTHING, AnyCell, Cell, Table, console
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "dead": "bold red", "failed": "red"}
 
 
-@with_examples("limbeck status runs/mine", "limbeck status runs --json")
+@command("limbeck status runs/mine", "limbeck status runs --json")
 def status(
     folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs in them at any depth.")],
     as_json: Json = False,
@@ -54,17 +54,11 @@ def _print_lines(run: RunStatus) -> None:
 
 def _print_table(runs: Sequence[RunStatus]) -> None:
     headings = ("run", *_columns(runs[0]))
-    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
-        (
-            _plain(str(run.folder)),
-            *(
-                Cell(_plain(text), mark=_STYLES[run.status] if name == "status" else "")
-                for name, text in _columns(run).items()
-            ),
-        )
-        for run in runs
-    )
-    table = Table("", headings, rows, words=tuple(range(len(headings))), layout=BOXED)
+    rows: list[tuple[AnyCell, ...]] = []
+    for run in runs:
+        status, *others = map(_plain, _columns(run).values())
+        rows.append((_plain(str(run.folder)), Cell(status, mark=_STYLES[run.status]), *others))
+    table = Table("", headings, tuple(rows), words=tuple(range(len(headings))), layout=BOXED)
     result_console().print(console(table))
     for run in runs:
         if run.status == "dead" and run.problem is not None:  # What the others died of, nobody wrote down.
