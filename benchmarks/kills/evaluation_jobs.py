@@ -62,9 +62,9 @@ def kept(folder: Path) -> dict[str, Any]:
     """Every line of a finished cell, so that one that ran twice shows too, and the weights of finished runs."""
     found: dict[str, Any] = {}
     for results in folder.rglob("results.jsonl"):
-        for row in ResultsFile(results.parent).read():
-            if row["status"] == FINISHED:
-                found.setdefault(f"cell {row['id']}", []).append(row)
+        for cell in ResultsFile(results.parent).read():
+            if cell.status == FINISHED:
+                found.setdefault(f"cell {cell.id}", []).append(cell.to_plain())
     for record in folder.glob("runs/**/run.json"):
         if json.loads(record.read_text(encoding="utf-8"))["status"] == "finished":
             found[f"run {record.parent.name}"] = identity_of(record.parent / "student" / "model.safetensors")

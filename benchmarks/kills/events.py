@@ -66,7 +66,7 @@ def watch(say: Callable[..., None]) -> None:
     _after(Heartbeat, "begin", lambda _, activity, **_fields: say("activity", activity))
     _after(TokenEncoder, "encode", lambda *_: say("tokens"))
     _after(CallbackHandler, "on_step_end", lambda _, arguments, state, _control: say("step", _place(arguments, state)))
-    _after(ResultsFile, "append", lambda _, row: say("cell", row["id"]) if row.get("status") == FINISHED else None)
+    _after(ResultsFile, "append", lambda _, cell: say("cell", cell.id) if cell.status == FINISHED else None)
     _after(Study, "tell", lambda study, trial, *_, **_options: _say_trial(say, study, trial))
     batches = Reading.batches
 

@@ -211,7 +211,7 @@ def evaluate(
     if tasks or not speed:
         with ProgressBar(console) as bar:
             outcome = run_evaluation(request, bar)
-        summary, failed, files = outcome.summary, outcome.failed, outcome.submissions
+        summary, failed, files = outcome.summary.to_plain(), outcome.failed, outcome.submissions
     else:
         prepare_folder(folder, preset=preset, overrides=sorted(overrides))
     if speed:

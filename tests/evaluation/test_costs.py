@@ -76,10 +76,7 @@ def test_latency_has_every_part():
     assert [batch.batch_size for batch in found.batches] == [1, 3]
     for batch in found.batches:
         assert batch.rounds >= 3
-        for whole, part in (
-            (batch.teacher, batch.teacher_transformer),
-            (batch.student, batch.student_transformer),
-        ):
+        for whole, part in ((batch.teacher, batch.teacher_transformer), (batch.student, batch.student_transformer)):
             assert 0 < whole.p10_ms <= whole.median_ms <= whole.p90_ms
             assert 0 < part.median_ms < whole.median_ms
         assert batch.speedup > 0 and batch.transformer_speedup > 0

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from limbeck.core.studies import EvaluationCell
 from limbeck.errors import OutputError, RecipeError
 from limbeck.evaluation.grid import MANIFEST, RESULTS, ResultsFile, prepare_folder
 from limbeck.evaluation.grid_plan import parse_overrides
@@ -12,29 +13,29 @@ from limbeck.evaluation.grid_plan import parse_overrides
 def test_rows_come_back_and_the_finished_are_known(tmp_path):
     results = ResultsFile(tmp_path)
     assert results.read() == []
-    results.append({"id": "a", "status": "failed", "error": "x"})
-    results.append({"id": "b", "status": "finished", "scores": {}})
-    assert [row["id"] for row in ResultsFile(tmp_path).read()] == ["a", "b"]
+    results.append(EvaluationCell(id="a", status="failed", error="x"))
+    results.append(EvaluationCell(id="b", status="finished", scores={}))
+    assert [cell.id for cell in ResultsFile(tmp_path).read()] == ["a", "b"]
     assert set(results.finished()) == {"b"}
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])
 def test_a_torn_last_line_costs_that_line_only(tmp_path, cut):
     results = ResultsFile(tmp_path)
-    results.append({"id": "a", "status": "finished"})
-    results.append({"id": "b", "status": "finished"})
+    results.append(EvaluationCell(id="a", status="finished"))
+    results.append(EvaluationCell(id="b", status="finished"))
     path = tmp_path / RESULTS
     path.write_bytes(path.read_bytes()[:-cut])
     kept = {"a"} if cut > 1 else {"a", "b"}
     assert set(results.finished()) == kept
-    results.append({"id": "c", "status": "finished"})
+    results.append(EvaluationCell(id="c", status="finished"))
     assert set(results.finished()) == kept | {"c"}
 
 
 def test_a_folder_takes_one_preset_and_its_settings(tmp_path):
     folder = prepare_folder(tmp_path / "new", preset="quick", overrides=["epochs=1"])
     assert json.loads((folder / MANIFEST).read_text()) == {"preset": "quick", "set": ["epochs=1"]}
-    ResultsFile(folder).append({"id": "a", "status": "failed", "error": "x"})
+    ResultsFile(folder).append(EvaluationCell(id="a", status="failed", error="x"))
     assert prepare_folder(folder, preset="quick", overrides=["epochs=1"]) == folder
     with pytest.raises(OutputError, match="--preset quick, not elm"):
         prepare_folder(folder, preset="elm", overrides=["epochs=1"])

@@ -86,7 +86,7 @@ def test_tasks_of_one_training_set_share_their_trainings(evaluate, trainings):
     for row in rows:
         by_training.setdefault((row["training"], row["seed"]), []).append(row["task"])
     assert sorted(by_training.values()) == [["mnli", "ax", "xnli"]] * 2 + [["squad", "mlqa", "xquad"]] * 2
-    assert {column["key"] for column in outcome.summary["columns"]} >= {"mnli-m", "xnli", "squad", "mlqa", "xquad"}
+    assert {column.key for column in outcome.summary.columns} >= {"mnli-m", "xnli", "squad", "mlqa", "xquad"}
     assert [path.name for path in outcome.submissions] == ["AX.tsv"]
     evaluate("mnli,ax,xnli,squad,mlqa,xquad", seeds=2)
     assert len(trainings) == 4, "nothing is done again"
@@ -141,4 +141,4 @@ def test_a_folder_from_before_trainings_were_shared_goes_on(evaluate, trainings,
     outcome, rows = evaluate("squad,mlqa,xquad")
     assert rows[:2] == older and [row["task"] for row in rows] == ["squad", "mlqa", "xquad"]
     assert len(trainings) == 2
-    assert set(outcome.summary["models"][0]["columns"]) >= {"squad", "mlqa", "xquad"}
+    assert set(outcome.summary.models[0].columns) >= {"squad", "mlqa", "xquad"}

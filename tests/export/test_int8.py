@@ -6,6 +6,7 @@ import onnx
 import pytest
 
 from limbeck.export import batches, formats
+from limbeck.export import onnx as onnx_files
 from limbeck.export.batches import ExportMismatchError
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.onnx import needs_reduced_range
@@ -48,7 +49,7 @@ def test_it_reports_size_latency_and_quality(int8):
 
 
 def test_decisions_of_a_classifier_are_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "measure_int8", lambda *args, **kwargs: None)
+    monkeypatch.setattr(onnx_files, "measure_int8", lambda *args, **kwargs: None)
     student = make_teacher(tmp_path, "bert", head="classification", layers=2, num_labels=3)
     found = export_model(ExportRequest(str(student), "onnx-int8", output=tmp_path / "out")).record["differences"]
     assert 0 <= found["equal_decisions"] <= 1
@@ -88,14 +89,14 @@ def test_too_little_quality_is_only_refused_when_verified():
 
 
 def test_a_wrong_graph_does_not_pass_as_the_error_of_8_bits(tmp_path, monkeypatch):
-    written = formats.write_onnx
+    written = onnx_files.write_onnx
 
     def write_another(module, *args, **kwargs):
         module.model.get_input_embeddings().weight.data[5:, :7] += 0.05
         written(module, *args, **kwargs)
         module.model.get_input_embeddings().weight.data[5:, :7] -= 0.05
 
-    monkeypatch.setattr(formats, "write_onnx", write_another)
+    monkeypatch.setattr(onnx_files, "write_onnx", write_another)
     with pytest.raises(ExportMismatchError, match="differs from its source by"):
         export_model(ExportRequest(str(make_teacher(tmp_path, layers=1)), "onnx-int8", output=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
@@ -112,8 +113,8 @@ def test_the_range_is_reduced_where_16_bit_sums_could_overflow(tmp_path: Path):
 
 
 def test_reduced_weights_have_7_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "needs_reduced_range", lambda: True)
-    monkeypatch.setattr(formats, "measure_int8", lambda *args, **kwargs: None)
+    monkeypatch.setattr(onnx_files, "needs_reduced_range", lambda: True)
+    monkeypatch.setattr(onnx_files, "measure_int8", lambda *args, **kwargs: None)
     student = make_teacher(tmp_path, "bert", layers=1)
     done = export_model(ExportRequest(str(student), "onnx-int8", output=tmp_path / "out"))
     assert done.record["weight_bits"] == 7

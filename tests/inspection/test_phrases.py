@@ -110,10 +110,7 @@ def test_spans_that_a_model_cannot_place_are_left_out(tmp_path):
 
 def test_a_span_vector_is_ends_product_and_difference():
     first, last = torch.tensor([[1.0, 2.0], [0.0, -1.0]]), torch.tensor([[3.0, 5.0], [4.0, 2.0]])
-    assert span_vectors(first, last).tolist() == [
-        [1, 2, 3, 5, 3, 10, -2, -3],
-        [0, -1, 4, 2, 0, -2, -4, -3],
-    ]
+    assert span_vectors(first, last).tolist() == [[1, 2, 3, 5, 3, 10, -2, -3], [0, -1, 4, 2, 0, -2, -4, -3]]
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])

@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from limbeck.core.studies import Costs, Evaluation
+from limbeck.core.studies import Costs, Evaluation, EvaluationCell
 from limbeck.evaluation.cell import Cell, grid
 from limbeck.evaluation.grid_plan import PlannedCell, PlannedModel, PlannedTask
 from limbeck.evaluation.grid_summary import choose_all, summarise
@@ -78,7 +78,9 @@ def make_summary(tasks=tuple(STUDENT), preset="minilmv2", fail=()):
                     if identity in fail:
                         rows[identity] |= {"status": "failed", "error": "out of memory"}
         planned.append(PlannedTask(name, task, settings, "d", tuple(cells), {}, (f"{name}: a note",)))
-    return summarise(rows, planned, models, protocol, choose_all(rows, planned, models, seed_count=SEEDS))
+    cells = {identity: EvaluationCell.read(row) for identity, row in rows.items()}
+    choices = choose_all(cells, planned, models, seed_count=SEEDS)
+    return summarise(cells, planned, models, protocol, choices).to_plain()
 
 
 def test_averages_are_the_papers():

@@ -11,6 +11,7 @@ from rich.console import Console
 from scipy.stats import spearmanr
 
 import limbeck
+from limbeck.core.studies import Evaluation
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.models.loading import load_model, load_tokenizer
 from limbeck.recipe.load import load_recipe
@@ -181,9 +182,10 @@ def test_tasks_give_what_an_evaluation_gives(spec, data, plan, teacher, tokenize
 def summary_of(**cells):
     """A summary of tasks with a column or two each, of which only some have figures."""
     keys = {"mnli": ("mnli-m", "mnli-mm"), "squad": ("squad",)}
-    columns = [{"key": key, "task": task} for task, own in keys.items() for key in own]
+    columns = [{"key": key, "title": key, "task": task} for task, own in keys.items() for key in own]
     figures = {key.replace("_", "-"): {"mean": value} for key, value in cells.items()}
-    return SimpleNamespace(summary={"columns": columns, "models": [{"columns": figures}], "notes": ["it diverged"]})
+    models = [{"name": "student", "columns": figures}]
+    return SimpleNamespace(summary=Evaluation.read({"columns": columns, "models": models, "notes": ["it diverged"]}))
 
 
 def test_the_first_column_of_a_task_counts(spec, plan, teacher, tokenizer, tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,8 +22,8 @@ from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
-from limbeck.errors import ModelError, RecipeError
-from limbeck.evaluation.costs import ParameterCounts, count_parameters, tensors_megabytes, weights_megabytes
+from limbeck.errors import RecipeError
+from limbeck.evaluation.costs import ParameterCounts, count_parameters, model_megabytes
 from limbeck.evaluation.inference import encoder_of, longest_input
 from limbeck.evaluation.published import matching_costs
 from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
@@ -116,11 +115,8 @@ def measure_size(name: str, model: PreTrainedModel) -> ModelSize:
         model: The model.
     """
     shape = shape_of(model.config)
-    megabytes, source = tensors_megabytes(model), "tensors"
     located = None if names_shape(name) else resolve_model(name)
-    if located is not None and is_local(located):
-        with suppress(ModelError):  # `megabytes_of` says which it is.
-            megabytes, source = weights_megabytes(located), "files"
+    megabytes, source = model_megabytes(model, located if located is not None and is_local(located) else None)
     with StreamTap(model, [StreamKey("hidden", depth(model.config))]) as whole:
         forward = forward_cost(whole, shape)
     return ModelSize(shape, count_parameters(model), megabytes, source, forward)
@@ -267,7 +263,7 @@ def measure_costs(
     return {
         "models": [_size([row for row in timings if row["model"] == name]) for name in names],
         "timings": timings,
-        "published": [asdict(cost) for cost in papers],
+        "published": [cost.to_plain() for cost in papers],
         "machine": describe_machine(device.type).to_dict(),
     }
 

@@ -475,13 +475,12 @@ class _Comparison:
             )
         if outcome is None:
             return None, 0
-        evaluation = studies.Evaluation.read(outcome.summary)
-        models = {model.name: model for model in evaluation.models}
+        models = {model.name: model for model in outcome.summary.models}
         for cell in self._finished:
             columns = models[cell.model].columns if cell.model in models else {}
             cell.scores = {key: figure.mean for key, figure in columns.items()}
         self._save("running")
-        return evaluation, outcome.failed
+        return outcome.summary, outcome.failed
 
     def _measure_costs(self) -> studies.Costs | None:
         """Methods change weights only: one student of each shape stands for all."""

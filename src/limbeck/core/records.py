@@ -450,7 +450,18 @@ class Times(Record):
 
 
 class BatchLatency(Record):
-    """Teacher and student in turns at one batch size, whole and their Transformer part alone."""
+    """Times and speedups of teacher and student at one batch size.
+
+    Attributes:
+        batch_size: Texts per pass.
+        rounds: Timed passes of each model.
+        teacher: Times of the teacher's whole encoder.
+        student: Times of the student's whole encoder.
+        teacher_transformer: Times of the teacher's blocks.
+        student_transformer: Times of the student's blocks.
+        speedup: Median over rounds of teacher time / student time, whole encoder.
+        transformer_speedup: The same of the blocks.
+    """
 
     batch_size: int | None = None
     rounds: Number | None = None
@@ -463,7 +474,15 @@ class BatchLatency(Record):
 
 
 class Latency(Record):
-    """Latency at each batch size, and where it was measured."""
+    """Latency of a teacher and its student on one machine.
+
+    Attributes:
+        device: Kind of device, and its name where there is one.
+        threads: PyTorch's threads.
+        dtype: Of weights and activations.
+        length: Tokens per text, all of them real (no padding).
+        batches: One entry a batch size.
+    """
 
     device: str | None = None
     threads: Number | None = None
@@ -483,7 +502,14 @@ class Parameters(Record):
 
 
 class Retrieval(Record):
-    """Finding a text's body by its summary."""
+    """Share of summaries that find their bodies.
+
+    Attributes:
+        mrr_at_10: Mean over summaries of 1/rank of the right body, 0 where the rank is above 10.
+        recall_at_1: Share of summaries whose right body comes first.
+        pool: Number of pairs: each summary searches this many bodies.
+        interval: 95 % interval of `mrr_at_10` (normal approximation over summaries).
+    """
 
     mrr_at_10: Number | None = None
     recall_at_1: Number | None = None
@@ -492,7 +518,14 @@ class Retrieval(Record):
 
 
 class ModelFigures(Record):
-    """Size and retrieval of one model; `megabytes_of` files or tensors."""
+    """The figures of one model.
+
+    Attributes:
+        parameters: By place.
+        megabytes: Of its weights.
+        megabytes_of: "files" where a folder was given, else "tensors": as the model is in memory.
+        retrieval: Its retrieval figures, or None.
+    """
 
     parameters: Parameters = Field(default_factory=Parameters)
     megabytes: Number | None = None
@@ -501,7 +534,16 @@ class ModelFigures(Record):
 
 
 class Agreement(Record):
-    """Rank correlation of the student's similarities with the teacher's."""
+    """Spearman agreement of a student with its teacher.
+
+    Attributes:
+        spearman: Over all pairs; depends on the mixture of kinds, so compare it only between equal pair sets.
+        interval: Its 95 % interval, by resampling documents.
+        pairs: Number of pairs.
+        documents: Number of documents they are from.
+        by_kind: The same within each kind of pair, undefined (NaN, in files None) where there is none.
+        seed: Of the choice of pairs and of the resampling.
+    """
 
     spearman: Number | None = None
     interval: list[Number | None] | None = None
@@ -512,7 +554,19 @@ class Agreement(Record):
 
 
 class TaskFigures(Record):
-    """Scores of both models on held-out rows of a task; `unavailable` is why there are none."""
+    """Scores of both models on the same held-out rows of a task.
+
+    Attributes:
+        task: A key of `limbeck.evaluation.compare.METRICS`.
+        metric: Its value there; 0 to 1, or -1 to 1 for a correlation.
+        rows: Number of rows (windows for question answering).
+        teacher: The teacher's score; None without a teacher, as is a correlation with constant values.
+        student: The student's score.
+        agreement: The same metric with the teacher's predictions in place of the labels.
+        stage: The stage that the task is from.
+        teacher_name: The teacher.
+        unavailable: Why there are no scores.
+    """
 
     task: str | None = None
     metric: str | None = None
@@ -538,7 +592,18 @@ class MeasuredWith(Record):
 
 
 class RunEvaluation(Record):
-    """A teacher beside its student, as `limbeck.evaluation.Comparison.to_dict` gives it."""
+    """A teacher beside its student.
+
+    Attributes:
+        teacher: The teacher's own figures.
+        student: The student's own figures.
+        latency: Both models' latency, or None.
+        agreement: Agreement of the student's similarities with the teacher's, or None.
+        unavailable: Figure -> the reason why there is none; one that was not asked for is None without a reason.
+        settings: Pooling, lengths, sizes, dtype and seed of the request.
+        seconds: Measure -> its wall time.
+        task: Scores on the task that the student was distilled for.
+    """
 
     teacher: ModelFigures = Field(default_factory=ModelFigures)
     student: ModelFigures = Field(default_factory=ModelFigures)

@@ -54,7 +54,17 @@ class Averages(Record):
 
 
 class Column(Record):
-    """A column of a table of tasks; a `detail` is left out of the short tables."""
+    """A column of a table of tasks.
+
+    Attributes:
+        key: Names it, in published tables too.
+        title: Heads it.
+        task: The task.
+        kind: Of the task.
+        splits: The scored splits whose mean it is.
+        detail: Whether it is a part of another column, for the table of all scores only.
+        metric: Of its figures.
+    """
 
     key: str
     title: str
@@ -136,7 +146,17 @@ class Timing(Record):
 
 
 class PublishedCost(Record):
-    """A model's cost as a paper measured it; the unit is in the name of each value."""
+    """Costs that a paper measured of a model of a shape.
+
+    Attributes:
+        paper: One of `limbeck.evaluation.published.PAPERS`.
+        table: Its number there.
+        shape: Layers x hidden width.
+        multilingual: Whether its vocabulary is.
+        device: Where it was measured, as far as the paper says.
+        task: On whose texts; None where the paper does not say.
+        values: Figure -> value, the unit in the figure's name.
+    """
 
     paper: str
     table: str
@@ -209,7 +229,7 @@ class EvaluationCell(Record):
     preset: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
     seed: int = 0
-    select: str = ""
+    select: str | None = None
     scores: dict[str, dict[str, Number | None]] = Field(default_factory=dict)
     epoch: Number | None = None
     rows: dict[str, int] = Field(default_factory=dict)

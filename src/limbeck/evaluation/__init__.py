@@ -1,19 +1,24 @@
 """Evaluation: cost and quality of models, a student beside its teacher, on tasks by the protocols of papers."""
 
-from limbeck.core.timing import Times
-from limbeck.evaluation.agreement import (
+from limbeck.core.records import (
     Agreement,
+    BatchLatency,
+    Latency,
+    ModelFigures,
     Retrieval,
+    Times,
+)
+from limbeck.core.records import RunEvaluation as Comparison
+from limbeck.core.records import TaskFigures as TaskScores
+from limbeck.evaluation.agreement import (
     SentencePair,
     build_pairs,
     build_retrieval_pairs,
     measure_agreement,
     measure_retrieval,
 )
-from limbeck.evaluation.compare import Comparison, ModelFigures, TaskScores, compare_models, measure_task
+from limbeck.evaluation.compare import compare_models, measure_task
 from limbeck.evaluation.costs import (
-    BatchLatency,
-    Latency,
     ParameterCounts,
     count_parameters,
     measure_latency,

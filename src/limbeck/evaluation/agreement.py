@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from limbeck.core.records import Agreement, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import Encoding, encode, spearman_agreement
@@ -47,27 +48,6 @@ class SentencePair:
     second: str
     kind: str
     document: int
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Spearman agreement of a student with its teacher.
-
-    Attributes:
-        spearman: Over all pairs; depends on the mixture of kinds, so compare it only between equal pair sets.
-        interval: Its 95 % interval, by resampling documents.
-        by_kind: The same within each kind of pair, NaN where undefined.
-        pairs: How many pairs.
-        documents: How many documents they are from.
-        seed: Of the choice of pairs and of the resampling.
-    """
-
-    spearman: float
-    interval: tuple[float, float]
-    by_kind: dict[str, float]
-    pairs: int
-    documents: int
-    seed: int
 
 
 def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -> list[SentencePair]:
@@ -214,18 +194,15 @@ def _interval(
     groups: Sequence[NDArray[np.int64]],
     seed: int,
     resamples: int,
-) -> tuple[float, float]:
+) -> list[float | None]:
     """Return Spearman's 2.5th and 97.5th percentile over resampled groups of rows; NaN where undefined."""
     rng = np.random.default_rng(seed)
     values: list[float] = []
     for _ in range(resamples):
         rows = np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])
         values.append(spearman_agreement(student[rows], teacher[rows]))
-    defined = np.array([value for value in values if not np.isnan(value)])
-    if len(defined) == 0:
-        return (float("nan"), float("nan"))
-    low, high = np.percentile(defined, [2.5, 97.5])
-    return (float(low), float(high))
+    defined = [value for value in values if not np.isnan(value)] or [float("nan")]
+    return [float(value) for value in np.percentile(defined, [2.5, 97.5])]
 
 
 # Retrieval: given a held-out document's summary, does a model find its body among all the bodies?
@@ -238,23 +215,6 @@ SUMMARY_CHARACTERS = (20, 300)
 """Shortest and longest summary that is used."""
 FEWEST_BODY_CHARACTERS = 60
 FEWEST_RETRIEVAL_PAIRS = 20
-
-
-@dataclass(frozen=True)
-class Retrieval:
-    """How well summaries find their bodies.
-
-    Attributes:
-        mrr_at_10: Mean over summaries of 1/rank of the right body, 0 where the rank is above 10.
-        recall_at_1: Share of summaries whose right body comes first.
-        interval: 95 % interval of `mrr_at_10` (normal approximation over summaries).
-        pool: How many pairs: each summary searches this many bodies.
-    """
-
-    mrr_at_10: float
-    recall_at_1: float
-    interval: tuple[float, float]
-    pool: int
 
 
 def build_retrieval_pairs(
@@ -300,10 +260,7 @@ def build_retrieval_pairs(
 
 
 def measure_retrieval(
-    model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Sequence[tuple[str, str]],
-    **encoding: Unpack[Encoding],
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], **encoding: Unpack[Encoding]
 ) -> Retrieval:
     """Return how well a model's summaries find their bodies among all bodies of `pairs`.
 
@@ -337,7 +294,7 @@ def retrieval_scores(ranks: Tensor) -> Retrieval:
     return Retrieval(
         mrr_at_10=mean,
         recall_at_1=float((ranks == 1).float().mean()),
-        interval=(max(0.0, mean - half), min(1.0, mean + half)),
+        interval=[max(0.0, mean - half), min(1.0, mean + half)],
         pool=len(values),
     )
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +23,8 @@ from torch import Tensor, nn
 
 from limbeck.core.machine import synchronise
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.timing import Times, summarise, take_turns
+from limbeck.core.records import BatchLatency, Latency, Times
+from limbeck.core.timing import summarise, take_turns
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 
@@ -98,6 +101,14 @@ def tensors_megabytes(model: nn.Module) -> float:
     return sum(p.numel() * p.element_size() for p in model.parameters()) / BYTES_PER_MEGABYTE
 
 
+def model_megabytes(model: nn.Module, folder: Path | str | None) -> tuple[float, str]:
+    """Return a model's size and its source: the `"files"` of its folder, or its `"tensors"` where it has none there."""
+    if folder is not None:
+        with suppress(ModelError):
+            return weights_megabytes(folder), "files"
+    return tensors_megabytes(model), "tensors"
+
+
 def _place(name: str) -> str:
     """Return which count a parameter of the encoder belongs to, by its dotted name."""
     parts = name.split(".")
@@ -109,50 +120,6 @@ def _place(name: str) -> str:
     if outside_blocks and any(part.startswith(_EMBEDDING_NAMES) for part in parts):
         return "embedding"
     return "transformer"
-
-
-@dataclass(frozen=True)
-class BatchLatency:
-    """Times and speedups at one batch size.
-
-    Attributes:
-        batch_size: Texts per pass.
-        rounds: Timed passes of each model.
-        teacher: Times of the teacher's whole encoder.
-        student: Times of the student's whole encoder.
-        teacher_transformer: Times of the teacher's blocks.
-        student_transformer: Times of the student's blocks.
-        speedup: Median over rounds of teacher time / student time, whole encoder.
-        transformer_speedup: The same of the blocks.
-    """
-
-    batch_size: int
-    rounds: int
-    teacher: Times
-    student: Times
-    teacher_transformer: Times
-    student_transformer: Times
-    speedup: float
-    transformer_speedup: float
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Latency of a teacher and its student on one machine.
-
-    Attributes:
-        batches: One entry a batch size.
-        length: Tokens per text, all of them real (no padding).
-        dtype: Of weights and activations.
-        device: Kind of device, and its name where there is one.
-        threads: PyTorch's threads.
-    """
-
-    batches: tuple[BatchLatency, ...]
-    length: int
-    dtype: str
-    device: str
-    threads: int
 
 
 def measure_latency(
@@ -183,7 +150,7 @@ def measure_latency(
     """
     limits = [longest_input(encoder_of(model)) or length for model in (teacher, student)]
     length = min(length, *limits)
-    vocabulary = min(_vocabulary_size(teacher), _vocabulary_size(student))
+    vocabulary = min(int(getattr(getattr(model, "config", None), "vocab_size", 0)) or 1 for model in (teacher, student))
     generator = torch.Generator().manual_seed(seed)
     with (
         evaluation_mode(encoder_of(teacher), dtype) as ready_teacher,
@@ -209,7 +176,7 @@ def measure_latency(
             measured.append(_summary(batch_size, found["teacher"], found["student"]))
         device = teacher_watch.device
     return Latency(
-        batches=tuple(measured),
+        batches=measured,
         length=length,
         dtype=str(dtype).removeprefix("torch."),
         device=_device_name(device),
@@ -275,24 +242,15 @@ def _summary(
     batch_size: int, teacher_rows: list[tuple[float, float]], student_rows: list[tuple[float, float]]
 ) -> BatchLatency:
     """Reduce the times of one batch size to medians, percentiles and speedups."""
-    teacher, student = np.array(teacher_rows), np.array(student_rows)  # [rounds, (whole, blocks)]
-    ratios = np.median(teacher / student, axis=0)
-    parts = [summarise(times[:, column]) for times in (teacher, student) for column in (0, 1)]
-    return BatchLatency(
-        batch_size=batch_size,
-        rounds=len(teacher),
-        teacher=parts[0],
-        student=parts[2],
-        teacher_transformer=parts[1],
-        student_transformer=parts[3],
-        speedup=float(ratios[0]),
-        transformer_speedup=float(ratios[1]),
-    )
-
-
-def _vocabulary_size(model: nn.Module) -> int:
-    """Return how many token ids the model's configuration knows."""
-    return int(getattr(getattr(model, "config", None), "vocab_size", 0)) or 1
+    models = {"teacher": np.array(teacher_rows), "student": np.array(student_rows)}  # [rounds, (whole, blocks)]
+    speedup, of_blocks = np.median(models["teacher"] / models["student"], axis=0).tolist()
+    times: dict[str, Any] = {
+        model + part: Times(**asdict(summarise(rows[:, column])))
+        for column, part in enumerate(("", "_transformer"))
+        for model, rows in models.items()
+    }
+    rounds = len(teacher_rows)
+    return BatchLatency(batch_size=batch_size, rounds=rounds, **times, speedup=speedup, transformer_speedup=of_blocks)
 
 
 def _device_name(device: torch.device) -> str:

@@ -37,16 +37,9 @@ from limbeck.evaluation.metrics import score
 from limbeck.evaluation.submission import Predictions
 from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.tasks import Task
+from limbeck.models import loading
 from limbeck.models.families import shape_of
 from limbeck.models.heads import Head, head_class
-from limbeck.models.loading import (
-    check_fits_model,
-    load_class,
-    load_config,
-    load_model,
-    load_tokenizer,
-    quiet,
-)
 from limbeck.models.locating import sentence_pooling
 
 
@@ -113,7 +106,7 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
     config = task_config(name, task)
     loader = head_class(config, cast(Head, task.kind))
     set_seed(seed)
-    model, info = load_class(loader, name, config)  # A head of another task is drawn anew.
+    model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)
     return model
 
@@ -124,7 +117,7 @@ def task_config(name: str, task: Task) -> PreTrainedConfig:
     Raises:
         ModelError: see `load_config`.
     """
-    config = load_config(name)
+    config = loading.load_config(name)
     if task.kind == "question_answering":
         return config
     config.num_labels = 1 if task.kind == "regression" else len(task.labels)
@@ -302,7 +295,7 @@ class FineTuner:
         return [int(number) for number in scores.argmax(-1)]
 
 
-Scores = Mapping[str, Mapping[str, float]]
+Scores: TypeAlias = dict[str, dict[str, float]]
 """Split to metric to value, 0 to 1 (correlations -1 to 1)."""
 
 
@@ -322,7 +315,7 @@ class CellResult:
     scores: Scores
     predictions: Mapping[str, Predictions]
     epoch: float | None
-    rows: Mapping[str, int]
+    rows: dict[str, int]
     seconds: float
     training_seconds: float
 
@@ -375,7 +368,7 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
     if isinstance(point, SimilarityPoint):
         return Trained(None, {}, 0.0)
     with _plainly():
-        tokenizer = load_tokenizer(cell.model)
+        tokenizer = loading.load_tokenizer(cell.model)
         arguments = training_arguments(point, cell.seed)
         model = load_task_model(cell.model, prepared.task, seed=cell.seed)
         _check_inputs(cell.model, model, tokenizer, point.length)
@@ -421,8 +414,8 @@ def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]
     """Score the cosines of the two sentence vectors of every row; nothing is trained."""
     name, point, prepared = cell.cell.model, cell.cell.point, cell.task
     assert isinstance(point, SimilarityPoint)
-    tokenizer = load_tokenizer(name)
-    model: PreTrainedModel = load_model(name)
+    tokenizer = loading.load_tokenizer(name)
+    model: PreTrainedModel = loading.load_model(name)
     if torch.accelerator.is_available():
         model = model.to(torch.accelerator.current_accelerator())
     folder = sentence_pooling(name) if point.pooling is None else None
@@ -442,7 +435,7 @@ def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]
 def _plainly() -> Iterator[None]:
     """Keep libraries quiet, and say in one line what to do about a full device."""
     try:
-        with quiet():
+        with loading.quiet():
             yield
     except torch.OutOfMemoryError:
         raise TrainingError("The device is out of memory; --set batch_size or length lower.") from None
@@ -452,6 +445,6 @@ def _check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int
     """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
     shape = shape_of(model.config)
     check_padding(name, tokenizer)
-    check_fits_model(tokenizer, shape.vocabulary)
+    loading.check_fits_model(tokenizer, shape.vocabulary)
     if shape.positions is not None and length > shape.positions:
         raise ModelError(f"'{name}' takes {shape.positions} tokens, not {length}; --set length={shape.positions}.")

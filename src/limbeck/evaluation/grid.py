@@ -18,25 +18,18 @@ from typing import Any, TypeVar
 
 import torch
 
-from limbeck.core.files import atomic_text, default_cache_dir
+from limbeck.core import records, studies
+from limbeck.core.files import default_cache_dir
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.records import plain
+from limbeck.core.studies import EvaluationCell
 from limbeck.core.workers import run_tasks
 from limbeck.errors import Interrupted, OutputError, describe_error
+from limbeck.evaluation import grid_plan
 from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.fine_tuning import CellResult, select_split, train_once
-from limbeck.evaluation.grid_plan import (
-    EvaluationRequest,
-    PlannedModel,
-    PlannedTask,
-    Planner,
-    parse_overrides,
-    plan_models,
-    work_of,
-)
-from limbeck.evaluation.grid_summary import FAILED, FINISHED, Choices, Row, Summary, choose_all, select_score, summarise
+from limbeck.evaluation.grid_summary import FAILED, FINISHED, Choices, choose_all, select_score, summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.submission import read_predictions, save_predictions, write_submission
 from limbeck.evaluation.tasks import Task
@@ -57,7 +50,7 @@ class ResultsFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / RESULTS
 
-    def read(self) -> list[Row]:
+    def read(self) -> list[EvaluationCell]:
         """Return the rows, in order; a line that was not written to its end is passed over.
 
         Raises:
@@ -69,20 +62,19 @@ class ResultsFile:
             lines = self._path.read_bytes().split(b"\n")
         except OSError as error:
             raise OutputError(f"'{self._path}' cannot be read: {error.strerror}.") from None
-        rows = (_parse(line) for line in lines)
-        return [row for row in rows if row is not None]
+        return [cell for cell in map(_parse, lines) if cell.id]
 
-    def finished(self) -> dict[str, Row]:
+    def finished(self) -> dict[str, EvaluationCell]:
         """Return the finished cells by their identity."""
-        return {row["id"]: row for row in self.read() if row.get("status") == FINISHED}
+        return {cell.id: cell for cell in self.read() if cell.status == FINISHED}
 
-    def append(self, row: Row) -> None:
+    def append(self, cell: EvaluationCell) -> None:
         """Write a row and wait until it is on disk.
 
         Raises:
             OutputError: if it cannot be written.
         """
-        line = json.dumps(row, ensure_ascii=False, allow_nan=False).encode()
+        line = json.dumps(cell.to_plain(), ensure_ascii=False, allow_nan=False).encode()
         try:
             with self._path.open("ab") as file:
                 # A line that an earlier process left unfinished must not swallow this one.
@@ -99,15 +91,14 @@ class ResultsFile:
             return file.read(1) == b"\n"
 
 
-def _parse(line: bytes) -> Row | None:
+def _parse(line: bytes) -> EvaluationCell:
     try:
-        found = json.loads(line)
+        return EvaluationCell.read(json.loads(line), RESULTS)
     except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("id"), str) else None
+        return EvaluationCell()
 
 
-MANIFEST = "evaluation.json"
+MANIFEST = studies.EvaluationRequest.FILE
 SUBMISSIONS = "submissions"
 
 
@@ -128,10 +119,10 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
         OutputError: if it is a file, holds something else or an evaluation by other settings, or cannot be written.
     """
     folder = folder.expanduser()
-    asked = {"preset": preset, "set": overrides}
-    claim(folder, _EVALUATION, asked)
+    asked = studies.EvaluationRequest(preset=preset, set=overrides)
+    claim(folder, _EVALUATION, asked.to_plain())
     with writing(folder):
-        atomic_text(folder / MANIFEST, json.dumps(asked, indent=2) + "\n")
+        records.save(asked, folder)
     return folder
 
 
@@ -241,13 +232,13 @@ class EvaluationOutcome:
         submissions: Files for leaderboards.
     """
 
-    summary: Summary
+    summary: studies.Evaluation
     folder: Path
     failed: int
     submissions: tuple[Path, ...]
 
 
-def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
+def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_progress) -> EvaluationOutcome:
     """Evaluate models on tasks; cells that are finished in the output folder are not run again.
 
     Args:
@@ -262,14 +253,14 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
         Interrupted: if the user stopped it; what was finished is kept.
     """
     names, tasks_asked = request.task_names(), request.tasks_asked()
-    overrides = parse_overrides(request.overrides, [task.name for task in tasks_asked])
+    overrides = grid_plan.parse_overrides(request.overrides, [task.name for task in tasks_asked])
     protocol = PROTOCOLS[request.preset]
     for task in tasks_asked:
         protocol.settings(task, overrides)  # Refused before anything is downloaded.
-    models = plan_models(request.all_models())
+    models = grid_plan.plan_models(request.all_models())
     folder = prepare_folder(request.output, preset=protocol.name, overrides=sorted(request.overrides))
     results = ResultsFile(folder)
-    planner = Planner(
+    planner = grid_plan.Planner(
         models=models,
         protocol=protocol,
         overrides=overrides,
@@ -286,14 +277,14 @@ def run_evaluation(request: EvaluationRequest, report: Report = no_progress) -> 
     _GridRun(request, folder, results, models, tasks, part_of(report, _PLANNING, 1.0)).carry_out()
     planned = {cell.id for task in tasks for cell in task.cells}
     # The latest word on a cell: a failed one may have been tried again.
-    rows = {row["id"]: row for row in results.read() if row["id"] in planned}
-    rows |= {key: row for key, row in results.finished().items() if key in planned}
-    choices = choose_all(rows, tasks, models, seed_count=request.seeds)
-    summary = summarise(rows, tasks, models, protocol, choices)
+    cells = {cell.id: cell for cell in results.read()} | results.finished()
+    cells = {identity: cell for identity, cell in cells.items() if identity in planned}
+    choices = choose_all(cells, tasks, models, seed_count=request.seeds)
+    summary = summarise(cells, tasks, models, protocol, choices)
     submissions, problems = _write_submissions(folder, choices, tasks)
-    for kind in ("notes", "notes_in_short"):
-        summary[kind] = [*summary[kind], *problems]
-    failed = sum(row["status"] != FINISHED for row in rows.values())
+    summary.notes += problems
+    summary.notes_in_short += problems
+    failed = sum(cell.status != FINISHED for cell in cells.values())
     return EvaluationOutcome(summary, folder, failed, tuple(submissions))
 
 
@@ -302,11 +293,11 @@ class _GridRun:
 
     def __init__(
         self,
-        request: EvaluationRequest,
+        request: grid_plan.EvaluationRequest,
         folder: Path,
         results: ResultsFile,
-        models: Sequence[PlannedModel],
-        tasks: Sequence[PlannedTask],
+        models: Sequence[grid_plan.PlannedModel],
+        tasks: Sequence[grid_plan.PlannedTask],
         report: Report,
     ) -> None:
         self._request, self._folder, self._results, self._report = request, folder, results, report
@@ -347,7 +338,7 @@ class _GridRun:
         return [SharedTraining(training, cells, self._work_of(cells)) for training, cells in found.items()]
 
     def _work_of(self, cells: Mapping[str, PreparedCell]) -> float:
-        return work_of(cells.values(), self._models[next(iter(cells.values())).cell.model].shape)
+        return grid_plan.work_of(cells.values(), self._models[next(iter(cells.values())).cell.model].shape)
 
     def _received(self, training: SharedTraining, message: Message) -> None:
         if isinstance(message, tuple):
@@ -365,38 +356,43 @@ class _GridRun:
         cells = self._ended + sum(self._left[key] * share for key, share in self._shares.items())
         self._report(min(done / whole, 1.0), what, Count(cells, "cells"))
 
-    def _row(self, training: SharedTraining, identity: str, outcome: Outcome) -> Row:
+    def _row(self, training: SharedTraining, identity: str, outcome: Outcome) -> EvaluationCell:
         cell, prepared = training.cells[identity]
         task = self._tasks[cell.task]
-        row: Row = {
-            "id": identity,
-            "training": training.id,
-            "status": FINISHED if isinstance(outcome, CellResult) else FAILED,
-            "model": cell.model,
-            "model_fingerprint": self._models[cell.model].fingerprint,
-            "task": task.task.name,
-            "data_fingerprint": task.data,
-            "preset": self._request.preset,
-            "settings": asdict(cell.point),
-            "seed": cell.seed,
-            "select": select_split(prepared),
-        }
-        if isinstance(outcome, CellResult):
-            row |= {
-                "scores": plain(outcome.scores),  # A threshold may be infinite.
+        found: dict[str, Any] = (
+            {"error": outcome.problem}
+            if isinstance(outcome, Failure)
+            else {
+                "scores": outcome.scores,
                 "epoch": outcome.epoch,
-                "rows": dict(outcome.rows),
+                "rows": outcome.rows,
                 "seconds": outcome.seconds,
                 "training_seconds": outcome.training_seconds,
                 "predictions": save_predictions(self._folder, identity, outcome.predictions),
                 "notes": list(task.notes),
             }
-        else:
-            row["error"] = outcome.problem
-        return {**row, **self._provenance, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+        )
+        return EvaluationCell(
+            id=identity,
+            training=training.id,
+            status=FAILED if isinstance(outcome, Failure) else FINISHED,
+            model=cell.model,
+            model_fingerprint=self._models[cell.model].fingerprint,
+            task=task.task.name,
+            data_fingerprint=task.data,
+            preset=self._request.preset,
+            settings=asdict(cell.point),
+            seed=cell.seed,
+            select=select_split(prepared),
+            **found,
+            **self._provenance,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
 
 
-def _write_submissions(folder: Path, choices: Choices, tasks: Sequence[PlannedTask]) -> tuple[list[Path], list[str]]:
+def _write_submissions(
+    folder: Path, choices: Choices, tasks: Sequence[grid_plan.PlannedTask]
+) -> tuple[list[Path], list[str]]:
     """Write the files for leaderboards; a file that cannot be written is named in a note."""
     written: list[Path] = []
     problems: list[str] = []
@@ -404,7 +400,7 @@ def _write_submissions(folder: Path, choices: Choices, tasks: Sequence[PlannedTa
         for (model, name), choice in choices.items():
             if name == task.name:
                 try:
-                    written += write_submissions(folder, model, task.task, choice.rows, task.metric)
+                    written += write_submissions(folder, model, task.task, choice.cells, task.metric)
                 except OutputError as error:
                     problems.append(
                         f"The leaderboard file of {model} on {task.task.title} could not be written: {error}"
@@ -412,14 +408,14 @@ def _write_submissions(folder: Path, choices: Choices, tasks: Sequence[PlannedTa
     return written, problems
 
 
-def write_submissions(folder: Path, model: str, task: Task, rows: Sequence[Row], metric: str) -> list[Path]:
+def write_submissions(folder: Path, model: str, task: Task, cells: Sequence[EvaluationCell], metric: str) -> list[Path]:
     """Write the leaderboard files of a model on a task, by the best run of its chosen grid point.
 
     Args:
         folder: Of the evaluation.
         model: As the user named it; its files have their own folder.
         task: The task.
-        rows: The finished runs of the chosen point.
+        cells: The finished runs of the chosen point.
         metric: By which the best is chosen on the select split.
 
     Returns:
@@ -428,10 +424,10 @@ def write_submissions(folder: Path, model: str, task: Task, rows: Sequence[Row],
     Raises:
         OutputError: if the saved predictions are missing or damaged.
     """
-    predicted = [row for row in rows if row.get("predictions")]
+    predicted = [cell for cell in cells if cell.predictions]
     if not predicted:
         return []
-    best = max(predicted, key=lambda row: select_score(row, metric))
-    saved = read_predictions(folder / best["predictions"])
+    best = max(predicted, key=lambda cell: select_score(cell, metric))
+    saved = read_predictions(folder / str(best.predictions))
     home = folder / SUBMISSIONS / (re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model")
     return [write_submission(task, split, found, home) for split, found in saved.items() if split in task.predicted]

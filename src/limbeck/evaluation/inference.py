@@ -151,10 +151,7 @@ def encode(
 
 
 def pair_similarities(
-    model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Sequence[tuple[str, str]],
-    **encoding: Unpack[Encoding],
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], **encoding: Unpack[Encoding]
 ) -> Tensor:
     """Return each pair's cosine similarity, `[len(pairs)]`; a text in several pairs is encoded once.
 
@@ -175,10 +172,7 @@ def spearman_agreement(student_similarities: ArrayLike, teacher_similarities: Ar
         A number in [-1, 1]; NaN where it is undefined: fewer than two pairs, all similarities equal, or a NaN
         in them.
     """
-    student, teacher = (
-        np.asarray(student_similarities, np.float64),
-        np.asarray(teacher_similarities, np.float64),
-    )
+    student, teacher = (np.asarray(student_similarities, np.float64), np.asarray(teacher_similarities, np.float64))
     if student.shape != teacher.shape or student.ndim != 1:
         raise ValueError(f"two lists of equal length are needed, not shapes {student.shape} and {teacher.shape}")
     if len(student) < 2 or np.isnan(student).any() or np.isnan(teacher).any():

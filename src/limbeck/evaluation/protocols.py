@@ -17,28 +17,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from limbeck.core.registry import Registry
+from limbeck.core.studies import Column
 from limbeck.core.yaml import Strict, read_document
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DATA, Task
 
 _SUFFIXES = {"matched": "m", "mismatched": "mm"}
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column.
-
-    Attributes:
-        key: Names it, in published tables too.
-        title: Heads it.
-        splits: The scored splits whose mean it is.
-        detail: Whether it is a part of another column, for the table of all scores only.
-    """
-
-    key: str
-    title: str
-    splits: tuple[str, ...]
-    detail: bool = False
 
 
 def task_columns(task: Task, scored: Sequence[str] | None = None) -> list[Column]:
@@ -54,11 +38,14 @@ def task_columns(task: Task, scored: Sequence[str] | None = None) -> list[Column
     columns: list[Column] = []
     for index, (stem, splits) in enumerate(stems.items()):
         key, title = _name(task, stem, first=index == 0)
-        columns.append(Column(key, title, tuple(splits)))
+        found = [(key, title, splits)]
         if len(splits) > 1:
-            for split in splits:
-                part = _part(task, split)
-                columns.append(Column(f"{key}.{part}", f"{title} {part}", (split,), detail=True))
+            parts = [(_part(split), [split]) for split in splits]
+            found += [(f"{key}.{part}", f"{title} {part}", of) for part, of in parts]
+        columns += [
+            Column(key=key, title=title, task=task.name, kind=task.kind, splits=splits, detail=number > 0)
+            for number, (key, title, splits) in enumerate(found)
+        ]
     return columns
 
 
@@ -69,7 +56,7 @@ def _name(task: Task, stem: str, *, first: bool) -> tuple[str, str]:
     return (task.name, task.title) if first else (f"{task.name}:{stem}", f"{task.title} ({stem})")
 
 
-def _part(task: Task, split: str) -> str:
+def _part(split: str) -> str:
     """Return the languages of a split: one where context and question agree."""
     parts = split.split(".")[1:]
     return parts[0] if len(set(parts)) == 1 else "-".join(parts)

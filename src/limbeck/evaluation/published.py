@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from limbeck.core.studies import PublishedCost
+
 PAPERS = ("minilm", "minilmv2", "elm", "mlkd_bert", "comparative_study")
 
 
@@ -48,29 +50,6 @@ class PublishedRow:
     average_without_cola: float | None
 
 
-@dataclass(frozen=True)
-class PublishedCost:
-    """Costs that a paper measured of a model of a shape.
-
-    Attributes:
-        paper: One of `PAPERS`.
-        table: Its number there.
-        shape: Layers x hidden width.
-        multilingual: Whether its vocabulary is.
-        device: What it was measured on, as far as the paper says.
-        task: On whose texts; None where the paper does not say.
-        values: Figure -> value, the unit in the figure's name.
-    """
-
-    paper: str
-    table: str
-    shape: str
-    multilingual: bool
-    device: str
-    task: str | None
-    values: Mapping[str, float]
-
-
 @cache
 def read_rows(paper: str) -> tuple[PublishedRow, ...]:
     """Read all rows of a paper's score tables, in the order of the paper.
@@ -90,13 +69,13 @@ def read_costs(paper: str) -> tuple[PublishedCost, ...]:
     """
     return tuple(
         PublishedCost(
-            paper,
-            table["table"],
-            row["shape"],
-            table.get("multilingual", False),
-            table["device"],
-            table.get("task"),
-            dict(zip(table["columns"], map(float, row["values"]), strict=True)),
+            paper=paper,
+            table=table["table"],
+            shape=row["shape"],
+            multilingual=table.get("multilingual", False),
+            device=table["device"],
+            task=table.get("task"),
+            values=dict(zip(table["columns"], map(float, row["values"]), strict=True)),
         )
         for table in _read(paper).get("costs", ())
         for row in table["rows"]

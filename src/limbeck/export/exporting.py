@@ -22,6 +22,7 @@ from limbeck.core.files import atomic_folder
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
+from limbeck.export import formats, onnx
 from limbeck.export.batches import (
     Differences,
     ExportMismatchError,
@@ -31,19 +32,6 @@ from limbeck.export.batches import (
     measure_differences,
     tokenise,
 )
-from limbeck.export.formats import (
-    FORMATS,
-    Format,
-    Writing,
-    choose_dtype,
-    choose_format,
-    module_runner,
-    output_module,
-)
-from limbeck.export.onnx import (
-    DEFAULT_OPSET,
-    check_opset,
-)
 from limbeck.export.source import RUN_STUDENT, Source, input_names, locate, open_source
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_tokenizer
@@ -51,7 +39,7 @@ from limbeck.models.locating import PACKAGE_PREFIX
 
 
 def compare_folder(
-    source: Source, chosen: Format, folder: Path, texts: Sequence[Text], report: Report = no_progress
+    source: Source, chosen: formats.Format, folder: Path, texts: Sequence[Text], report: Report = no_progress
 ) -> Differences:
     """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
 
@@ -77,11 +65,11 @@ def compare_folder(
     batches = make_batches(source.tokenizer, texts, names, source.longest, left=padded_both_ways)
     if not batches:
         raise CorpusError("The sample text has no token; give other text with --text FILE.")
-    wanted = module_runner(output_module(source, chosen.sentence(source)))
+    wanted = formats.module_runner(formats.output_module(source, chosen.sentence(source)))
     return measure_differences(wanted, chosen.runner(source, folder), batches, chosen.head(source), report)
 
 
-def compare_in_fresh_process(name: str, chosen: Format, folder: Path, texts: Sequence[Text]) -> Differences:
+def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, texts: Sequence[Text]) -> Differences:
     """Do what `compare_folder` does in a new process that loads source and export from disk.
 
     Args:
@@ -101,7 +89,7 @@ def compare_in_fresh_process(name: str, chosen: Format, folder: Path, texts: Seq
 
 
 def _compare(name: str, format_name: str, folder: Path, texts: Sequence[Text]) -> Differences:
-    return compare_folder(open_source(name), FORMATS[format_name], folder, texts)
+    return compare_folder(open_source(name), formats.FORMATS[format_name], folder, texts)
 
 
 RECORD = records.Export.FILE
@@ -238,8 +226,8 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
         OutputError: if the folder must not be written.
         ExportMismatchError: if the export does not give what the student gives.
     """
-    chosen = choose_format(request.format)
-    dtype = choose_dtype(chosen, request.dtype)
+    chosen = formats.choose_format(request.format)
+    dtype = formats.choose_dtype(chosen, request.dtype)
     opset = _choose_opset(chosen, request.opset)
     check_packages(chosen.packages)
     located = locate(request.student)
@@ -251,7 +239,7 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
     texts = list(request.texts) if request.texts is not None else built_in_texts(pairs=pairs)
     few = texts if request.texts is None else texts[:CHECKED_TEXTS]
     with whole_folder(output) as folder:
-        writing = Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
+        writing = formats.Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
         writing.report(0.0, f"Writing {chosen.name}")
         facts = chosen.write(source, folder, writing)
         found = compare_folder(source, chosen, folder, few, part_of(report, _WRITTEN, _COMPARED))
@@ -283,16 +271,16 @@ def check_packages(names: Sequence[str]) -> None:
         )
 
 
-def _choose_opset(chosen: Format, opset: int | None) -> int:
+def _choose_opset(chosen: formats.Format, opset: int | None) -> int:
     if opset is not None:
         if chosen.onnx_file is None:
             raise RecipeError(f"--opset is for ONNX, not for --format {chosen.name}; leave it out.")
-        check_opset(opset)
-    return opset or DEFAULT_OPSET
+        onnx.check_opset(opset)
+    return opset or onnx.DEFAULT_OPSET
 
 
 def _describe(
-    source: Source, chosen: Format, dtype: str, folder: Path, found: Differences, verified: Differences | None
+    source: Source, chosen: formats.Format, dtype: str, folder: Path, found: Differences, verified: Differences | None
 ) -> dict[str, Any]:
     """Return the part of the record that all formats have."""
     sentence = chosen.sentence(source)

@@ -16,6 +16,7 @@ from torch import Tensor
 from limbeck.core.files import give_ordinary_mode
 from limbeck.core.progress import Report, part_of
 from limbeck.errors import ModelError, RecipeError, suggestion
+from limbeck.export import onnx
 from limbeck.export.batches import (
     Batch,
     Differences,
@@ -26,16 +27,6 @@ from limbeck.export.batches import (
     check_int8_quality,
     make_batches,
     measure_differences,
-)
-from limbeck.export.onnx import (
-    ONNX_DTYPES,
-    measure_int8,
-    needs_reduced_range,
-    onnx_bytes,
-    open_session,
-    quantise,
-    session_runner,
-    write_onnx,
 )
 from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, input_names, load_weights
 from limbeck.models.families import shape_of
@@ -223,7 +214,7 @@ class Onnx(Format):
     """An ONNX graph beside configuration and tokenizer."""
 
     name = "onnx"
-    dtypes: ClassVar[tuple[str, ...]] = ONNX_DTYPES
+    dtypes: ClassVar[tuple[str, ...]] = onnx.ONNX_DTYPES
     packages = ("onnx", "onnxruntime")
     onnx_file = "onnx/model.onnx"
 
@@ -243,18 +234,18 @@ class Onnx(Format):
         example = max(own, key=lambda batch: len(batch.texts))
         more = self.write_graph(source, module, example, path, writing)
         facts = {"opset": writing.opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
-        return facts | {"megabytes": onnx_bytes(path) / 1e6} | more
+        return facts | {"megabytes": onnx.onnx_bytes(path) / 1e6} | more
 
     def write_graph(
         self, source: Source, module: OutputModule, example: Batch, path: Path, writing: Writing
     ) -> dict[str, Any]:
         """Write the graph, and return further facts."""
-        write_onnx(module, example, self.head(source), path, opset=writing.opset, dtype=writing.dtype)
+        onnx.write_onnx(module, example, self.head(source), path, opset=writing.opset, dtype=writing.dtype)
         return {}
 
     def runner(self, source: Source, folder: Path) -> Runner:
         """Run the graph in ONNX Runtime."""
-        return session_runner(open_session(self.path(folder)))
+        return onnx.session_runner(onnx.open_session(self.path(folder)))
 
 
 class OnnxInt8(Onnx):
@@ -272,14 +263,16 @@ class OnnxInt8(Onnx):
         batches = make_batches(source.tokenizer, writing.texts, module.inputs, source.longest)
         with TemporaryDirectory(dir=path.parent.parent) as scratch:
             full = Path(scratch) / "model.onnx"
-            write_onnx(module, example, head, full, opset=writing.opset)
+            onnx.write_onnx(module, example, head, full, opset=writing.opset)
             # A wrong graph must not pass as the error of 8 bits.
-            exact = measure_differences(module_runner(module), session_runner(open_session(full)), batches, head)
+            exact = measure_differences(
+                module_runner(module), onnx.session_runner(onnx.open_session(full)), batches, head
+            )
             check_differences(exact, "float32")
-            reduced = needs_reduced_range()
+            reduced = onnx.needs_reduced_range()
             writing.report(_TRACED, "Quantising")
-            quantise(full, path, reduce_range=reduced)
-            measured = measure_int8(
+            onnx.quantise(full, path, reduce_range=reduced)
+            measured = onnx.measure_int8(
                 source, full, path, seconds=writing.seconds, report=part_of(writing.report, _QUANTISED, 1.0)
             )
         return {"weight_bits": 7 if reduced else 8, "int8": measured}

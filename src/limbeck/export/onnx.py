@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.records import Latency
 from limbeck.errors import ModelError, RecipeError
-from limbeck.evaluation.costs import Latency, measure_latency
+from limbeck.evaluation.costs import measure_latency
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, is_per_token
 from limbeck.models.loading import one_line

@@ -210,11 +210,7 @@ class OutputModule(nn.Module):
     """
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        inputs: Sequence[str],
-        head: ExportHead | None,
-        sentence: SentencePooling | None,
+        self, model: PreTrainedModel, inputs: Sequence[str], head: ExportHead | None, sentence: SentencePooling | None
     ) -> None:
         super().__init__()
         self.model = model

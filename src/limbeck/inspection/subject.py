@@ -19,14 +19,8 @@ from limbeck.corpus.batches import padded_batches
 from limbeck.corpus.opening import read_texts as read_all_texts
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import device_of, longest_input
+from limbeck.models import loading
 from limbeck.models.families import depth, shape_of
-from limbeck.models.loading import (
-    bare_tokenizer,
-    check_fits_model,
-    check_same_vocabulary,
-    load_model,
-    load_tokenizer,
-)
 from limbeck.models.streams import StreamKey
 
 
@@ -83,9 +77,9 @@ def load_subject(name_or_path: str | Path, *, device: torch.device | str = "cpu"
     Raises:
         ModelError: if either cannot be loaded, or the tokenizer has ids that the model does not.
     """
-    tokenizer = load_tokenizer(name_or_path)
-    model = load_model(name_or_path)
-    check_fits_model(tokenizer, shape_of(model.config).vocabulary)
+    tokenizer = loading.load_tokenizer(name_or_path)
+    model = loading.load_model(name_or_path)
+    loading.check_fits_model(tokenizer, shape_of(model.config).vocabulary)
     return Subject(str(name_or_path), model.to(device), tokenizer)
 
 
@@ -98,7 +92,7 @@ def check_comparable(student: Subject, teacher: Subject) -> None:
     if student is teacher:
         return
     try:
-        check_same_vocabulary(student.tokenizer, teacher.tokenizer)
+        loading.check_same_vocabulary(student.tokenizer, teacher.tokenizer)
     except ModelError as error:
         reason = str(error).rsplit(";", 1)[0]
         raise ModelError(
@@ -138,7 +132,7 @@ class Batch(NamedTuple):
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **options: Any) -> BatchEncoding:
     """Tokenise texts, whatever padding or truncation the tokenizer's file fixes; the tokenizer stays as it is."""
-    own = bare_tokenizer(tokenizer)
+    own = loading.bare_tokenizer(tokenizer)
     return own(list(texts), padding=False, return_attention_mask=False, verbose=False, **options)
 
 

@@ -13,7 +13,7 @@ from limbeck.core.blocks import DAMAGED
 from limbeck.core.files import RECORD, read_json, read_record
 from limbeck.core.files import RECORD as RUN
 from limbeck.core.records import load
-from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest
+from limbeck.core.studies import Comparison, Evaluation, EvaluationRequest
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.grid import MANIFEST as EVALUATION
 from limbeck.evaluation.grid import ResultsFile
@@ -204,10 +204,9 @@ def _evaluation(folder: Path) -> findings.EvaluationFound:
     asked, summary = load(EvaluationRequest, folder), load(Evaluation, folder)
     problems = (*asked.damage, *summary.damage)
     try:
-        rows = ResultsFile(folder).read()
+        cells = ResultsFile(folder).read()
     except LimbeckError as error:
-        rows, problems = [], (*problems, str(error))
-    cells = [EvaluationCell.read(row, "results.jsonl") for row in rows]
+        cells, problems = [], (*problems, str(error))
     return findings.EvaluationFound(folder, folder.name, summary, tuple(cells), asked, problems)
 
 

@@ -22,6 +22,7 @@ from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
+from limbeck.core.studies import Evaluation
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import build_pairs, pair_similarities, spearman_agreement
@@ -140,17 +141,17 @@ class TaskScores:
         assert outcome is not None
         found = _main_figures(outcome.summary)
         if missing := [task for task in self.names if task not in found]:
-            raise TrainingError(f"No score of {', '.join(missing)}: {' '.join(outcome.summary['notes'])}")
+            raise TrainingError(f"No score of {', '.join(missing)}: {' '.join(outcome.summary.notes)}")
         return {task: found[task] for task in self.names}
 
 
-def _main_figures(summary: Mapping[str, Any]) -> Scores:
+def _main_figures(summary: Evaluation) -> Scores:
     """The first column of each task, of the only model."""
-    cells = summary["models"][0]["columns"]
+    figures = summary.models[0].columns
     found: Scores = {}
-    for column in summary["columns"]:
-        if column["key"] in cells:
-            found.setdefault(column["task"], cells[column["key"]]["mean"])
+    for column in summary.columns:
+        if column.key in figures:
+            found.setdefault(str(column.task), figures[column.key].mean)
     return found
 
 

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -470,7 +469,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         student_folder=run.student_folder,
         report=report,
     )
-    return comparison.to_dict() | _score_task(run)
+    return comparison.to_plain() | _score_task(run)
 
 
 def _score_task(run: Run) -> dict[str, Any]:
@@ -487,7 +486,7 @@ def _score_task(run: Run) -> dict[str, Any]:
     student = load_model(str(run.student_folder), head=choice.student_head)
     collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
     try:
-        scores = asdict(measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task))
-        return {"task": {**scores, "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
+        scores = measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task)
+        return {"task": {**scores.to_plain(), "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}

@@ -48,10 +48,7 @@ def test_against_the_libraries() -> None:
         again = np.random.default_rng(1)
         others = (values + again.normal(size=50)).tolist()
         assert score(TASKS["sick_cosine"], "test", rows(values.tolist()), others) == pytest.approx(
-            {
-                "spearman": stats.spearmanr(values, others).statistic,
-                "pearson": stats.pearsonr(values, others).statistic,
-            }
+            {"spearman": stats.spearmanr(values, others).statistic, "pearson": stats.pearsonr(values, others).statistic}
         )
 
 

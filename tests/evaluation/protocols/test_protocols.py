@@ -61,7 +61,7 @@ def test_columns_are_named_as_tables_name_them():
     }
     assert titles == {"rte": ["RTE"], "mnli": ["MNLI-m", "MNLI-mm"], "xnli": ["XNLI"], "mlqa": ["MLQA"]}
     details = {column.key: column.splits for column in task_columns(TASKS["mlqa"]) if column.detail}
-    assert details["mlqa.de"] == ("test.de.de",)
+    assert details["mlqa.de"] == ["test.de.de"]
     assert len(details) == 7
     assert len(task_columns(TASKS["xnli"])[0].splits) == 15
 
