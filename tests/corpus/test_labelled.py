@@ -15,6 +15,7 @@ from limbeck.corpus import (
     PadCollator,
     build_corpus,
     build_labelled_corpus,
+    sources,
     store,
 )
 from limbeck.corpus.labelled import longest_first
@@ -179,7 +180,7 @@ def test_rows_make_batches(pairs, questions, cache, task, kind, column, shape):
 
 def test_a_second_build_reads_nothing_and_other_tokens_read_the_rows_once(pairs, cache, monkeypatch):
     first = build(pairs, cache)
-    monkeypatch.setattr(store, "_read_examples", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(sources.Files, "rows", lambda *_: pytest.fail("read again"))
     assert build(pairs, cache).path == first.path
     paths = {first.path, build(pairs, cache, length=20).path, build(pairs, cache, tiny_tokenizer("roberta")).path}
     paths.add(build(pairs, cache, held_out=0.5).path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -94,6 +95,7 @@ class _ChangedTokens(Dataset[dict[str, Any]]):
     """
 
     _verb: str
+    _change: Callable[..., dict[str, Any]]
 
     def __init__(
         self, blocks: Any, share: float, *, words: NDArray[np.int64], special: Iterable[int], seed: int
@@ -115,9 +117,6 @@ class _ChangedTokens(Dataset[dict[str, Any]]):
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Read several rows at once, as data loaders do."""
         return [self._change(row) for row in self._blocks.__getitems__(list(indices))]
-
-    def _change(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
 
     def _choose(
         self, row: Mapping[str, Any], *more_seeds: int
@@ -233,6 +232,7 @@ class ReplacedTokens(_ChangedTokens):
 LabelKind: TypeAlias = Literal["none", "token", "class", "value", "span"]
 
 
+@dataclass(frozen=True)
 class PadCollator:
     """Pads a batch of B rows to its longest, L tokens.
 
@@ -257,21 +257,20 @@ class PadCollator:
         CorpusError: if `side` or `labels` is none of these, there is no padding id, or `multiple_of` is not positive.
     """
 
-    def __init__(
-        self, pad_token_id: int | None, side: str = "right", multiple_of: int = 1, labels: LabelKind = "none"
-    ) -> None:
-        if side not in ("right", "left"):
-            raise CorpusError(f"Unknown padding side '{side}'.{suggestion(side, ('right', 'left'))}")
-        if pad_token_id is None:
+    pad_token_id: int | None
+    side: str = "right"
+    multiple_of: int = 1
+    labels: LabelKind = "none"
+
+    def __post_init__(self) -> None:
+        if self.side not in ("right", "left"):
+            raise CorpusError(f"Unknown padding side '{self.side}'.{suggestion(self.side, ('right', 'left'))}")
+        if self.pad_token_id is None:
             raise CorpusError("The tokenizer has no padding token: set one, for example its eos token.")
-        if multiple_of < 1:
-            raise CorpusError(f"multiple_of is {multiple_of}: give 1 or more.")
-        if labels not in get_args(LabelKind):
-            raise CorpusError(f"Unknown kind of labels '{labels}'.{suggestion(labels, get_args(LabelKind))}")
-        self._pad_token_id = pad_token_id
-        self._side = side
-        self._multiple_of = multiple_of
-        self._labels = labels
+        if self.multiple_of < 1:
+            raise CorpusError(f"multiple_of is {self.multiple_of}: give 1 or more.")
+        if self.labels not in get_args(LabelKind):
+            raise CorpusError(f"Unknown kind of labels '{self.labels}'.{suggestion(self.labels, get_args(LabelKind))}")
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Return `input_ids` and `attention_mask`, int64 `[B, L]`; `token_type_ids`, the same; and `labels`.
@@ -284,14 +283,14 @@ class PadCollator:
         """
         rows = [np.asarray(feature["input_ids"], dtype=np.int64) for feature in features]
         lengths = np.array([len(row) for row in rows])[:, None]
-        width = -(-int(lengths.max()) // self._multiple_of) * self._multiple_of
+        width = -(-int(lengths.max()) // self.multiple_of) * self.multiple_of
         columns = np.arange(width)[None, :]
-        valid = columns < lengths if self._side == "right" else columns >= width - lengths
-        batch = {"input_ids": _fill(rows, valid, self._pad_token_id), "attention_mask": valid.astype(np.int64)}
+        valid = columns < lengths if self.side == "right" else columns >= width - lengths
+        batch = {"input_ids": _fill(rows, valid, self.pad_token_id), "attention_mask": valid.astype(np.int64)}
         if "token_type_ids" in features[0]:
             types = [np.asarray(feature["token_type_ids"], dtype=np.int64) for feature in features]
             batch["token_type_ids"] = _fill(types, valid, 0)
-        if self._labels != "none":
+        if self.labels != "none":
             batch["labels"] = self._collate_labels(features, lengths, valid)
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
@@ -299,22 +298,22 @@ class PadCollator:
         self, features: Sequence[Mapping[str, Any]], lengths: NDArray[np.int64], valid: NDArray[np.bool_]
     ) -> NDArray[Any]:
         if not all("labels" in feature for feature in features):
-            raise CorpusError(f"A row has no labels, but labels of the kind '{self._labels}' are asked of this batch.")
+            raise CorpusError(f"A row has no labels, but labels of the kind '{self.labels}' are asked of this batch.")
         given = [feature["labels"] for feature in features]
-        if self._labels == "token":
+        if self.labels == "token":
             rows = [np.asarray(labels, dtype=np.int64) for labels in given]
             if [len(row) for row in rows] != lengths[:, 0].tolist():
                 raise CorpusError("A row has not as many labels as tokens: with labels='token' every token has one.")
             return _fill(rows, valid, IGNORED_LABEL)
-        if self._labels == "value":
+        if self.labels == "value":
             return np.asarray(given, dtype=np.float32)
         labels = np.asarray(given, dtype=np.int64)
-        if self._labels == "span" and self._side == "left":
+        if self.labels == "span" and self.side == "left":
             labels = np.where(labels == IGNORED_LABEL, labels, labels + valid.shape[1] - lengths)
         return labels
 
 
-def _fill(rows: Sequence[NDArray[np.int64]], valid: NDArray[np.bool_], filler: int) -> NDArray[np.int64]:
+def _fill(rows: Sequence[NDArray[np.int64]], valid: NDArray[np.bool_], filler: int | None) -> NDArray[np.int64]:
     """Lay the rows into the places that are valid, `[B, L]`."""
     filled = np.full(valid.shape, filler, dtype=np.int64)
     filled[valid] = np.concatenate(rows)

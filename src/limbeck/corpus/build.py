@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar
 
 import datasets
 import numpy as np
@@ -27,9 +27,10 @@ from limbeck.core.workers import map_parallel
 from limbeck.corpus import store
 from limbeck.corpus.answers import AnswerWindows
 from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, one_line
-from limbeck.corpus.labelled import TOKEN_TYPES, RowEncoder, SequenceEncoder
+from limbeck.corpus.labelled import TOKEN_TYPES, SequenceEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix
+from limbeck.corpus.sources import Step
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 
@@ -169,29 +170,27 @@ def build_corpus(
     """
     cache = cache_folder(cache_dir)
     encoding = block_encoding(settings, tokenizer)  # Refuses what cannot be packed before any text is read.
-    documents, stored = store.store_documents(
-        settings.sources,
-        cache,
-        text_column=settings.text_column,
-        max_documents=settings.max_documents,
-        workers=workers,
-        progress=progress,
-    )
+    documents, stored = store.store_documents(settings, cache, workers=workers, progress=progress)
     folder = cache / "blocks" / fingerprint([BLOCK_FORMAT, documents.name, *block_identity(settings, encoding)])
 
     def build(aside: Path) -> dict[str, Any]:
         # Whatever the share, the threshold lies among the lowest keys that may be held out.
         lowest = store.lowest_keys(documents, settings.held_out_documents + 1)
         held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-        shards = make_shards(store.document_files(documents), aside, held_below, encoding)
-        counts = [done.counts for done in _tokenise_all(shards, workers, progress, stored["characters"], "characters")]
+        counts, _ = tokenise(
+            store.stored_files(documents),
+            aside,
+            replace(encoding, held_below=held_below),
+            workers=workers,
+            step=store.bind_progress(progress, "tokenising"),
+            amount=(stored["characters"], "characters"),
+        )
         splits = sum_splits(
             counts,
             f"The corpus has {stored['documents']} documents, but no block of text to train on: give more text, a "
             f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
         )
-        held = (document for document in store.read_documents(documents) if document.key < held_below)
-        held_documents, _ = store.write_documents(held, aside)
+        held = store.write_documents(store.read_documents(documents, held_below), aside)
         rows = [0] * len(settings.sources)  # They stand in the order of the sources.
         for source, count in zip(stored["shards"], counts, strict=True):
             rows[source] += count["train"].blocks
@@ -200,7 +199,7 @@ def build_corpus(
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": encoding.encoder.fingerprint()},
             "documents": stored["documents"],
-            "held_out_documents": held_documents,
+            "held_out_documents": held.items,
             "characters": stored["characters"],
             "sources": stored["sources"],
             "source_rows": rows,
@@ -244,22 +243,25 @@ def build_labelled_corpus(
     folder = cache / "labelled" / fingerprint([LABELLED_FORMAT, rows.name, kind, cut])
 
     def build(aside: Path) -> dict[str, Any]:
-        files = store.row_files(rows)
+        files = store.stored_files(rows, "rows")
         keys = np.unique(np.concatenate([part for path in files for _, part in store.read_examples(path)]))
         held_below = held_out_threshold(keys, settings.held_out, len(keys))
-        report = SourceReport.from_dict(stored["report"])
-        counts = []
-        shards = make_shards(files, aside, held_below, encoding)
-        for done in _tokenise_all(shards, workers, progress, stored["rows"], "rows"):
-            counts.append(done.counts)
-            report.merge(done.report)
+        counts, report = tokenise(
+            files,
+            aside,
+            replace(encoding, held_below=held_below),
+            workers=workers,
+            step=store.bind_progress(progress, "tokenising"),
+            amount=(stored["rows"], "rows"),
+        )
         splits = sum_splits(
             counts,
             f"The corpus has {stored['rows']} rows, but none to train on: give more rows, or a smaller held_out (now "
             f"{settings.held_out}).",
         )
         held_rows, documents = _held_out_documents(files, held_below)
-        held_texts, _ = store.write_documents(documents, aside)
+        read = SourceReport.from_dict(stored["report"])
+        read.merge(report)
         return {
             "format": LABELLED_FORMAT,
             "task": settings.task,
@@ -268,10 +270,10 @@ def build_labelled_corpus(
             "documents": stored["rows"],
             "held_out_documents": held_rows,
             "texts": stored["texts"],
-            "held_out_texts": held_texts,
+            "held_out_texts": store.write_documents(documents, aside).items,
             "characters": stored["characters"],
             "sources": stored["sources"],
-            "report": report.to_dict(),
+            "report": read.to_dict(),
             "splits": splits,
         }
 
@@ -285,7 +287,7 @@ def cache_folder(named: str | Path | None) -> Path:
 
 
 def _waiting(progress: Progress | None) -> Callable[[], None] | None:
-    return None if progress is None else partial(progress, "waiting for another process that tokenises", 0, None, "")
+    return store.bind_progress(progress, "waiting for another process that tokenises", 0, None, "")
 
 
 def held_out_threshold(keys: Any, share: float, most: int) -> int:
@@ -308,49 +310,42 @@ def held_out_threshold(keys: Any, share: float, most: int) -> int:
     return min(max(threshold, int(lowest[wanted - 1]) + 1), int(lowest[wanted]))
 
 
-class Encoding(Protocol):
-    """How stored documents or rows become token rows; it can be sent to another process."""
-
-    schema: pa.Schema
-
-    def batches(
-        self, path: Path, held_below: int, counts: dict[str, PackingCounts], report: SourceReport
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Iterate over the record batches of one stored file, each with the name of its split.
-
-        Args:
-            path: The Arrow file of documents or rows.
-            held_below: Texts with a key below this are held out.
-            counts: Receives the counts of each split.
-            report: Receives everything that is cut or left out.
-        """
-
-
+@dataclass(frozen=True)
 class BlockEncoding:
-    """Documents to token blocks.
+    """Documents to token blocks; like `RowEncoding` it can be sent to another process.
 
     Args:
         encoder: The tokenizer.
         unit: Name of the unit that a block never crosses.
         packing: Keyword arguments of `BlockPacker`; plain JSON values.
+        held_below: Documents with a key below this are held out.
     """
 
-    schema = pa.schema([("input_ids", pa.list_(pa.int32())), ("length", pa.int32())])
+    encoder: TokenEncoder
+    unit: str
+    packing: dict[str, Any]
+    held_below: int = 0
+    schema: ClassVar[pa.Schema] = pa.schema([("input_ids", pa.list_(pa.int32())), ("length", pa.int32())])
 
-    def __init__(self, encoder: TokenEncoder, unit: str, packing: dict[str, Any]) -> None:
-        self.encoder = encoder
-        self.packing = packing
-        self.split_units = UNITS[unit]
+    def split_units(self, text: str) -> list[str]:
+        """Cut a document into units."""
+        return UNITS[self.unit](text)
 
     def batches(
-        self, path: Path, held_below: int, counts: dict[str, PackingCounts], report: SourceReport
+        self, path: Path, counts: dict[str, PackingCounts], report: SourceReport
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Pack the units of each split; see `Encoding`."""
+        """Iterate over the record batches of one stored file, each with the name of its split.
+
+        Args:
+            path: The Arrow file of documents.
+            counts: Receives the counts of each split.
+            report: Receives everything that is cut or left out; of documents nothing is.
+        """
         packers = {split: BlockPacker(**self.packing) for split in SPLITS}
         pending: dict[str, list[NDArray[np.int32]]] = {split: [] for split in SPLITS}
         tokens = dict.fromkeys(SPLITS, 0)
         for batch in store.read_batches(path):
-            held = (batch.column("key").to_numpy() < np.uint64(held_below)).tolist()
+            held = (batch.column("key").to_numpy() < np.uint64(self.held_below)).tolist()
             units: dict[str, list[str]] = {split: [] for split in SPLITS}
             for text, is_held in zip(batch.column("text").to_pylist(), held, strict=True):
                 units["held_out" if is_held else "train"].extend(self.split_units(text))
@@ -414,24 +409,26 @@ def _batched(texts: list[str]) -> Iterator[list[str]]:
         yield batch
 
 
+@dataclass(frozen=True)
 class RowEncoding:
     """Labelled rows to token rows.
 
     Args:
         encoder: Makes tokens of rows.
         schema: Columns of the result.
+        held_below: Rows on a text with a key below this are held out.
     """
 
-    def __init__(self, encoder: RowEncoder, schema: pa.Schema) -> None:
-        self.encoder = encoder
-        self.schema = schema
+    encoder: AnswerWindows | SequenceEncoder
+    schema: pa.Schema
+    held_below: int = 0
 
     def batches(
-        self, path: Path, held_below: int, counts: dict[str, PackingCounts], report: SourceReport
+        self, path: Path, counts: dict[str, PackingCounts], report: SourceReport
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Encode the rows of each split; see `Encoding`."""
+        """Encode the rows of each split; see `BlockEncoding.batches`."""
         for examples, keys in store.read_examples(path):
-            held = keys < np.uint64(held_below)
+            held = keys < np.uint64(self.held_below)
             for split, chosen in (("train", ~held), ("held_out", held)):
                 own = [examples[index] for index in np.flatnonzero(chosen)]
                 rows = self.encoder.encode(own, report) if own else None
@@ -443,7 +440,7 @@ class RowEncoding:
 
 
 def _row_encoding(settings: LabelledSettings, tokenizer: Any) -> RowEncoding:
-    encoder: RowEncoder
+    encoder: AnswerWindows | SequenceEncoder
     if settings.task == "question_answering":
         encoder = AnswerWindows(tokenizer, settings.length, settings.stride)
     else:
@@ -454,80 +451,68 @@ def _row_encoding(settings: LabelledSettings, tokenizer: Any) -> RowEncoding:
     return RowEncoding(encoder, pa.schema(columns))
 
 
-@dataclass(frozen=True)
-class Shard:
-    """One stored file to tokenise.
+def tokenise(
+    files: Sequence[Path],
+    folder: Path,
+    encoding: BlockEncoding | RowEncoding,
+    *,
+    workers: int | None = 1,
+    step: Step | None = None,
+    amount: tuple[int, str] = (0, ""),
+) -> tuple[list[dict[str, PackingCounts]], SourceReport]:
+    """Write the token rows of stored files: of each a file a split, named after its number.
 
     Args:
-        stored: The Arrow file of documents or rows.
-        folder: Where the files of token rows go, one for each split, named after the number.
-        number: Number of the shard.
-        held_below: Texts with a key below this are held out.
+        files: Arrow files of documents or rows.
+        folder: Where the files of token rows go; those that a killed builder has finished stay.
         encoding: Makes the token rows.
+        workers: Processes; `None` is one per CPU core.
+        step: Called as files are finished.
+        amount: Size of all files together, for `step`, and its unit.
+
+    Returns:
+        The counts of each split of each file, and everything that was cut or left out.
     """
-
-    stored: Path
-    folder: Path
-    number: int
-    held_below: int
-    encoding: Encoding
-
-
-class TokenisedShard(NamedTuple):
-    """The result of tokenising a shard.
-
-    Args:
-        counts: The counts of each split.
-        report: Everything that was cut or left out.
-    """
-
-    counts: dict[str, PackingCounts]
-    report: SourceReport
+    total, unit = amount
+    counts, report = [], SourceReport()
+    if step is not None:
+        step(0, total, unit)
+    work = partial(_tokenise_file, folder, encoding)
+    for done in map_parallel(work, list(enumerate(files)), workers):
+        counts.append({split: PackingCounts(**done["counts"][split]) for split in SPLITS})
+        report.merge(SourceReport.from_dict(done["report"]))
+        if step is not None:
+            step(total * len(counts) // len(files), total, unit)
+    return counts, report
 
 
-def make_shards(files: Sequence[Path], folder: Path, held_below: int, encoding: Encoding) -> list[Shard]:
-    """Return the shards of stored files; see `Shard`."""
-    return [Shard(path, folder, number, held_below, encoding) for number, path in enumerate(files)]
-
-
-def tokenise_shard(shard: Shard) -> TokenisedShard:
-    """Write the token rows of one shard, unless a killed builder has."""
-    name = f"tokens-{shard.number:05d}"
-    finished = read_piece(shard.folder, name)
+def _tokenise_file(folder: Path, encoding: BlockEncoding | RowEncoding, numbered: tuple[int, Path]) -> dict[str, Any]:
+    """Write the token rows of one file, unless a killed builder has; return counts and report as JSON values."""
+    number, path = numbered
+    name = f"tokens-{number:05d}"
+    finished = read_piece(folder, name)
     if finished is None:
         counts, report = {split: PackingCounts() for split in SPLITS}, SourceReport()
-        files = {split: f"{split}-{shard.number:05d}.arrow" for split in SPLITS}
+        files = {split: f"{split}-{number:05d}.arrow" for split in SPLITS}
         with ExitStack() as stack:
             writers = {}
             for split, file_name in files.items():
-                file = stack.enter_context(pa.OSFile(str(shard.folder / file_name), "wb"))
-                writers[split] = stack.enter_context(pa.ipc.new_stream(file, shard.encoding.schema))
-            for split, batch in shard.encoding.batches(shard.stored, shard.held_below, counts, report):
+                file = stack.enter_context(pa.OSFile(str(folder / file_name), "wb"))
+                writers[split] = stack.enter_context(pa.ipc.new_stream(file, encoding.schema))
+            for split, batch in encoding.batches(path, counts, report):
                 writers[split].write_batch(batch)
         finished = {"counts": {split: asdict(counts[split]) for split in SPLITS}, "report": report.to_dict()}
-        finish_piece(shard.folder, name, [*files.values()], finished)
-    counts = {split: PackingCounts(**finished["counts"][split]) for split in SPLITS}
-    return TokenisedShard(counts, SourceReport.from_dict(finished["report"]))
+        finish_piece(folder, name, [*files.values()], finished)
+    return finished
 
 
-def _tokenise_all(
-    shards: Sequence[Shard], workers: int | None, progress: Progress | None, total: int, unit: str
-) -> Iterator[TokenisedShard]:
-    if progress is not None:
-        progress("tokenising", 0, total, unit)
-    for number, done in enumerate(map_parallel(tokenise_shard, shards, workers), start=1):
-        yield done
-        if progress is not None:
-            progress("tokenising", total * number // len(shards), total, unit)
-
-
-def sum_splits(shards: Sequence[dict[str, PackingCounts]], nothing: str) -> dict[str, dict[str, int]]:
-    """Return the counts of each split over all shards, as plain JSON values.
+def sum_splits(files: Sequence[dict[str, PackingCounts]], nothing: str) -> dict[str, dict[str, int]]:
+    """Return the counts of each split over all files, as plain JSON values.
 
     Raises:
         CorpusError: with the message `nothing`, if there is no row to train on.
     """
-    totals = {split: sum((counts[split] for counts in shards), PackingCounts()) for split in SPLITS}
+    totals = {split: sum((counts[split] for counts in files), PackingCounts()) for split in SPLITS}
     if totals["train"].blocks == 0:
         raise NothingToBuildError(nothing)
     return {split: asdict(totals[split]) for split in SPLITS}

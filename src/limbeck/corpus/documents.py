@@ -289,8 +289,8 @@ class SourceReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SourceReport:
-        """Return the report that `to_dict` wrote."""
-        return cls(dict(values["counts"]), {k: list(v) for k, v in values["examples"].items()})
+        """Return the report that `to_dict` wrote; empty for an empty mapping."""
+        return cls(dict(values.get("counts", {})), {k: list(v) for k, v in values.get("examples", {}).items()})
 
 
 def first_line(error: Exception) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import gc
 import importlib.metadata
-import inspect
 import os
 import site
 import sys
@@ -27,7 +26,7 @@ from limbeck.errors import CorpusError
 LARGEST_FILE = 2_000_000
 """Bytes; larger Python files are generated tables, and cost more to parse than they hold."""
 
-_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class FileProse(NamedTuple):
@@ -60,25 +59,19 @@ def read_docstrings(path: str) -> FileProse:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return FileProse([], "Python file that does not parse")
-    proses = [extract_prose(clean_text(inspect.cleandoc(docstring))) for docstring in _docstrings(tree)]
+    proses = [extract_prose(clean_text(docstring)) for docstring in _docstrings(tree)]
     return FileProse([prose for prose in proses if prose.paragraphs])
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
     """Iterate over docstrings in source order; expressions are never descended into."""
-    pending: list[ast.AST] = [tree]
+    pending: list[Any] = [tree]
     while pending:
         node = pending.pop()
-        body: list[ast.stmt] = getattr(node, "body", [])
-        if isinstance(node, (ast.Module, *_DEFINITIONS)) and body:
-            first = body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                yield first.value.value
-        inner = [*body, *getattr(node, "handlers", []), *getattr(node, "orelse", []), *getattr(node, "finalbody", [])]
+        if isinstance(node, _DOCUMENTED) and (docstring := ast.get_docstring(node)) is not None:
+            yield docstring
+        parts = ("body", "handlers", "orelse", "finalbody")
+        inner = [statement for part in parts for statement in getattr(node, part, [])]
         pending.extend(statement for statement in reversed(inner) if hasattr(statement, "body"))
 
 

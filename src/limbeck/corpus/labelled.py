@@ -6,7 +6,7 @@ import copy
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from limbeck.corpus.documents import SourceReport, clean_text
 from limbeck.corpus.readers import PlacedRow, list_columns
@@ -139,14 +139,33 @@ def example_reader(settings: LabelledSettings) -> ExampleReader:
         CorpusError: if class names are needed and missing; and by the function, if a row lacks a column or is
             unlabelled, or its label is none of the task's.
     """
-    columns = settings.columns
-    if settings.task == "question_answering":
-        return lambda row, report: _read_question(_complete(row, columns), settings, report)
-    parse = _class_parser(settings) if settings.task == "classification" else _parse_value
-    return lambda row, report: _read_sequence(_complete(row, columns), settings, parse, report)
+    numbers = ClassNumbers(settings.labels) if settings.task == "classification" else None
+    is_question = settings.task == "question_answering"
+    column = settings.answers_column if is_question else settings.label_column
+    text_columns = [name for name in (settings.text_column, settings.pair_column) if name is not None]
+
+    def read(row: PlacedRow, report: SourceReport) -> Example | None:
+        _check_columns(row, settings.columns)
+        value = row.values[column]
+        # GLUE's test files, as the Hub has them, are labelled -1.
+        if is_missing(value) or (numbers is not None and value in (-1, "-1") and value not in numbers):
+            raise CorpusError(
+                f"{row.where} is unlabelled (its {column} is {value!r}): give rows with labels, or leave out the task "
+                f"to distil on the text alone."
+            )
+        if is_question:
+            return _read_question(row, settings, report)
+        if numbers is None:
+            label: int | float = parse_value(value, row.where)
+        else:
+            label = numbers.number(value, row.where, row.class_names.get(column, ()))
+        text, pair = [*(_text(row, name, report) for name in text_columns), None][:2]
+        return None if text is None or (len(text_columns) > 1 and pair is None) else Example(text, pair, label)
+
+    return read
 
 
-def _complete(row: PlacedRow, columns: Mapping[str, str]) -> PlacedRow:
+def _check_columns(row: PlacedRow, columns: Mapping[str, str]) -> None:
     for column, setting in columns.items():
         if column not in row.values:
             # The first row of a table without a header may be whole texts.
@@ -155,43 +174,9 @@ def _complete(row: PlacedRow, columns: Mapping[str, str]) -> PlacedRow:
                 f"{row.where} has no column '{column}': set {setting} to one of {list_columns(names)}, or leave out "
                 f"that source."
             )
-    return row
-
-
-def _read_sequence(
-    row: PlacedRow, settings: LabelledSettings, parse: Callable[[PlacedRow, str], int | float], report: SourceReport
-) -> Example | None:
-    label = parse(row, settings.label_column)
-    text = _text(row, settings.text_column, report)
-    pair = None if settings.pair_column is None else _text(row, settings.pair_column, report)
-    if text is None or (pair is None and settings.pair_column is not None):
-        return None
-    return Example(text, pair, label)
-
-
-def _class_parser(settings: LabelledSettings) -> Callable[[PlacedRow, str], int]:
-    numbers = ClassNumbers(settings.labels)
-
-    def parse(row: PlacedRow, column: str) -> int:
-        value = row.values[column]
-        # GLUE's test files, as the Hub has them, are labelled -1.
-        if is_missing(value) or (value in (-1, "-1") and value not in numbers):
-            raise _unlabelled(row, column)
-        return numbers.number(value, row.where, row.class_names.get(column, ()))
-
-    return parse
-
-
-def _parse_value(row: PlacedRow, column: str) -> float:
-    if is_missing(row.values[column]):
-        raise _unlabelled(row, column)
-    return parse_value(row.values[column], row.where)
 
 
 def _read_question(row: PlacedRow, settings: LabelledSettings, report: SourceReport) -> Example | None:
-    answers = row.values[settings.answers_column]
-    if is_missing(answers):
-        raise _unlabelled(row, settings.answers_column)
     context = row.values[settings.context_column]
     question = _text(row, settings.question_column, report)
     if not isinstance(context, str) or not context.strip():
@@ -200,7 +185,7 @@ def _read_question(row: PlacedRow, settings: LabelledSettings, report: SourceRep
     if question is None:
         return None
     label = NO_ANSWER
-    answer = None if row.values.get("is_impossible") else _first_answer(answers, row.where)
+    answer = None if row.values.get("is_impossible") else _first_answer(row.values[settings.answers_column], row.where)
     if answer is not None:
         text, start = answer
         label = (start, start + len(text))
@@ -248,13 +233,6 @@ def _text(row: PlacedRow, column: str, report: SourceReport) -> str | None:
     return cleaned or None
 
 
-def _unlabelled(row: PlacedRow, column: str) -> CorpusError:
-    return CorpusError(
-        f"{row.where} is unlabelled (its {column} is {row.values[column]!r}): give rows with labels, or leave out the "
-        f"task to distil on the text alone."
-    )
-
-
 TOKEN_TYPES = "token_type_ids"
 
 
@@ -270,13 +248,6 @@ class EncodedRows(NamedTuple):
     input_ids: list[list[int]]
     labels: list[Any]
     token_type_ids: list[list[int]] | None
-
-
-class RowEncoder(Protocol):
-    """Encodes labelled rows; it can be sent to another process."""
-
-    def encode(self, examples: Sequence[Example], report: SourceReport) -> EncodedRows:
-        """Encode some rows; `report` receives everything that was cut or left out."""
 
 
 class SequenceEncoder:

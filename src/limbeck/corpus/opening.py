@@ -10,7 +10,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TextIO, TypeAlias, cast
@@ -188,31 +188,20 @@ def _opened(path: FilePath, position: int, is_binary: bool) -> Iterator[BinaryIO
                 yield stream
 
 
-@contextmanager
-def _raw(path: FilePath) -> Iterator[BinaryIO]:
-    if not isinstance(path, str) or not is_remote(path):
-        with Path(path).open("rb") as file:
-            yield file
-        return
+def _raw(path: FilePath) -> BinaryIO:
+    if not is_remote(path):
+        return Path(path).open("rb")
     try:
-        remote = fsspec.open(path, "rb", compression=None).open()
+        return cast(BinaryIO, fsspec.open(path, "rb", compression=None).open())
     except Exception as error:  # Each file system raises other kinds.
         raise CorpusError(f"Cannot read '{one_line(path)}': {one_line(first_line(error))}.") from error
-    with remote:
-        yield cast(BinaryIO, remote)
 
 
-@contextmanager
-def _unpacked(raw: BinaryIO, compression: str) -> Iterator[BinaryIO]:
+def _unpacked(raw: BinaryIO, compression: str) -> AbstractContextManager[Any]:
     if compression == ".gz":
-        with gzip.open(raw) as stream:
-            yield cast(BinaryIO, stream)
-    elif compression == ".zst":
-        # Unlike zstandard's own reader, this one notices an archive that ends too early.
-        with pa.CompressedInputStream(raw, "zstd") as stream:
-            yield stream
-    else:
-        yield raw
+        return gzip.open(raw)
+    # Unlike zstandard's own reader, this one notices an archive that ends too early.
+    return pa.CompressedInputStream(raw, "zstd") if compression == ".zst" else nullcontext(raw)
 
 
 def _skip(stream: BinaryIO, size: int) -> None:
@@ -242,7 +231,7 @@ def file_size(path: FilePath) -> int:
         CorpusError: if it cannot be reached.
     """
     try:
-        if isinstance(path, Path) or not is_remote(path):
+        if not is_remote(path):
             return Path(path).stat().st_size
         system, name = fsspec.core.url_to_fs(path)
         return int(system.size(name) or UNKNOWN_SIZE)

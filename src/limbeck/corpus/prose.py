@@ -8,6 +8,7 @@ markup unwrapped.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 # Sections that list things rather than tell them, as a heading of either style, in lower case.
@@ -58,13 +59,8 @@ class Block(NamedTuple):
     is_item: bool
 
 
-def split_blocks(text: str) -> list[Block]:
-    """Return the blocks of running text of a docstring or page without common indentation."""
-    return _BlockReader(text.expandtabs().split("\n")).read()
-
-
 class _BlockReader:
-    """Goes through the lines once; its attributes are what a line's meaning depends on."""
+    """Goes once through the lines of a page without common indentation; a line's meaning depends on the attributes."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -78,6 +74,7 @@ class _BlockReader:
         self._in_code = False  # Out until the next blank line.
 
     def read(self) -> list[Block]:
+        """Return the blocks of running text."""
         for position, line in enumerate(self._lines):
             content = line.strip()
             if self._fence:
@@ -172,27 +169,9 @@ def _is_listing(heading: str) -> bool:
     return words is not None and words.group(1).lower() in _LISTING_SECTIONS
 
 
-# Every pattern below needs one of these to match; most paragraphs hold none and are done at once.
+# Most paragraphs hold none of these and are done at once.
 _ANY_MARKUP = re.compile(r"[`*|\[\\<_{]|::|&")
-
-# Texts come from anywhere: no pattern may try a long stretch again from each of its characters.
-_IMAGE = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")
-_LINK = re.compile(r"\[([^\[\]]+)\]\((?:[^()]|\([^()]*\))*+\)")
-_EPYTEXT = re.compile(r"\b[A-Z]\{([^{}]*)\}")
-# :role:`text <target>`, :role:`~a.b`, :role:`!x`
-_ROLE = re.compile(r":[a-zA-Z][\w+.:-]{0,60}:`([^`]+)`")
-_LITERAL = re.compile(r"``(.+?)``")
-_QUOTED = re.compile(r"`([^`\n]+)`_{0,2}")
 _TARGET = re.compile(r"(?<!\s)\s*<[^<>]*>\Z")
-_STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)((?:[^*]|\*(?!\*))+?)(?<=\S)\*\*(?![\w*])")
-_EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
-_SUBSTITUTION = re.compile(r"(?<![\w|])\|(\w[^|\n]*?)\|_{0,2}(?![\w|])")
-_FOOTNOTE = re.compile(r"(?<!\s)\s*\[(?:\d+|#\w*|\*|[A-Z][\w.-]*)\]_")
-# HF and Google styles write cross-references as [`Name`]; the backquotes are gone by then.
-_BRACKETED = re.compile(r"\[~?([A-Za-z_][\w.]*(?:\(\))?)\](?![\w(\[])")
-_TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]*)?/?>")
-_REFERENCE = re.compile(r"(?<=\w)__?(?=[\s.,;:)]|\Z)")
-_ESCAPE = re.compile(r"\\([^\w\s])|\\\s")
 _SPACES = re.compile(r"\s+")
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&nbsp;": " "}
 
@@ -204,38 +183,13 @@ def unwrap_markup(text: str) -> str:
     and ``**bold**`` becomes ``bold``.
     """
     if _ANY_MARKUP.search(text):
-        text = _unwrap(text)
-    return _SPACES.sub(" ", text).strip()
-
-
-def _unwrap(text: str) -> str:
-    if "](" in text:
-        text = _IMAGE.sub("", text)
-        text = _LINK.sub(r"\1", text)
-    if "{" in text:
-        text = _EPYTEXT.sub(r"\1", text)
-    if "`" in text:
-        text = _ROLE.sub(_role_text, text)
-        text = _LITERAL.sub(r"\1", text)
-        text = _QUOTED.sub(_quoted_text, text)
-    if "*" in text:
-        text = _STRONG.sub(r"\1", text)
-        text = _EMPHASIS.sub(r"\1", text)
-    if "|" in text:
-        text = _SUBSTITUTION.sub(r"\1", text)
-    if "[" in text:
-        text = _FOOTNOTE.sub("", text)
-        text = _BRACKETED.sub(r"\1", text)
-    if "<" in text:
-        text = _TAG.sub("", text)
-    if "_" in text:
-        text = _REFERENCE.sub("", text)
-    if "\\" in text:
-        text = _ESCAPE.sub(r"\1", text)
-    if "&" in text:
+        for sign, pattern, shown in _MARKUP:
+            if sign in text:
+                text = pattern.sub(shown, text)
         for entity, character in _ENTITIES.items():
             text = text.replace(entity, character)
-    return re.sub(r"::(?=\s|\Z)", ":", text)
+        text = re.sub(r"::(?=\s|\Z)", ":", text)
+    return _SPACES.sub(" ", text).strip()
 
 
 def _role_text(match: re.Match[str]) -> str:
@@ -253,6 +207,27 @@ def _quoted_text(match: re.Match[str]) -> str:
     shown = _TARGET.sub("", content) or content
     return shown.rpartition(".")[2].lstrip("~") if shown.startswith("~") else shown
 
+
+# A sign that every match holds, the pattern, and the text in its place. Texts come from anywhere: no pattern may try a
+# long stretch again from each of its characters.
+_MARKUP: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    ("](", re.compile(r"!\[[^\[\]]*\]\([^()]*\)"), ""),
+    ("](", re.compile(r"\[([^\[\]]+)\]\((?:[^()]|\([^()]*\))*+\)"), r"\1"),
+    ("{", re.compile(r"\b[A-Z]\{([^{}]*)\}"), r"\1"),
+    # :role:`text <target>`, :role:`~a.b`, :role:`!x`
+    ("`", re.compile(r":[a-zA-Z][\w+.:-]{0,60}:`([^`]+)`"), _role_text),
+    ("`", re.compile(r"``(.+?)``"), r"\1"),
+    ("`", re.compile(r"`([^`\n]+)`_{0,2}"), _quoted_text),
+    ("*", re.compile(r"(?<![\w*])\*\*(?=\S)((?:[^*]|\*(?!\*))+?)(?<=\S)\*\*(?![\w*])"), r"\1"),
+    ("*", re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])"), r"\1"),
+    ("|", re.compile(r"(?<![\w|])\|(\w[^|\n]*?)\|_{0,2}(?![\w|])"), r"\1"),
+    ("[", re.compile(r"(?<!\s)\s*\[(?:\d+|#\w*|\*|[A-Z][\w.-]*)\]_"), ""),
+    # HF and Google styles write cross-references as [`Name`]; the backquotes are gone by now.
+    ("[", re.compile(r"\[~?([A-Za-z_][\w.]*(?:\(\))?)\](?![\w(\[])"), r"\1"),
+    ("<", re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]*)?/?>"), ""),
+    ("_", re.compile(r"(?<=\w)__?(?=[\s.,;:)]|\Z)"), ""),
+    ("\\", re.compile(r"\\([^\w\s])|\\\s"), r"\1"),
+)
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _CODE_CHARACTERS = re.compile(r"[{}\[\]<>=_/\\|@#^~$+*`\d]")
@@ -282,7 +257,7 @@ def extract_prose(text: str) -> Prose:
     """Extract the prose paragraphs of a docstring or page whose common indentation is already removed."""
     paragraphs: list[str] = []
     has_summary = False
-    for number, block in enumerate(split_blocks(text)):
+    for number, block in enumerate(_BlockReader(text.expandtabs().split("\n")).read()):
         paragraph = _as_prose(block.text, block.is_item)
         if paragraph is not None:
             has_summary = has_summary or number == 0

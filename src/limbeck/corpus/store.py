@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ import pyarrow as pa
 from limbeck.core.files import NothingToBuildError, build_once, fingerprint, finish_piece, read_piece
 from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
 from limbeck.corpus.labelled import Example, example_reader
-from limbeck.corpus.settings import LabelledSettings, LabelledTask
-from limbeck.corpus.sources import RowSource, Source, Step, open_rows, open_source
+from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask
+from limbeck.corpus.sources import Source, open_rows, open_source
 from limbeck.errors import CorpusError
 
 Progress: TypeAlias = Callable[[str, int, int | None, str], None]
@@ -47,14 +47,13 @@ LABEL_TYPES: dict[LabelledTask, pa.DataType] = {
 _DOCUMENT_SCHEMA = pa.schema([("text", pa.large_string()), ("title", pa.large_string()), ("key", pa.uint64())])
 
 
+def bind_progress(progress: Progress | None, *given: Any) -> Callable[..., None] | None:
+    """Return `progress` with its first arguments given; `None` where there is none."""
+    return None if progress is None else partial(progress, *given)
+
+
 def store_documents(
-    names: Sequence[str],
-    cache_dir: Path,
-    *,
-    text_column: str = "text",
-    max_documents: int | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    settings: CorpusSettings, cache_dir: Path, *, workers: int | None = None, progress: Progress | None = None
 ) -> tuple[Path, dict[str, Any]]:
     """Read all documents of some sources into a cached folder of Arrow files, unless it is there already.
 
@@ -62,10 +61,8 @@ def store_documents(
     that was killed goes on behind its last finished file.
 
     Args:
-        names: Source strings.
+        settings: Sources, column of the text, and most documents to keep.
         cache_dir: Root of the cache.
-        text_column: Column of the text, for sources that have columns.
-        max_documents: Most documents to keep.
         workers: Processes for sources that are read in parallel.
         progress: Called as reading advances.
 
@@ -75,8 +72,9 @@ def store_documents(
     Raises:
         CorpusError: if a source cannot be read, or gives no document.
     """
-    sources = [(name, open_source(name, text_column, workers)) for name in names]
-    values = [DOCUMENT_FORMAT, max_documents, [source.fingerprint() for _, source in sources]]
+    most = settings.max_documents
+    sources = [(name, open_source(name, settings.text_column, workers)) for name in settings.sources]
+    values = [DOCUMENT_FORMAT, most, [source.fingerprint() for _, source in sources]]
     folder = cache_dir / "documents" / fingerprint(values)
 
     def build(aside: Path) -> dict[str, Any]:
@@ -84,21 +82,19 @@ def store_documents(
         finished = 0
         while (shard := read_piece(aside, f"documents-{finished:05d}")) is not None:
             state, finished = shard, finished + 1
-        reading = Reading(sources, max_documents, state)
+        reading = Reading(sources, most, state)
         with SeenKeys(aside / "seen.sqlite") as seen:
-            for path in document_files(aside)[:finished]:
+            for path in stored_files(aside)[:finished]:
                 seen.fill(batch.column("key").to_pylist() for batch in read_batches(path))
             for source in reading.sources():
                 batches = reading.batches(seen, progress)
-                stem, first = "documents", len(reading.shards)
-                for path in _write_shards(aside, stem, _DOCUMENT_SCHEMA, batches, SHARD_CHARACTERS, first):
+                first = len(reading.shards)
+                for path in _write_shards(aside, "documents", _DOCUMENT_SCHEMA, batches, SHARD_CHARACTERS, first):
                     reading.shards.append(source)
                     finish_piece(aside, path.stem, [path.name], reading.state())
         return {"format": DOCUMENT_FORMAT, **reading.manifest()}
 
-    waiting = (
-        None if progress is None else partial(progress, "waiting for another process that reads this text", 0, None, "")
-    )
+    waiting = bind_progress(progress, "waiting for another process that reads this text", 0, None, "")
     return folder, build_once(folder, build, goes_on=True, waiting=waiting)
 
 
@@ -118,7 +114,7 @@ def store_rows(
     Raises:
         CorpusError: if a source cannot be read or gives no row, or a row has no label of the task.
     """
-    example_reader(settings)  # Refuses settings that cannot be met before anything is read.
+    read_example = example_reader(settings)  # Refuses settings that cannot be met before anything is read.
     sources = [(name, open_rows(name)) for name in settings.sources]
     states = [source.fingerprint() for _, source in sources]
     choices = [settings.task, settings.columns, settings.labels, settings.max_rows]
@@ -129,51 +125,39 @@ def store_rows(
     def build(aside: Path) -> dict[str, Any]:
         report = SourceReport()
         per_source: dict[str, int] = {}
-        texts: set[int] = set()
-        counts = {"rows": 0, "characters": 0}
 
-        def batches(examples: Iterator[Example]) -> Iterator[tuple[list[Any], int]]:
-            while batch := list(islice(examples, _BATCH_ITEMS)):
-                keys = [Document(example.text).key for example in batch]
-                characters = sum(len(example.text) + len(example.pair or "") for example in batch)
-                texts.update(keys)
-                counts["rows"] += len(batch)
-                counts["characters"] += characters
-                yield [*map(list, zip(*batch, strict=True)), keys], characters
+        def examples() -> Generator[Example, None, None]:
+            for name, source in sources:
+                per_source[name] = 0
+                own = SourceReport()
+                try:
+                    for row in source.rows(own, bind_progress(progress, f"reading {name}")):
+                        example = read_example(row, own)
+                        if example is not None:
+                            per_source[name] += 1
+                            yield example
+                finally:
+                    report.merge(own)
+                if per_source[name] == 0:
+                    raise CorpusError(no_text_in(name, "labelled row", own))
 
         # Closed at max_rows, so that the report of a source that was left in the middle is there.
-        with closing(_read_examples(sources, settings, per_source, report, progress)) as examples:
-            batched = batches(islice(examples, settings.max_rows))
-            list(_write_shards(aside, "rows", schema, batched, ROW_SHARD_CHARACTERS))
-        return {"format": ROW_FORMAT, "sources": per_source, **counts, "texts": len(texts), "report": report.to_dict()}
+        with closing(examples()) as found:
+            written = _write_items(aside, "rows", schema, islice(found, settings.max_rows), ROW_SHARD_CHARACTERS)
+        counts = {"rows": written.items, "characters": written.characters, "texts": written.texts}
+        return {"format": ROW_FORMAT, "sources": per_source, **counts, "report": report.to_dict()}
 
     return folder, build_once(folder, build)
 
 
-def write_documents(documents: Iterable[Document], folder: Path) -> tuple[int, int]:
-    """Write documents to `documents-00000.arrow` and so on; return how many, and their characters."""
-    iterator = iter(documents)
-    count = characters = 0
-
-    def batches() -> Iterator[tuple[list[Any], int]]:
-        nonlocal count, characters
-        while batch := list(islice(iterator, _BATCH_ITEMS)):
-            size = sum(len(document.text) for document in batch)
-            count, characters = count + len(batch), characters + size
-            yield _document_columns(batch, [document.key for document in batch]), size
-
-    list(_write_shards(folder, "documents", _DOCUMENT_SCHEMA, batches(), SHARD_CHARACTERS))
-    return count, characters
+def write_documents(documents: Iterable[Document], folder: Path) -> Written:
+    """Write documents to `documents-00000.arrow` and so on."""
+    return _write_items(folder, "documents", _DOCUMENT_SCHEMA, iter(documents), SHARD_CHARACTERS)
 
 
-def document_files(folder: Path) -> list[Path]:
-    """Return the files that hold the documents of a folder, in order."""
-    return sorted(folder.glob("documents-*.arrow"))
-
-
-def row_files(folder: Path) -> list[Path]:
-    """Return the files that hold the rows of a folder, in order."""
-    return sorted(folder.glob("rows-*.arrow"))
+def stored_files(folder: Path, stem: str = "documents") -> list[Path]:
+    """Return the files that hold the documents or `"rows"` of a folder, in order."""
+    return sorted(folder.glob(f"{stem}-*.arrow"))
 
 
 def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -182,11 +166,13 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def read_documents(folder: Path) -> Iterator[Document]:
-    """Iterate over the documents of a folder."""
-    for path in document_files(folder):
+def read_documents(folder: Path, below: int | None = None) -> Iterator[Document]:
+    """Iterate over the documents of a folder: all, or those with a key below a threshold."""
+    for path in stored_files(folder):
         for batch in read_batches(path):
-            yield from map(Document, batch.column("text").to_pylist(), batch.column("title").to_pylist())
+            for document in map(Document, batch.column("text").to_pylist(), batch.column("title").to_pylist()):
+                if below is None or document.key < below:
+                    yield document
 
 
 def read_examples(path: Path) -> Iterator[tuple[list[Example], npt.NDArray[np.uint64]]]:
@@ -199,7 +185,7 @@ def read_examples(path: Path) -> Iterator[tuple[list[Example], npt.NDArray[np.ui
 def lowest_keys(folder: Path, count: int) -> npt.NDArray[np.uint64]:
     """Return the `count` lowest keys of a folder's documents, sorted; all if there are fewer."""
     lowest = np.empty(0, np.uint64)
-    for path in document_files(folder):
+    for path in stored_files(folder):
         for batch in read_batches(path):
             lowest = np.sort(np.concatenate([lowest, batch.column("key").to_numpy()]))[:count]
     return lowest
@@ -228,15 +214,13 @@ class Reading:
     ) -> None:
         self._sources = sources
         self._most = max_documents
-        state = state or {"source": 0, "cursor": Cursor().to_json(), "read": [0] * len(sources)}
-        self._source: int = state["source"]
-        self._cursor = Cursor.from_json(state["cursor"])
-        self._read: list[int] = state["read"]
+        state = state or {}
+        self._source: int = state.get("source", 0)
+        self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
+        self._read: list[int] = state.get("read", [0] * len(sources))
         self._documents: int = state.get("documents", 0)
         self._characters: int = state.get("characters", 0)
-        empty = SourceReport().to_dict()
-        self._report = SourceReport.from_dict(state.get("report", empty))
-        self._own = SourceReport.from_dict(state.get("own", empty))
+        self._report, self._own = (SourceReport.from_dict(state.get(key, {})) for key in ("report", "own"))
         self.shards: list[int] = state.get("shards", [])
 
     def state(self) -> dict[str, Any]:
@@ -252,12 +236,8 @@ class Reading:
         return {"sources": per_source, **self._counts()}
 
     def _counts(self) -> dict[str, Any]:
-        return {
-            "documents": self._documents,
-            "characters": self._characters,
-            "shards": self.shards,
-            "report": self._report.to_dict(),
-        }
+        counts = {"documents": self._documents, "characters": self._characters, "shards": self.shards}
+        return {**counts, "report": self._report.to_dict()}
 
     def sources(self) -> Iterator[int]:
         """Iterate over the indices of the sources that are left; read `batches` to their end for each.
@@ -265,7 +245,7 @@ class Reading:
         Raises:
             CorpusError: if a source gives no document.
         """
-        while self._source < len(self._sources) and not self._full:
+        while self._source < len(self._sources) and self._documents != self._most:
             yield self._source
             self._report.merge(self._own)
             if self._read[self._source] == 0:
@@ -284,19 +264,15 @@ class Reading:
             CorpusError: if the source cannot be read.
         """
         name, source = self._sources[self._source]
-        documents = source.documents(self._own, _reading_step(progress, name), self._cursor)
-        while not self._full and (batch := _next_batch(documents)):
+        documents = source.documents(self._own, bind_progress(progress, f"reading {name}"), self._cursor)
+        while self._documents != self._most and (batch := _next_batch(documents)):
             self._read[self._source] += len(batch)
             kept, keys = self._new(batch, seen)
             if kept:
                 characters = sum(len(document.text) for document in kept)
                 self._documents += len(kept)
                 self._characters += characters
-                yield _document_columns(kept, keys), characters
-
-    @property
-    def _full(self) -> bool:
-        return self._documents == self._most
+                yield _columns(kept, keys), characters
 
     def _new(self, batch: list[Document], seen: SeenKeys) -> tuple[list[Document], list[int]]:
         """Leave out documents that appeared before, and those beyond the most to keep."""
@@ -325,35 +301,40 @@ def _next_batch(documents: Iterator[Document]) -> list[Document]:
     return batch
 
 
-def _read_examples(
-    sources: Sequence[tuple[str, RowSource]],
-    settings: LabelledSettings,
-    per_source: dict[str, int],
-    report: SourceReport,
-    progress: Progress | None,
-) -> Generator[Example, None, None]:
-    read_example = example_reader(settings)
-    for name, source in sources:
-        per_source[name] = 0
-        own = SourceReport()
-        try:
-            for row in source.rows(own, _reading_step(progress, name)):
-                example = read_example(row, own)
-                if example is not None:
-                    per_source[name] += 1
-                    yield example
-        finally:
-            report.merge(own)
-        if per_source[name] == 0:
-            raise CorpusError(no_text_in(name, "labelled row", own))
+def _columns(items: Sequence[Document | Example], keys: Sequence[int]) -> list[Any]:
+    return [*map(list, zip(*items, strict=True)), pa.array(keys, pa.uint64())]
 
 
-def _reading_step(progress: Progress | None, name: str) -> Step | None:
-    return None if progress is None else partial(progress, f"reading {name}")
+class Written(NamedTuple):
+    """Counts of what was written.
+
+    Args:
+        items: Documents or rows.
+        characters: Characters in them.
+        texts: Distinct texts.
+    """
+
+    items: int
+    characters: int
+    texts: int
 
 
-def _document_columns(documents: Sequence[Document], keys: Sequence[int]) -> list[Any]:
-    return [*map(list, zip(*documents, strict=True)), pa.array(keys, pa.uint64())]
+def _write_items(folder: Path, stem: str, schema: pa.Schema, items: Iterator[Document | Example], most: int) -> Written:
+    """Write documents or examples as they come; see `_write_shards`."""
+    count = characters = 0
+    texts: set[int] = set()
+
+    def batches() -> Iterator[tuple[list[Any], int]]:
+        nonlocal count, characters
+        while batch := list(islice(items, _BATCH_ITEMS)):
+            keys = [Document(item.text).key for item in batch]
+            size = sum(len(item.text) + len(item.pair or "" if isinstance(item, Example) else "") for item in batch)
+            count, characters = count + len(batch), characters + size
+            texts.update(keys)
+            yield _columns(batch, keys), size
+
+    list(_write_shards(folder, stem, schema, batches(), most))
+    return Written(count, characters, len(texts))
 
 
 def _write_shards(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,20 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.core.files import build_once, fingerprint
-from limbeck.corpus import store
+from limbeck.corpus import build, store
 from limbeck.corpus.batches import group_by_length
-from limbeck.corpus.build import (
-    BLOCK_FORMAT,
-    BlockEncoding,
-    Corpus,
-    block_encoding,
-    block_identity,
-    cache_folder,
-    held_out_threshold,
-    make_shards,
-    sum_splits,
-    tokenise_shard,
-)
+from limbeck.corpus.build import BlockEncoding, Corpus
 from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
 from limbeck.corpus.packing import BlockPacker
 from limbeck.corpus.settings import CorpusSettings, Mix, draw_counts
@@ -74,31 +62,26 @@ def store_beginning(
     chosen.mkdir(parents=True)
     report = SourceReport()
     per_source: dict[str, int] = {}
-    count, characters = store.write_documents(
-        _beginnings(settings.sources, sources, per_source, report, progress), aside
-    )
+    read = store.write_documents(_beginnings(settings.sources, sources, per_source, report, progress), aside)
     # One more than may be held out, and repeats of them.
-    lowest = np.unique(store.lowest_keys(aside, min(count, 2 * settings.held_out_documents + 1)))
-    held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
+    lowest = np.unique(store.lowest_keys(aside, min(read.items, 2 * settings.held_out_documents + 1)))
+    held_below = build.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
     store.write_documents(_choose(store.read_documents(aside), held_below), chosen)
-    splits = sum_splits(
-        [
-            tokenise_shard(shard).counts
-            for shard in make_shards(store.document_files(chosen), folder, held_below, encoding)
-        ],
-        f"The beginning of the stream, {count} documents, gives no block of text to train on: give more text, a "
+    counts, _ = build.tokenise(store.stored_files(chosen), folder, replace(encoding, held_below=held_below))
+    splits = build.sum_splits(
+        counts,
+        f"The beginning of the stream, {read.items} documents, gives no block of text to train on: give more text, a "
         f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
     )
-    held = (document for document in store.read_documents(chosen) if document.key < held_below)
-    held_documents, _ = store.write_documents(held, folder)
+    held = store.write_documents(store.read_documents(chosen, held_below), folder)
     shutil.rmtree(aside)
     return {
         "settings": settings.content(),
         "tokenizer": {"fingerprint": encoding.encoder.fingerprint()},
-        "documents": count,
-        "held_out_documents": held_documents,
+        "documents": read.items,
+        "held_out_documents": held.items,
         "held_below": held_below,
-        "characters": characters,
+        "characters": read.characters,
         "sources": per_source,
         "report": report.to_dict(),
         "splits": splits,
@@ -116,8 +99,7 @@ def _beginnings(
     for name, source in zip(names, sources, strict=True):
         own = SourceReport()
         read = characters = 0
-        step = None if progress is None else partial(progress, f"looking into {name}")
-        for document in source.documents(own, step):
+        for document in source.documents(own, store.bind_progress(progress, f"looking into {name}")):
             yield document
             read += 1
             characters += len(document.text)
@@ -156,17 +138,18 @@ class Lane:
     count: int
 
 
-@dataclass(frozen=True)
-class BlockMaker:
-    """How the text of a stream becomes blocks.
+class NamedSource(NamedTuple):
+    """A source and how it takes part.
 
     Args:
-        encoding: How documents become blocks.
-        held_below: Documents with a key below this are held out.
+        name: As the settings name it.
+        source: The source.
+        share: Its share of the blocks.
     """
 
-    encoding: BlockEncoding
-    held_below: int
+    name: str
+    source: ShardedSource
+    share: float
 
 
 class Block(NamedTuple):
@@ -192,8 +175,7 @@ class SourceBlocks(Iterator[Block]):
     Args:
         source: The source.
         index: Its index.
-        name: Its name, for messages.
-        maker: How text becomes blocks.
+        encoding: How documents become blocks, and which are held out.
         lane: The lane.
         seed: Decides the order of the shards.
         state: The result of `state` at the block to go on from; `None` begins.
@@ -201,25 +183,24 @@ class SourceBlocks(Iterator[Block]):
 
     def __init__(
         self,
-        source: ShardedSource,
+        source: NamedSource,
         index: int,
-        name: str,
-        maker: BlockMaker,
+        encoding: BlockEncoding,
         lane: Lane,
         *,
         seed: int,
         state: dict[str, Any] | None = None,
     ) -> None:
-        self._source, self._index, self._name = source, index, name
-        self._maker, self._lane, self._seed = maker, lane, seed
-        self._packer = BlockPacker(**maker.encoding.packing)
+        self._source, self._index = source, index
+        self._encoding, self._lane, self._seed = encoding, lane, seed
+        self._packer = BlockPacker(**encoding.packing)
         state = state or {}
         self._pass: int = state.get("pass", 0)
         self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
         self._fruitful: bool = state.get("fruitful", False)
-        self.report = SourceReport.from_dict(state.get("report", SourceReport().to_dict()))
+        self.report = SourceReport.from_dict(state.get("report", {}))
         self._packer.restore(state.get("packer", self._packer.state()))
-        self._shards = source.shards()
+        self._shards = source.source.shards()
         self._deals = self._shards % lane.count == 0
         self._order = self._make_order()
         self._documents: Iterator[Document] | None = None
@@ -275,9 +256,8 @@ class SourceBlocks(Iterator[Block]):
             else:
                 self._documents = None
                 self._cursor.next_shard()
-        encoding = self._maker.encoding
-        units = [unit for text in texts for unit in encoding.split_units(text)]
-        self._blocks = list(self._packer.pack(encoding.encoder.encode(units)))
+        units = [unit for text in texts for unit in self._encoding.split_units(text)]
+        self._blocks = list(self._packer.pack(self._encoding.encoder.encode(units)))
         self._fruitful = self._fruitful or bool(self._blocks)
         self._number = self._pass
 
@@ -286,12 +266,13 @@ class SourceBlocks(Iterator[Block]):
         if self._cursor.shard >= len(self._order):
             if not self._fruitful:
                 raise CorpusError(
-                    f"The source '{one_line(self._name)}' has no block of text for process {self._lane.index + 1} of "
-                    f"the {self._lane.count} that read it: use fewer, build the corpus, or leave the source out."
+                    f"The source '{one_line(self._source.name)}' has no block of text for process "
+                    f"{self._lane.index + 1} of the {self._lane.count} that read it: use fewer, build the corpus, or "
+                    "leave the source out."
                 )
             self._pass, self._cursor, self._fruitful = self._pass + 1, Cursor(), False
             self._order = self._make_order()
-        return self._source.read(self._order[self._cursor.shard], self._cursor.offset, self.report)
+        return self._source.source.read(self._order[self._cursor.shard], self._cursor.offset, self.report)
 
     def _make_order(self) -> list[int]:
         generator = np.random.default_rng([self._seed, self._index, self._pass])
@@ -300,21 +281,7 @@ class SourceBlocks(Iterator[Block]):
 
     def _is_mine(self, document: Document) -> bool:
         key = document.key
-        return key >= self._maker.held_below and (self._deals or key % self._lane.count == self._lane.index)
-
-
-class NamedSource(NamedTuple):
-    """A source and how it takes part.
-
-    Args:
-        name: As the settings name it.
-        source: The source.
-        share: Its share of the blocks.
-    """
-
-    name: str
-    source: ShardedSource
-    share: float
+        return key >= self._encoding.held_below and (self._deals or key % self._lane.count == self._lane.index)
 
 
 class StreamBatches:
@@ -326,7 +293,7 @@ class StreamBatches:
 
     Args:
         sources: The sources, with shares that add up to 1.
-        maker: How text becomes blocks.
+        encoding: How documents become blocks, and which are held out.
         lane: The lane.
         window: Blocks of a window; rounded down to whole batches, but one at least.
         batch_size: Blocks of a batch.
@@ -337,7 +304,7 @@ class StreamBatches:
     def __init__(
         self,
         sources: Sequence[NamedSource],
-        maker: BlockMaker,
+        encoding: BlockEncoding,
         lane: Lane,
         *,
         window: int,
@@ -354,7 +321,7 @@ class StreamBatches:
         self._taken: int = state["taken"]
         self._drawn: list[int] = list(state["drawn"])
         self._blocks = [
-            SourceBlocks(source.source, index, source.name, maker, lane, seed=seed, state=begun)
+            SourceBlocks(source, index, encoding, lane, seed=seed, state=begun)
             for index, (source, begun) in enumerate(zip(sources, state["sources"], strict=True))
         ]
 
@@ -403,14 +370,14 @@ class StreamedCorpus(Corpus):
     Args:
         path: The folder that `open_stream` made.
         sources: The sources, with their shares.
-        maker: How text becomes blocks.
+        encoding: How documents become blocks, and which are held out.
         window: Blocks that are shuffled together.
     """
 
-    def __init__(self, path: Path, sources: Sequence[NamedSource], maker: BlockMaker, window: int) -> None:
+    def __init__(self, path: Path, sources: Sequence[NamedSource], encoding: BlockEncoding, window: int) -> None:
         super().__init__(path)
         self.sources = list(sources)
-        self._maker = maker
+        self._encoding = encoding
         self._window = window
 
     def batches(self, lane: Lane, *, batch_size: int, seed: int, state: dict[str, Any] | None = None) -> StreamBatches:
@@ -423,7 +390,7 @@ class StreamedCorpus(Corpus):
             state: The state that came with the batch to go on behind; `None` begins.
         """
         return StreamBatches(
-            self.sources, self._maker, lane, window=self._window, batch_size=batch_size, seed=seed, state=state
+            self.sources, self._encoding, lane, window=self._window, batch_size=batch_size, seed=seed, state=state
         )
 
 
@@ -445,18 +412,15 @@ def open_stream(
         CorpusError: if a source is missing, unreadable, empty, or of a kind that cannot be streamed, or the shares of
             several cannot be known.
     """
-    encoding = block_encoding(settings, tokenizer)
+    encoding = build.block_encoding(settings, tokenizer)
     sources = [_open(name, settings.text_column) for name in settings.sources]
     states = [source.fingerprint() for source in sources]
-    formats = [STREAM_FORMAT, BLOCK_FORMAT, store.DOCUMENT_FORMAT]
-    folder = cache_folder(cache_dir) / "streams" / fingerprint([formats, states, *block_identity(settings, encoding)])
-
-    def build(aside: Path) -> dict[str, Any]:
-        return store_beginning(settings, sources, encoding, aside, progress)
-
-    manifest = build_once(folder, build)
-    maker = BlockMaker(encoding, int(manifest["held_below"]))
-    return StreamedCorpus(folder, _with_shares(settings, sources), maker, settings.shuffle_buffer)
+    formats = [STREAM_FORMAT, build.BLOCK_FORMAT, store.DOCUMENT_FORMAT]
+    values = [formats, states, *build.block_identity(settings, encoding)]
+    folder = build.cache_folder(cache_dir) / "streams" / fingerprint(values)
+    manifest = build_once(folder, lambda aside: store_beginning(settings, sources, encoding, aside, progress))
+    held_out = replace(encoding, held_below=int(manifest["held_below"]))
+    return StreamedCorpus(folder, _with_shares(settings, sources), held_out, settings.shuffle_buffer)
 
 
 def _open(name: str, text_column: str) -> ShardedSource:
