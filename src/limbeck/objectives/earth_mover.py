@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from limbeck.errors import KernelError
-from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator
+from limbeck.kernels.precision import autocast_off, sum_accumulator
 from limbeck.objectives import terms
 from limbeck.objectives.registry import Workload, register_as_objective
-from limbeck.objectives.relations import attention_score_mse
+from limbeck.objectives.relations import attention_score_mse, count_pairs
 from limbeck.objectives.terms import LossTerm, Projection
 
 # Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
@@ -330,19 +330,17 @@ def layer_emd(
     Raises:
         KernelError: if there is no layer, or shapes, widths, mask, projection or weights do not fit.
     """
-    first = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers))
-    mask, dtype = terms.as_mask(valid, first), compute_dtype(*student_layers, *teacher_layers)
+    inputs = _check_layers(_named("student_layers", student_layers), _named("teacher_layers", teacher_layers), valid)
     width, teacher = teacher_layers[0].shape[-1], [x.detach() for x in teacher_layers]
-    count = terms.count_valid(mask, first, width).to(dtype)
-    with autocast_off(first.device):
-        mapped = [terms.project(terms.zero_masked(x, mask, dtype), projection, width) for x in student_layers]
-        totals = hidden_distances(mapped, teacher, mask, dtype)
-        costs, flow = _solve(totals, count, student_weights, teacher_weights, across)
-        near: list[Tensor] = []
-        for x, (weight, shares) in zip(mapped, _moves(flow), strict=True):
-            centre = sum(y.to(dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
-            near.append(weight * terms.zero_masked(x - centre, mask, dtype).square().sum())
-        return EmdTerm(_with_value(near, totals, flow), count, costs, flow)
+    with autocast_off(inputs.first.device):
+        mapped = [terms.project(inputs.masked(x), projection, width) for x in student_layers]
+        totals = hidden_distances(mapped, teacher, inputs.mask, inputs.dtype)
+
+        def distance(layer: int, shares: Sequence[float]) -> Tensor:
+            centre = sum(y.to(inputs.dtype) * share for y, share in zip(teacher, shares, strict=True) if share)
+            return inputs.masked(mapped[layer] - centre).square().sum()
+
+        return _emd_term(totals, inputs.count(width), (student_weights, teacher_weights), across, distance)
 
 
 def _count_scores(work: Workload) -> int:
@@ -389,19 +387,16 @@ def attention_layer_emd(
         KernelError: if there is no layer, or shapes, widths, heads, mask or weights do not fit.
     """
     student, teacher = _named_pairs("student_layers", student_layers), _named_pairs("teacher_layers", teacher_layers)
-    first = _check_layers(student, teacher)
-    widths = {"student": first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]}
-    terms.check_heads(heads, widths)
-    mask, dtype = terms.as_mask(valid, first), compute_dtype(*student.values(), *teacher.values())
-    batch, length, _ = first.shape
-    pairs = first.new_tensor(batch * length**2, dtype=dtype) if mask is None else mask.sum(1).to(dtype).square().sum()
-    totals = score_distances(student_layers, teacher_layers, heads, mask, dtype)
-    costs, flow = _solve(totals, pairs * heads, student_weights, teacher_weights, across)
-    near: list[Tensor] = []
-    for own, (weight, shares) in zip(student_layers, _moves(flow), strict=True):
-        centre = _score_barycentre(teacher_layers, shares, heads, dtype)
-        near.append(weight * attention_score_mse(*own, *centre, heads=heads, valid=mask).total.to(dtype))
-    return EmdTerm(_with_value(near, totals, flow), pairs * heads, costs, flow)
+    inputs = _check_layers(student, teacher, valid)
+    terms.check_heads(heads, {"student": inputs.first.shape[-1], "teacher": teacher_layers[0][0].shape[-1]})
+    totals = score_distances(student_layers, teacher_layers, heads, inputs.mask, inputs.dtype)
+
+    def distance(layer: int, shares: Sequence[float]) -> Tensor:
+        centre = _score_barycentre(teacher_layers, shares, heads, inputs.dtype)
+        score = attention_score_mse(*student_layers[layer], *centre, heads=heads, valid=inputs.mask)
+        return score.total.to(inputs.dtype)
+
+    return _emd_term(totals, count_pairs(inputs) * heads, (student_weights, teacher_weights), across, distance)
 
 
 def _score_barycentre(
@@ -415,38 +410,41 @@ def _score_barycentre(
     return torch.cat(queries, -1).flatten(-2), torch.cat(keys, -1).flatten(-2)
 
 
-def _solve(
+def _emd_term(
     totals: Tensor,
     count: Tensor,
-    student_weights: Tensor | None,
-    teacher_weights: Tensor | None,
+    weights: tuple[Tensor | None, Tensor | None],
     across: Callable[[Tensor], Tensor] | None,
-) -> tuple[Tensor, Tensor]:
-    """Return the mean costs, on the CPU, and the flow."""
-    own = uniform_weights(totals.shape[0]) if student_weights is None else student_weights
-    other = uniform_weights(totals.shape[1]) if teacher_weights is None else teacher_weights
+    distance: Callable[[int, Sequence[float]], Tensor],
+) -> EmdTerm:
+    """Solve for the flow, and give its cost the gradient of the distances to the barycentres.
+
+    Args:
+        totals: Σ of squared distances of all pairs of layers, `[M, N]`, without gradient.
+        count: Number of the distances in each.
+        weights: w^S and w^T; None means equal ones.
+        across: Sums a tensor over the processes that share a batch.
+        distance: From a student layer and the shares of the teacher's layers in its barycentre to Σ of squared
+            distances, with gradient.
+    """
+    own, other = (
+        uniform_weights(layers) if given is None else given for layers, given in zip(totals.shape, weights, strict=True)
+    )
+    joined, all_counted = totals, count
     if across is not None:
-        joined = across(torch.cat([totals.flatten(), count.reshape(1)]))
-        totals, count = joined[:-1].reshape(totals.shape), joined[-1]
-    costs = (totals / count.clamp(min=1)).cpu().double()
-    return costs, transport_flow(costs, own, other)
-
-
-def _moves(flow: Tensor) -> list[tuple[float, list[float]]]:
-    """Return of each student layer how much it moves, and what share of that goes to each teacher layer."""
-    moves = []
-    for row in flow.tolist():
+        summed = across(torch.cat([totals.flatten(), count.reshape(1)]))
+        joined, all_counted = summed[:-1].reshape(totals.shape), summed[-1]
+    costs = (joined / all_counted.clamp(min=1)).cpu().double()
+    flow = transport_flow(costs, own, other)
+    near: list[Tensor] = []
+    for layer, row in enumerate(flow.tolist()):
         weight = math.fsum(row)
         # A layer that moves nothing stays in the graph, with gradient 0: which layers get one is not up to the batch.
-        moves.append((weight, [x / weight for x in row] if weight else [1.0] + [0.0] * (len(row) - 1)))
-    return moves
-
-
-def _with_value(near: Sequence[Tensor], totals: Tensor, flow: Tensor) -> Tensor:
-    """Return Σ f_ij totals_ij with the gradient of the sum of `near`."""
+        shares = [x / weight for x in row] if weight else [1.0] + [0.0] * (len(row) - 1)
+        near.append(weight * distance(layer, shares))
+    carrier = torch.stack(near).sum()
     value = (flow.to(totals.device, totals.dtype) * totals).sum()
-    carrier = torch.stack(list(near)).sum()
-    return carrier + (value - carrier).detach()
+    return EmdTerm(carrier + (value - carrier).detach(), count, costs, flow)
 
 
 def _named(name: str, layers: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -464,10 +462,9 @@ def _named_pairs(name: str, layers: Sequence[tuple[Tensor, Tensor]]) -> dict[str
     return {f"{at} {kind}": x for kind, found in (("query", queries), ("key", keys)) for at, x in found.items()}
 
 
-def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor]) -> Tensor:
-    """Check the vectors of both models and return the first."""
-    everything = {**student, **teacher}
-    terms.check_tensors(everything, 3, "[B, L, width]", 2)
+def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor], valid: Tensor | None) -> terms.Inputs:
+    """Check the vectors of both models."""
+    inputs = terms.check_inputs("[B, L, width]", {**student, **teacher}, 2, valid=valid)
     for layers in (student, teacher):
         (first_name, first), *rest = layers.items()
         for name, x in rest:
@@ -476,4 +473,4 @@ def _check_layers(student: dict[str, Tensor], teacher: dict[str, Tensor]) -> Ten
                     f"{name} is {x.shape[-1]} wide and {first_name} {first.shape[-1]}; all of one model have to be "
                     "equally wide."
                 )
-    return next(iter(student.values()))
+    return inputs

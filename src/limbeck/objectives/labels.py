@@ -79,16 +79,17 @@ def soft_label_kl(
     logits = {"student_logits": student_logits, "teacher_logits": teacher_logits}
     terms.check_tensors(logits, rows + 1, "as student_logits is", rows + 1)
     terms.check_temperature(temperature)
-    mask, dtype = terms.as_mask(valid, student_logits, rows), compute_dtype(student_logits, teacher_logits)
+    inputs = terms.Inputs(
+        student_logits, rows, terms.as_mask(valid, student_logits, rows), compute_dtype(student_logits, teacher_logits)
+    )
     with autocast_off(student_logits.device):
         student, teacher = (
-            (terms.zero_masked(x, mask, dtype) / temperature).log_softmax(-1)
-            for x in (student_logits, teacher_logits.detach())
+            (inputs.masked(x) / temperature).log_softmax(-1) for x in (student_logits, teacher_logits.detach())
         )
         share = teacher.exp()
         # 0 · (−inf − x) would be NaN for an excluded class.
         total = torch.where(share > 0, share * (teacher - student), 0.0).sum() * temperature**2
-        return LossTerm(total, terms.count_valid(mask, student_logits, axes=rows).to(dtype))
+        return inputs.term(total)
 
 
 def label_ce(logits: Tensor, labels: Tensor) -> LossTerm:
@@ -190,16 +191,14 @@ def hard_label_mse(values: Tensor, labels: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit or a label is no floating-point number.
     """
-    terms.check_tensors({"values": values}, 2, "[B, 1]", 0)
+    inputs = terms.check_inputs("[B, 1]", {"values": values}, 1)
     terms.check_tensors({"labels": labels}, 1, "[B]", 0)
     if values.shape != (len(labels), 1):
         raise KernelError(
             f"values has shape {list(values.shape)} and labels {list(labels.shape)}; they have to be [B, 1] and [B]."
         )
-    dtype = compute_dtype(values)
     with autocast_off(values.device):
-        total = (values[:, 0].to(dtype) - labels.to(dtype)).square().sum()
-        return LossTerm(total, terms.count_valid(None, values, axes=1).to(dtype))
+        return inputs.term((inputs.masked(values[:, 0]) - inputs.masked(labels)).square().sum())
 
 
 @register_as_objective(unit="sample")
@@ -222,11 +221,10 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
         KernelError: if the shapes do not fit.
     """
     pair = {"student_values": student_values, "teacher_values": teacher_values}
-    terms.check_tensors(pair, 2, "[B, values]", 2)
-    dtype = compute_dtype(student_values, teacher_values)
+    inputs = terms.check_inputs("[B, values]", pair, 1, alike=2)
     with autocast_off(student_values.device):
-        total = (student_values.to(dtype) - teacher_values.detach().to(dtype)).square().sum()
-        return LossTerm(total, terms.count_valid(None, student_values, student_values.shape[1], axes=1).to(dtype))
+        total = (inputs.masked(student_values) - inputs.masked(teacher_values.detach())).square().sum()
+        return inputs.term(total, student_values.shape[1])
 
 
 def soft_label_kl_from_hidden(
@@ -290,7 +288,7 @@ def soft_label_kl_from_hidden(
         temperature,
         None if mask is None else mask.flatten(),
     )
-    return LossTerm(total, terms.count_valid(mask, student_hidden, axes=rows).to(total.dtype))
+    return terms.Inputs(student_hidden, rows, mask, total.dtype).term(total)
 
 
 def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:

@@ -14,17 +14,18 @@ from limbeck.kernels.dispatch import RELATION_KL, relation_kl_total
 from limbeck.kernels.precision import autocast_off, compute_dtype
 from limbeck.kernels.score_gram import score_distance
 from limbeck.objectives.registry import Benchmark, Workload, register_as_objective
-from limbeck.objectives.terms import LossTerm, as_mask, check_heads, check_tensors, count_valid, zero_masked
+from limbeck.objectives.terms import Inputs, LossTerm, check_heads, check_inputs
 
 
-def _check_pairs(vectors: dict[str, Tensor], heads: int, rule: str) -> None:
+def _check_pairs(vectors: dict[str, Tensor], heads: int, valid: Tensor | None, rule: str) -> Inputs:
     """Check the two streams of the student and then of the teacher, and the heads that their widths hold."""
-    check_tensors(vectors, 3, "[B, L, width]", 2)
+    inputs = check_inputs("[B, L, width]", vectors, 2, valid=valid)
     (first, a), (second, b), (other, c), (last, d) = vectors.items()
     for name, x, paired, y in ((first, a, second, b), (other, c, last, d)):
         if x.shape != y.shape:
             raise KernelError(f"{name} is {x.shape[-1]} wide and {paired} {y.shape[-1]}; {rule}.")
     check_heads(heads, {"student": a.shape[-1], "teacher": c.shape[-1]})
+    return inputs
 
 
 def _draw_streams(
@@ -100,17 +101,13 @@ def relation_kl(
         KernelError: if shapes, widths, heads, mask or backend do not fit.
     """
     vectors = {"student_a": student_a, "student_b": student_b, "teacher_a": teacher_a, "teacher_b": teacher_b}
-    _check_pairs(
-        vectors,
-        heads,
+    rule = (
         "a relation needs equal widths (with grouped-query attention, pair query only with query and key only with key "
-        "or value)",
+        "or value)"
     )
-    mask = as_mask(valid, student_a)
-    total = relation_kl_total(
-        student_a, student_b, teacher_a, teacher_b, heads=heads, valid=mask, causal=causal, backend=backend
-    )
-    return LossTerm(total, count_valid(mask, student_a, heads).to(compute_dtype(*vectors.values())))
+    inputs = _check_pairs(vectors, heads, valid, rule)
+    total = relation_kl_total(*vectors.values(), heads=heads, valid=inputs.mask, causal=causal, backend=backend)
+    return inputs.term(total, heads)
 
 
 def _count_scores(work: Workload) -> int:
@@ -135,6 +132,14 @@ def _score_mse_materialised(
     pairs = valid[:, None, :, None] & valid[:, None, None, :]
     difference = scores(student_q, student_k) - scores(teacher_q, teacher_k)
     return LossTerm(difference.masked_fill(~pairs, 0.0).square().sum(), pairs.sum() * heads)
+
+
+def count_pairs(inputs: Inputs) -> Tensor:
+    """Return Σ_b (valid tokens of sample b)², a scalar of the computation's dtype."""
+    batch, length = inputs.first.shape[:2]
+    if inputs.mask is None:
+        return inputs.first.new_tensor(batch * length**2, dtype=inputs.dtype)
+    return inputs.mask.sum(1).to(inputs.dtype).square().sum()
 
 
 def _score_mse_by_gram(*streams: Tensor, **options: Any) -> LossTerm:
@@ -183,13 +188,10 @@ def attention_score_mse(
         KernelError: if shapes, widths, heads or mask do not fit.
     """
     vectors = {"student_q": student_q, "student_k": student_k, "teacher_q": teacher_q, "teacher_k": teacher_k}
-    _check_pairs(vectors, heads, "scores need equal widths (grouped-query attention is not covered)")
-    mask, dtype = as_mask(valid, student_q), compute_dtype(*vectors.values())
-    total = score_distance(student_q, student_k, teacher_q, teacher_k, heads, mask)
-    batch, length, _ = student_q.shape
-    if mask is None:
-        return LossTerm(total, total.new_tensor(heads * batch * length**2))
-    return LossTerm(total, mask.sum(1).to(dtype).square().sum() * heads)
+    rule = "scores need equal widths (grouped-query attention is not covered)"
+    inputs = _check_pairs(vectors, heads, valid, rule)
+    total = score_distance(student_q, student_k, teacher_q, teacher_k, heads, inputs.mask)
+    return LossTerm(total, count_pairs(inputs) * heads)
 
 
 @register_as_objective(unit="token")
@@ -217,20 +219,19 @@ def direct_mse(
     Raises:
         KernelError: if shapes, widths, heads, mask or projections do not fit.
     """
-    check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
+    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     check_heads(heads, {"student": student.shape[-1], "teacher": teacher.shape[-1]})
     own, other = student.shape[-1] // heads, teacher.shape[-1] // heads
     if projections is None and own != other:
         raise KernelError(f"head sizes differ, student {own} and teacher {other}; give projections.")
     if projections is not None and projections.shape != (heads, own, other):
         raise KernelError(f"projections has shape {list(projections.shape)}; it has to be [{heads}, {own}, {other}].")
-    mask, dtype = as_mask(valid, student), compute_dtype(student, teacher)
     with autocast_off(student.device):
         # [heads, B · L, head size]
         mapped, target = (
-            zero_masked(x, mask, dtype).reshape(-1, heads, x.shape[-1] // heads).transpose(0, 1)
+            inputs.masked(x).reshape(-1, heads, x.shape[-1] // heads).transpose(0, 1)
             for x in (student, teacher.detach())
         )
         if projections is not None:
-            mapped = mapped @ projections.to(dtype)
-        return LossTerm((mapped - target).square().sum(), count_valid(mask, student, other).to(dtype))
+            mapped = mapped @ projections.to(inputs.dtype)
+        return inputs.term((mapped - target).square().sum(), other)

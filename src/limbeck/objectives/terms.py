@@ -40,6 +40,58 @@ class LossTerm:
 Projection: TypeAlias = Tensor | nn.Module | Callable[[Tensor], Tensor]
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """The checked tensors of an objective, as far as all objectives do the same with them.
+
+    Args:
+        first: The first tensor.
+        units: Leading axes over which valid units are counted.
+        mask: Valid units, bool, in the shape of these axes; None means all.
+        dtype: Dtype of the computation.
+    """
+
+    first: Tensor
+    units: int
+    mask: Tensor | None
+    dtype: torch.dtype
+
+    def masked(self, x: Tensor) -> Tensor:
+        """Return `x` in the dtype of the computation, with 0 for units that are not valid."""
+        return zero_masked(x, self.mask, self.dtype)
+
+    def count(self, per_unit: int = 1) -> Tensor:
+        """Return `per_unit` × the number of valid units as a scalar, without reading it back."""
+        if self.mask is None:
+            number = self.first.shape[: self.units].numel() * per_unit
+            return torch.tensor(number, dtype=self.dtype, device=self.first.device)
+        return self.mask.sum().to(self.dtype) * per_unit
+
+    def term(self, total: Tensor, per_unit: int = 1) -> LossTerm:
+        """Return a sum over the valid units, each of which counts `per_unit`."""
+        return LossTerm(total, self.count(per_unit))
+
+
+def check_inputs(
+    axes: str, tensors: dict[str, Tensor], units: int, *, valid: Tensor | None = None, alike: int | None = None
+) -> Inputs:
+    """Check the tensors of an objective, with their mask.
+
+    Args:
+        axes: Axes of each tensor, such as `"[B, L, width]"`.
+        tensors: By name, at least one.
+        units: Leading axes in which all agree, and over which valid units are counted.
+        valid: Mask over these axes, see `as_mask`.
+        alike: Leading axes in which all agree, where they are more than those counted.
+
+    Raises:
+        KernelError: naming the first tensor that does not fit.
+    """
+    check_tensors(tensors, axes.count(",") + 1, axes, units if alike is None else alike)
+    first = next(iter(tensors.values()))
+    return Inputs(first, units, as_mask(valid, first, units), compute_dtype(*tensors.values()))
+
+
 def check_tensors(tensors: dict[str, Tensor], rank: int, axes: str, alike: int) -> None:
     """Check that named tensors are floating point, of one rank, on one device, and agree in their first axes.
 
@@ -138,21 +190,6 @@ def as_mask(valid: Tensor | None, like: Tensor, axes: int = 2) -> Tensor | None:
     if valid.device != like.device:
         raise KernelError(f"valid is on {valid.device} and the vectors on {like.device}; move it there.")
     return valid.bool()
-
-
-def count_valid(valid: Tensor | None, like: Tensor, per_unit: int = 1, axes: int = 2) -> Tensor:
-    """Return `per_unit` × the number of valid units as a scalar of the loss's dtype, without reading it back.
-
-    Args:
-        valid: What `as_mask` returned.
-        like: The tensor that the mask belongs to.
-        per_unit: What one valid unit counts.
-        axes: Leading axes of `like` that are counted when `valid` is None.
-    """
-    dtype = compute_dtype(like)
-    if valid is None:
-        return torch.tensor(like.shape[:axes].numel() * per_unit, dtype=dtype, device=like.device)
-    return valid.sum().to(dtype) * per_unit
 
 
 def zero_masked(x: Tensor, valid: Tensor | None, dtype: torch.dtype) -> Tensor:

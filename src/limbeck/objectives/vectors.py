@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from limbeck.kernels.precision import autocast_off, compute_dtype
+from limbeck.kernels.precision import autocast_off
 from limbeck.kernels.relation_reference import relation_kl_reference
-from limbeck.objectives import terms
 from limbeck.objectives.registry import register_as_objective
-from limbeck.objectives.terms import LossTerm, Projection
+from limbeck.objectives.terms import LossTerm, Projection, check_inputs, check_labels, check_temperature, project
 
 
 @register_as_objective(unit="token")
@@ -38,15 +37,12 @@ def hidden_mse(
     Raises:
         KernelError: if shapes, widths, mask or projection do not fit.
     """
-    terms.check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
-    mask, dtype = terms.as_mask(valid, student), compute_dtype(student, teacher)
+    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
     with autocast_off(student.device):
-        mapped = terms.project(terms.zero_masked(student, mask, dtype), projection, teacher.shape[-1])
+        mapped = project(inputs.masked(student), projection, teacher.shape[-1])
         # A bias moves blank rows: they are wiped once more.
-        total = (
-            (terms.zero_masked(mapped, mask, dtype) - terms.zero_masked(teacher.detach(), mask, dtype)).square().sum()
-        )
-        return LossTerm(total, terms.count_valid(mask, teacher, teacher.shape[-1]).to(dtype))
+        total = (inputs.masked(mapped) - inputs.masked(teacher.detach())).square().sum()
+        return inputs.term(total, teacher.shape[-1])
 
 
 @register_as_objective(unit="token")
@@ -69,15 +65,11 @@ def hidden_cosine(student: Tensor, teacher: Tensor, *, valid: Tensor | None = No
     Raises:
         KernelError: if shapes, widths or mask do not fit.
     """
-    terms.check_tensors({"student": student, "teacher": teacher}, 3, "[B, L, width]", 2)
-    terms.project(student, None, teacher.shape[-1])
-    mask, dtype = terms.as_mask(valid, student), compute_dtype(student, teacher)
+    inputs = check_inputs("[B, L, width]", {"student": student, "teacher": teacher}, 2, valid=valid)
+    project(student, None, teacher.shape[-1])
     with autocast_off(student.device):
-        distance = cosine_distance(
-            terms.zero_masked(student, mask, dtype), terms.zero_masked(teacher.detach(), mask, dtype)
-        )
-        total = (distance if mask is None else distance.masked_fill(~mask, 0.0)).sum()
-        return LossTerm(total, terms.count_valid(mask, student).to(dtype))
+        distance = cosine_distance(inputs.masked(student), inputs.masked(teacher.detach()))
+        return inputs.term(inputs.masked(distance).sum())
 
 
 def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
@@ -118,12 +110,10 @@ def pooled_cosine(student: Tensor, teacher: Tensor, *, projection: Projection | 
     Raises:
         KernelError: if shapes, widths or projection do not fit.
     """
-    terms.check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
-    dtype = compute_dtype(student, teacher)
+    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
     with autocast_off(student.device):
-        mapped = terms.project(student.to(dtype), projection, teacher.shape[-1])
-        total = cosine_distance(mapped, teacher.detach().to(dtype)).sum()
-        return LossTerm(total, terms.count_valid(None, student, axes=1).to(dtype))
+        mapped = project(inputs.masked(student), projection, teacher.shape[-1])
+        return inputs.term(cosine_distance(mapped, inputs.masked(teacher.detach())).sum())
 
 
 @register_as_objective(unit="sample")
@@ -145,12 +135,11 @@ def patient_mse(student_cls: Tensor, teacher_cls: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit.
     """
-    terms.check_tensors({"student_cls": student_cls, "teacher_cls": teacher_cls}, 2, "[B, width]", 1)
-    terms.project(student_cls, None, teacher_cls.shape[-1])
-    dtype = compute_dtype(student_cls, teacher_cls)
+    inputs = check_inputs("[B, width]", {"student_cls": student_cls, "teacher_cls": teacher_cls}, 1)
+    project(student_cls, None, teacher_cls.shape[-1])
     with autocast_off(student_cls.device):
-        difference = F.normalize(student_cls.to(dtype), dim=-1) - F.normalize(teacher_cls.detach().to(dtype), dim=-1)
-        return LossTerm(difference.square().sum(), terms.count_valid(None, student_cls, axes=1).to(dtype))
+        student, teacher = (F.normalize(inputs.masked(x), dim=-1) for x in (student_cls, teacher_cls.detach()))
+        return inputs.term((student - teacher).square().sum())
 
 
 @register_as_objective(unit="sample", batch_coupled=True)
@@ -175,10 +164,9 @@ def sample_relation_kl(student: Tensor, teacher: Tensor) -> LossTerm:
     Raises:
         KernelError: if the shapes do not fit.
     """
-    terms.check_tensors({"student": student, "teacher": teacher}, 2, "[B, width]", 1)
+    inputs = check_inputs("[B, width]", {"student": student, "teacher": teacher}, 1)
     own, other = student[None], teacher[None]
-    total = relation_kl_reference(own, own, other, other, heads=1)
-    return LossTerm(total, terms.count_valid(None, student, axes=1).to(compute_dtype(student, teacher)))
+    return inputs.term(relation_kl_reference(own, own, other, other, heads=1))
 
 
 @register_as_objective(unit="sample", batch_coupled=True, is_divergence=False)
@@ -207,16 +195,15 @@ def sample_contrastive(
         KernelError: if shapes, labels or temperature do not fit.
     """
     rows = {"student_projected": student_projected, "teacher": teacher}
-    terms.check_tensors(rows, 2, "[B, width]", 2)
-    terms.check_labels(labels, student_projected.shape[:1])
-    terms.check_temperature(temperature)
-    dtype = compute_dtype(student_projected, teacher)
+    inputs = check_inputs("[B, width]", rows, 1, alike=2)
+    check_labels(labels, student_projected.shape[:1])
+    check_temperature(temperature)
     with autocast_off(student_projected.device):
-        h = torch.cat([student_projected.to(dtype), teacher.detach().to(dtype)])
+        h = torch.cat([inputs.masked(student_projected), inputs.masked(teacher.detach())])
         itself = torch.eye(len(h), dtype=torch.bool, device=h.device)
         # Finite, so that 0 · (what stands on the diagonal) is 0.
-        scores = (h @ h.T / temperature).masked_fill(itself, torch.finfo(dtype).min / 4).log_softmax(-1)
+        scores = (h @ h.T / temperature).masked_fill(itself, torch.finfo(h.dtype).min / 4).log_softmax(-1)
         classes = torch.cat([labels, labels]).to(h.device)
-        positive = ((classes[:, None] == classes[None]) & ~itself).to(dtype)
+        positive = ((classes[:, None] == classes[None]) & ~itself).to(h.dtype)
         total = -(positive * scores / positive.sum(-1, keepdim=True)).sum()
-        return LossTerm(total, terms.count_valid(None, student_projected, 2, axes=1).to(dtype))
+        return inputs.term(total, 2)

@@ -20,7 +20,7 @@ from limbeck.models.heads import Head, check_has_head, head_class
 from limbeck.models.initialise import plan_initialisation, selected_layers
 from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer
 from limbeck.models.locating import SentencePooling, sentence_pooling
-from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, explain
+from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, TextSpec, explain
 from limbeck.recipe.training_arguments import build_arguments, check_training
 
 # What a recipe's models come to, from their configurations only.
@@ -128,29 +128,22 @@ def _check_checkpoint(checkpoint: str, teacher: str, student: Shape) -> None:
 # What a recipe's corpus comes to for a stage: settings of text, of a stream, or of labelled rows.
 
 
-_LENGTH = 128
-_TEXT_DEFAULTS = {"unit": "document", "length": _LENGTH, "join": False, "minimum_tokens": 4}
-
-
 def corpus_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> CorpusSettings | LabelledSettings:
     """Join the corpus with what a stage says of its text, the stage's word being the last."""
     if corpus.task is not None:
         return _labelled_settings(corpus, stage, teacher)
-    text: dict[str, Any] = dict(_TEXT_DEFAULTS)
-    reading: dict[str, Any] = {"streaming": corpus.streaming}
-    if corpus.shuffle_buffer is not None:
-        reading["shuffle_buffer"] = corpus.shuffle_buffer
-    if corpus.mix is not None:
-        reading["mix"] = Mix(corpus.mix.weights, corpus.mix.exponent)
+    mix = None if corpus.mix is None else Mix(corpus.mix.weights, corpus.mix.exponent)
+    given: dict[str, Any] = {"shuffle_buffer": corpus.shuffle_buffer}
     for layer in (corpus, stage.text):
-        text.update({key: value for key in text if (value := getattr(layer, key)) is not None})
+        given |= {key: value for key in TextSpec.model_fields if (value := getattr(layer, key)) is not None}
     return CorpusSettings(
         sources=tuple(corpus.sources),
         text_column=corpus.text_column,
         held_out=corpus.held_out,
         max_documents=corpus.max_documents,
-        **reading,
-        **text,
+        streaming=corpus.streaming,
+        mix=mix,
+        **{key: value for key, value in given.items() if value is not None},
     )
 
 
@@ -169,7 +162,7 @@ def _labelled_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherCho
         if getattr(stage.text, name) is not None:
             raise RecipeError(f"Stage '{stage.title}': text.{name} is for text without labels; leave it out.")
     spec = corpus.task
-    length = stage.text.length or corpus.length or _LENGTH
+    length = stage.text.length or corpus.length or LabelledSettings.length
     if spec.kind == "question_answering" and spec.stride > length // 2:
         raise RecipeError(
             f"corpus.task.stride {spec.stride} leaves little room in windows of {length} tokens; use {length // 2} or "
@@ -180,15 +173,10 @@ def _labelled_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherCho
         sources=tuple(corpus.sources),
         length=length,
         text_column=corpus.text_column,
-        pair_column=spec.pair_column,
-        label_column=spec.label_column,
-        question_column=spec.question_column,
-        context_column=spec.context_column,
-        answers_column=spec.answers_column,
         labels=class_names(teacher) if spec.kind == "classification" else (),
-        stride=spec.stride,
         held_out=corpus.held_out,
         max_rows=corpus.max_documents,
+        **spec.model_dump(exclude={"kind"}),  # Its columns, and the stride.
     )
 
 
@@ -387,11 +375,11 @@ def _check_training(stage: StageSpec, place: str, seed: int, terms: list[Term]) 
 def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -> float:
     """Share of tokens to mask: what the stage says, else BERT's where a term reads masked positions."""
     asked = stage.augment.mask_tokens
-    reads_masked = task == "text" and any(term.unit == "label" for term in terms)
+    reads_labels = any(term.unit == "label" for term in terms)
     if task != "text":
         if asked:
             raise RecipeError(f"{place}.augment.mask_tokens is for text without labels; leave it out.")
-        if stage.augment.replace_tokens and any(term.unit == "label" or not term.teacher for term in terms):
+        if stage.augment.replace_tokens and (reads_labels or not all(term.teacher for term in terms)):
             raise RecipeError(
                 f"{place}.augment.replace_tokens changes what a row says, and a term of this method learns the row's "
                 "label; leave it out, or give the hard labels the weight 0."
@@ -403,8 +391,8 @@ def _masked_share(stage: StageSpec, terms: list[Term], task: Task, place: str) -
             f"{MASKED_SHARE}), or 0."
         )
     if asked is None:
-        return MASKED_SHARE if reads_masked else 0.0
-    if asked == 0 and reads_masked:
+        return MASKED_SHARE if reads_labels else 0.0
+    if asked == 0 and reads_labels:
         raise RecipeError(
             f"{place}.augment.mask_tokens is 0, but this method reads masked positions; leave it out, or choose "
             "positions: all and a weight of 0 for the hard labels."
