@@ -1,13 +1,6 @@
 """Evaluation: cost and quality of models, a student beside its teacher, on tasks by the protocols of papers."""
 
-from limbeck.core.records import (
-    Agreement,
-    BatchLatency,
-    Latency,
-    ModelFigures,
-    Retrieval,
-    Times,
-)
+from limbeck.core.records import Agreement, BatchLatency, Latency, ModelFigures, Retrieval, Times
 from limbeck.core.records import RunEvaluation as Comparison
 from limbeck.core.records import TaskFigures as TaskScores
 from limbeck.evaluation.agreement import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -39,86 +39,47 @@ def drawn(rows: Sequence[Item], most: int | None) -> Sequence[Item]:
     return [rows[index] for index in sorted(random.Random(_DRAW).sample(range(len(rows)), most))]
 
 
-def encode_sequences(
-    rows: Sequence[TaskRow], task: Task, tokenizer: Any, length: int, path: Path, *, labelled: bool
+def encode_rows(
+    rows: Sequence[TaskRow], task: Task, tokenizer: Any, point: TrainingPoint, path: Path, *, training: bool
 ) -> SourceReport:
-    """Write the tokens of texts or pairs to a file: `input_ids`, `token_type_ids` where known, `length`, `labels`.
+    """Write the tokens of rows, or of the windows of questions, to an Arrow stream.
+
+    Columns: `input_ids`, `token_type_ids` where known, `length`; `labels` to train on (of a window the first and last
+    token of the answer); else of windows `row`, `first` and `offsets`, which answers are decoded by.
 
     Args:
         rows: All single, or all pairs.
-        task: Decides the type of the labels.
+        task: Its kind decides the columns and the type of the labels.
         tokenizer: Of the model; not changed.
-        length: Most tokens of a row; the longer text of a pair is cut first.
+        point: Most tokens of a row (the longer text of a pair is cut first), and tokens that windows share.
         path: The file.
-        labelled: Whether to write labels.
+        training: Write labels, and leave out questions whose answer has no place.
 
     Returns:
-        Which rows were cut.
+        Rows that were cut or left out.
 
     Raises:
-        CorpusError: if no token fits between the special ones.
+        CorpusError: if no token fits between the special ones, or the tokenizer is slow where windows are needed.
     """
     report = SourceReport()
-    encoder = SequenceEncoder(tokenizer, length, paired=rows[0].pair is not None)
+    if task.kind == "question_answering":
+        decoding = {"row": pa.string(), "first": pa.int32(), "offsets": pa.list_(pa.int32())}
+        more = {"labels": pa.list_(pa.int32(), 2)} if training else decoding
+        cutter = AnswerWindows(tokenizer, point.length, point.stride)
+    else:
+        more = {"labels": pa.float32() if task.kind == "regression" else pa.int64()} if training else {}
+        encoder = SequenceEncoder(tokenizer, point.length, paired=rows[0].pair is not None)
 
     def encode(part: Sequence[TaskRow]) -> dict[str, Any]:
-        encoded = encoder.encode([Example(row.text, row.pair, row.label or 0) for row in part], report)
-        return {"input_ids": encoded.input_ids, TOKEN_TYPES: encoded.token_type_ids, "labels": encoded.labels}
-
-    fields = {"labels": pa.float32() if task.kind == "regression" else pa.int64()} if labelled else {}
-    _write_tokens(path, rows, tokenizer, fields, encode)
-    return report
-
-
-def encode_questions(
-    rows: Sequence[TaskRow], tokenizer: Any, length: int, stride: int, path: Path, *, training: bool
-) -> SourceReport:
-    """Write the windows of questions to a file.
-
-    Columns: `input_ids`, `token_type_ids` where known, `length`, and either `labels` (first and last token of the
-    answer) or `row`, `first` and `offsets`.
-
-    Args:
-        rows: Questions and contexts.
-        tokenizer: Of the model; a fast one.
-        length: Most tokens of a window.
-        stride: Tokens of the context that neighbouring windows share.
-        path: The file.
-        training: Whether to write labels, and to leave out questions whose answer has no place.
-
-    Returns:
-        Which questions were cut or left out.
-
-    Raises:
-        CorpusError: if the tokenizer is slow, or the windows have no room.
-    """
-    report = SourceReport()
-    cutter = AnswerWindows(tokenizer, length, stride)
-
-    def encode(part: Sequence[TaskRow]) -> dict[str, Any]:
+        if task.kind != "question_answering":
+            encoded = encoder.encode([Example(row.text, row.pair, row.label or 0) for row in part], report)
+            return {"input_ids": encoded.input_ids, TOKEN_TYPES: encoded.token_type_ids, "labels": encoded.labels}
         windows = cut_rows(cutter, part, report, training=training)
-        return {
-            "input_ids": [window.input_ids for window in windows],
-            TOKEN_TYPES: [window.token_type_ids for window in windows],
-            "labels": [list(window.label) for window in windows],
-            "row": [window.row for window in windows],
-            "first": [window.first for window in windows],
-            "offsets": [window.offsets.ravel() for window in windows],
-        }
+        names = ("input_ids", TOKEN_TYPES, "row", "first")
+        found: dict[str, Any] = {name: [getattr(window, name) for window in windows] for name in names}
+        offsets = [window.offsets.ravel() for window in windows]
+        return found | {"labels": [list(window.label) for window in windows], "offsets": offsets}
 
-    decoding = {"row": pa.string(), "first": pa.int32(), "offsets": pa.list_(pa.int32())}
-    _write_tokens(path, rows, tokenizer, {"labels": pa.list_(pa.int32(), 2)} if training else decoding, encode)
-    return report
-
-
-def _write_tokens(
-    path: Path,
-    rows: Sequence[TaskRow],
-    tokenizer: Any,
-    more: Mapping[str, pa.DataType],
-    encode: Callable[[Sequence[TaskRow]], dict[str, Any]],
-) -> None:
-    """Write tokens to an Arrow stream, some rows at once, with `more` columns of what `encode` returns."""
     types = {TOKEN_TYPES: pa.list_(pa.int8())} if TOKEN_TYPES in tokenizer.model_input_names else {}
     schema = pa.schema({"input_ids": pa.list_(pa.int32()), "length": pa.int32(), **types, **more})
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
@@ -126,6 +87,7 @@ def _write_tokens(
             batch = encode(rows[start : start + _ROWS_AT_ONCE])
             batch["length"] = [len(ids) for ids in batch["input_ids"]]
             writer.write_batch(pa.record_batch([pa.array(batch[field.name], field.type) for field in schema], schema))
+    return report
 
 
 def open_columns(path: Path) -> Dataset:
@@ -137,14 +99,7 @@ def read_windows(path: Path) -> list[AnswerWindow]:
     """Read the windows that answers are decoded in, without their tokens."""
     columns = open_columns(path).select_columns(["row", "first", "offsets"]).with_format(None)
     return [
-        AnswerWindow(
-            row=item["row"],
-            input_ids=[],
-            token_type_ids=None,
-            first=item["first"],
-            offsets=np.asarray(item["offsets"], dtype=np.int64).reshape(-1, 2),
-            label=(0, 0),
-        )
+        AnswerWindow(item["row"], [], None, item["first"], np.array(item["offsets"], np.int64).reshape(-1, 2), (0, 0))
         for item in columns
     ]
 
@@ -164,10 +119,10 @@ class TaskCollator:
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, kind: TaskKind) -> None:
-        side = "right" if kind == "question_answering" else tokenizer.padding_side
+        self._spans = kind == "question_answering"
+        side = "right" if self._spans else tokenizer.padding_side
         self._labelled = PadCollator(tokenizer.pad_token_id, side=side, labels=_LABELS[kind])
         self._unlabelled = PadCollator(tokenizer.pad_token_id, side=side)
-        self._spans = kind == "question_answering"
         segments = getattr(model.config, "type_vocab_size", 2) >= 2
         self._segments = segments and TOKEN_TYPES in inspect.signature(model.forward).parameters
 
@@ -276,12 +231,8 @@ def _encode_splits(
     def build(aside: Path) -> dict[str, Any]:
         reports = []
         for number, (split, rows) in enumerate(splits.items()):
-            path, training = aside / _file(number), split == TRAIN
-            if task.kind == "question_answering":
-                report = encode_questions(rows, tokenizer, point.length, point.stride, path, training=training)
-            else:
-                report = encode_sequences(rows, task, tokenizer, point.length, path, labelled=training)
-            reports.append(report.to_dict())
+            path = aside / _file(number)
+            reports.append(encode_rows(rows, task, tokenizer, point, path, training=split == TRAIN).to_dict())
         return {"reports": reports}
 
     reports = build_once(folder, build)["reports"]

@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -65,8 +66,7 @@ def normalise_answer_of(text: str, language: str) -> str:
     if language not in _ARTICLES:
         raise CorpusError(f"MLQA's metric has no rules for the language '{language}'.{suggestion(language, _ARTICLES)}")
     bare = text.lower().translate(_unicode_punctuation())
-    articles = _ARTICLES[language]
-    if articles is not None:
+    if (articles := _ARTICLES[language]) is not None:
         bare = articles.sub(" ", bare)
     if language == "zh":
         bare = _CHINESE_CHARACTER.sub(r" \1 ", bare)
@@ -125,12 +125,10 @@ def score_answers(predictions: Mapping[str, AnswerPrediction], rows: Sequence[Ta
 
 def _rules(task: Task, language: str) -> Compare:
     rules = task.answer_rules or ("mlqa" if language != "en" and language in MLQA_LANGUAGES else "squad")
+    if rules == "mlqa":
+        return lambda *texts: _compare_tokens(*(normalise_answer_of(text, language) for text in texts))
     if rules == "cmrc2018":
         return compare_cmrc
-    if rules == "mlqa":
-        return lambda prediction, gold: _compare_tokens(
-            normalise_answer_of(prediction, language), normalise_answer_of(gold, language)
-        )
     return compare_squad if task.answerable_only else compare_squad2
 
 
@@ -159,7 +157,8 @@ def compare_cmrc(prediction: str, gold: str) -> tuple[bool, float]:
     """Compare as CMRC 2018 does: the F1 is that of the longest common run of characters and words."""
     same = remove_punctuation(prediction) == remove_punctuation(gold)
     ours, theirs = mixed_segments(prediction), mixed_segments(gold)
-    return same, _f1(longest_common_run(ours, theirs), len(ours), len(theirs))
+    common = SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match().size
+    return same, _f1(common, len(ours), len(theirs))
 
 
 def _compare_tokens(prediction: str, gold: str) -> tuple[bool, float]:
@@ -330,11 +329,9 @@ def _correlation(function: Callable[..., Any]) -> Metric:
 
 
 def _of_answers(part: Literal["exact", "f1"]) -> Metric:
-    def mean(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
-        scores = thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task)
-        return float(getattr(scores, part).mean())
-
-    return mean
+    return lambda predictions, rows, task: float(
+        getattr(thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task), part).mean()
+    )
 
 
 def _labels(rows: Sequence[TaskRow]) -> NDArray[np.generic]:
@@ -370,6 +367,7 @@ _PIECE = re.compile(
     """,
     re.VERBOSE,
 )
+_CLOSING = ("''", ")", "]", "}", ">", "'", "»", "”")
 _SHORT_FORM = re.compile(r"(.*[^'])('(?:s|m|d|ll|re|ve)?|n't)")
 
 
@@ -399,37 +397,13 @@ def split_words(text: str) -> list[str]:
     """
     opened = _OPENING_QUOTES.sub(lambda match: match[1] + " `` " * len(match[2]), text)
     quoted = opened.replace('"', " '' ")
-    words: list[str] = []
-    for piece in _PIECE.findall(quoted):
-        words += _without_short_form(piece)
-    return _without_full_stop(words)
-
-
-def longest_common_run(first: list[str], second: list[str]) -> int:
-    """Return the length of the longest run of segments that both have."""
-    longest = 0
-    before = [0] * (len(second) + 1)
-    for segment in first:
-        now = [0]
-        for place, other in enumerate(second):
-            now.append(before[place] + 1 if segment == other else 0)
-        longest = max(longest, *now)
-        before = now
-    return longest
-
-
-def _without_short_form(piece: str) -> list[str]:
-    match = _SHORT_FORM.fullmatch(piece)
-    return [match[1], match[2]] if match else [piece]
+    pieces = ((piece, _SHORT_FORM.fullmatch(piece)) for piece in _PIECE.findall(quoted))
+    return _without_full_stop([word for piece, short in pieces for word in (short.groups() if short else [piece])])
 
 
 def _without_full_stop(words: list[str]) -> list[str]:
     """Split off the full stop that ends the run, also before closing brackets and quotation marks."""
-    for place in range(len(words) - 1, -1, -1):
-        word = words[place]
-        if word in {"''", ")", "]", "}", ">", "'", "»", "”"}:
-            continue
-        if len(word) > 1 and word.endswith(".") and not word.endswith(".."):
-            return [*words[:place], word[:-1], ".", *words[place + 1 :]]
-        break
-    return words
+    last = next((n for n in reversed(range(len(words))) if words[n] not in _CLOSING), None)
+    if last is None or not re.fullmatch(r".*[^.]\.", words[last], re.DOTALL):
+        return words
+    return [*words[:last], words[last][:-1], ".", *words[last + 1 :]]

@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from limbeck.core.registry import Registry
 from limbeck.core.studies import Column
@@ -40,8 +40,7 @@ def task_columns(task: Task, scored: Sequence[str] | None = None) -> list[Column
         key, title = _name(task, stem, first=index == 0)
         found = [(key, title, splits)]
         if len(splits) > 1:
-            parts = [(_part(split), [split]) for split in splits]
-            found += [(f"{key}.{part}", f"{title} {part}", of) for part, of in parts]
+            found += [(f"{key}.{_languages(split)}", f"{title} {_languages(split)}", [split]) for split in splits]
         columns += [
             Column(key=key, title=title, task=task.name, kind=task.kind, splits=splits, detail=number > 0)
             for number, (key, title, splits) in enumerate(found)
@@ -56,10 +55,9 @@ def _name(task: Task, stem: str, *, first: bool) -> tuple[str, str]:
     return (task.name, task.title) if first else (f"{task.name}:{stem}", f"{task.title} ({stem})")
 
 
-def _part(split: str) -> str:
+def _languages(split: str) -> str:
     """Return the languages of a split: one where context and question agree."""
-    parts = split.split(".")[1:]
-    return parts[0] if len(set(parts)) == 1 else "-".join(parts)
+    return "-".join(dict.fromkeys(split.split(".")[1:]))
 
 
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -168,38 +166,15 @@ def checked(values: Changes) -> FineTuning:
         raise RecipeError(f"--set {place}{message}{given}.") from None
 
 
-class _Description(Strict):
-    """A protocol as `data/protocols` has it; `like` names one whose settings and averages it starts from."""
-
-    name: str
-    order: int
-    like: str | None = None
-    source: str | None = None
-    silent: str | None = None
-    base: dict[str, Any] = Field({})
-    changes: dict[str, dict[str, Any]] = Field({})
-    average: tuple[str, ...] = ()
-    papers: tuple[str, ...] = ()
-
-
 def _built_in() -> Iterator[tuple[str, Protocol]]:
+    """Read `data/protocols`; `like` names a protocol whose settings and averages another starts from."""
     paths = (DATA / "protocols").glob("*.yaml")
-    found = [_Description.model_validate(read_document(path, f"'{path}'", "install limbeck again.")) for path in paths]
-    described = {each.name: each for each in sorted(found, key=lambda each: each.order)}
-    for name, each in described.items():
-        like = described[each.like] if each.like is not None else each
-        yield (
-            name,
-            Protocol(
-                name=name,
-                source=each.source or like.source or "",
-                silent=each.silent or like.silent or "",
-                base=like.base | each.base,
-                changes=like.changes | each.changes,
-                average=each.average or like.average,
-                papers=each.papers or like.papers,
-            ),
-        )
+    described = {path.stem: read_document(path, f"'{path}'", "install limbeck again.") for path in paths}
+    for name, own in sorted(described.items(), key=lambda item: item[1]["order"]):
+        like = described.get(own.get("like"), {})
+        whole = like | own | {key: like.get(key, {}) | own.get(key, {}) for key in ("base", "changes")}
+        values = {field.name: whole[field.name] for field in fields(Protocol) if field.name in whole}
+        yield name, TypeAdapter(Protocol).validate_python(values)
 
 
 PROTOCOLS: Registry[Protocol] = Registry("preset", source=_built_in)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,25 +89,18 @@ def _subfolders(folder: Path) -> list[Path]:
         return []
 
 
-def read_split_of_hub(source: tasks.HubSource, cache_dir: Path | None = None) -> Iterator[readers.PlacedRow]:
+def read_split_of_hub(source: tasks.HubSource) -> Iterator[readers.PlacedRow]:
     """Iterate over the rows of a split, downloaded as a whole and kept in the cache of `datasets`.
 
     Args:
         source: Data set, configuration and split.
-        cache_dir: Where to keep it; the default is that of `datasets`.
 
     Raises:
         CorpusError: if the data set cannot be reached, or has no such configuration or split.
     """
     name = " ".join(filter(None, (source.name, source.config)))
     try:
-        rows = datasets.load_dataset(
-            source.name,
-            source.config,
-            split=source.split,
-            revision=source.revision,
-            cache_dir=None if cache_dir is None else str(cache_dir),
-        )
+        rows = datasets.load_dataset(source.name, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CorpusError(
@@ -266,13 +260,10 @@ def _place(context: str, answer: str, start: int, where: str, report: SourceRepo
     """Return where the answer stands: at `start`, or at the nearest place where the context has it."""
     if start >= 0 and context.startswith(answer, start):
         return start
-    found = context.find(answer)
-    if found < 0:
+    places = [found.start() for found in re.finditer(f"(?={re.escape(answer)})", context)]
+    if not places:
         report.note("answer that its context does not hold, kept for scoring only", where)
         return NO_PLACE
-    places = [found]
-    while (found := context.find(answer, found + 1)) >= 0:
-        places.append(found)
     report.note("answer that is not at its answer_start, taken at the nearest place", where)
     return min(places, key=lambda place: abs(place - start))
 
@@ -305,9 +296,7 @@ def name_some(names: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
-def load_task(
-    name: str, *, data: Path | None, cache_dir: Path | None = None, splits: Collection[str] | None = None
-) -> tasks.TaskData:
+def load_task(name: str, *, data: Path | None, splits: Collection[str] | None = None) -> tasks.TaskData:
     """Return the rows of a task.
 
     Without `splits`, everything that the task trains on, selects on, scores and predicts is loaded as far as it is
@@ -318,7 +307,6 @@ def load_task(
         name: A key of `TASKS`, or the path of a YAML file that describes an own task.
         data: Folder with the task's files, in it or in its subfolders; None for the Hub. The files of an own task are
             looked for beside its YAML first, unless it is on the Hub and there is no data folder.
-        cache_dir: Where `datasets` keeps what it downloads.
         splits: Load these, all of which must be there: `"train"`, splits of the task, or `"other task:split"`.
 
     Raises:
@@ -328,7 +316,7 @@ def load_task(
     if data is not None and not data.is_dir():
         raise CorpusError(f"The data folder '{data}' does not exist.")
     beside = Path(name).expanduser().parent if tasks.is_own_task(name) else None
-    found = _Splits(tasks.find_task(name), beside, data, cache_dir)
+    found = _Splits(tasks.find_task(name), beside, data)
     missing: list[str] = []
     if splits is None:
         splits, missing = _what_is_there(found)
@@ -348,13 +336,11 @@ class _Splits:
         definition: The task.
         beside: The folder of its description, where it is a user's.
         data: The folder that the user gave; None for the Hub.
-        cache_dir: Where `datasets` keeps what it downloads.
     """
 
     definition: tasks.TaskDefinition
     beside: Path | None
     data: Path | None
-    cache_dir: Path | None
 
     def has(self, key: str) -> bool:
         """Whether a split is there: of the Hub, whether it is known to be."""
@@ -382,7 +368,7 @@ class _Splits:
         if not folders:
             if source.hub is None:
                 raise CorpusError(f"{task.title} is not on the Hub: give a folder with its files.")
-            placed, columns = read_split_of_hub(source.hub, self.cache_dir), source.hub.columns
+            placed, columns = read_split_of_hub(source.hub), source.hub.columns
             origin, published = f"The Hub's '{source.hub.name}'", source.hub.published_rows or published
         else:
             found = find_file(source.files, folders)

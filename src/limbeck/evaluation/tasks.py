@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from limbeck.core.registry import Registry
 from limbeck.core.yaml import Strict, read_document
@@ -236,8 +236,8 @@ _MOST_WRITTEN_OUT = 5_000_000
 TaskType = Literal["classification", "regression", "pair", "question_answering", "similarity"]
 
 
-def _as_tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""Several names, or one alone."""
 
 
 class ColumnNames(Strict):
@@ -255,12 +255,10 @@ class ColumnNames(Strict):
 class FileNames(Strict):
     """The names that the file of a split may have, and its layout where that is not the task's."""
 
-    path: tuple[str, ...] = Field(min_length=1)
+    path: Names = Field(min_length=1)
     columns: ColumnNames | None = None
     header: tuple[str, ...] = ()
     only: dict[str, str] = Field({})
-
-    _one_path = field_validator("path", mode="before")(_as_tuple)
 
 
 class HubSplit(Strict):
@@ -270,6 +268,10 @@ class HubSplit(Strict):
     config: str | None = None
 
 
+def _split_of_a_name(value: Any) -> Any:
+    return {"split": value} if isinstance(value, str) else value
+
+
 class HubData(Strict):
     """A Hub data set, and which of its splits are which of the task's; by default those of the same names."""
 
@@ -277,15 +279,21 @@ class HubData(Strict):
     config: str | None = None
     revision: str | None = None
     columns: ColumnNames | None = None
-    splits: dict[str, HubSplit] = Field({})
+    splits: dict[str, Annotated[HubSplit, BeforeValidator(_split_of_a_name)]] = Field({})
     rows: dict[str, int] = Field({})
 
-    @field_validator("splits", mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {key: {"split": split} if isinstance(split, str) else split for key, split in value.items()}
+
+def _files_of_names(value: Any) -> Any:
+    """Return the descriptions of a split's files: one, several, or the names alone."""
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(name, str) for name in value)):
+        return [{"path": value}]
+    return [value] if isinstance(value, dict) else value
+
+
+Files = Annotated[
+    dict[str, Annotated[tuple[FileNames, ...], BeforeValidator(_files_of_names)]],
+    BeforeValidator(lambda value: {} if value is None else value),
+]
 
 
 class TaskDescription(Strict):
@@ -297,10 +305,10 @@ class TaskDescription(Strict):
     group: str = Field(default="own", pattern=r"^\w{1,100}$")
     columns: ColumnNames = ColumnNames()
     labels: tuple[str, ...] = ()
-    metric: tuple[str, ...] = ()
+    metric: Names = ()
     each: dict[str, tuple[str, ...]] = Field({})
     folders: tuple[str, ...] = ("",)
-    files: dict[str, tuple[FileNames, ...]] = Field({})
+    files: Files = Field({})
     hub: HubData | None = None
     parts: dict[str, tuple[str, ...]] = Field({})
     rows: dict[str, int] = Field({})
@@ -313,8 +321,6 @@ class TaskDescription(Strict):
     no_answers: bool = False
     answer_rules: AnswerRules | None = None
     submissions: dict[str, Submission] = Field({})
-
-    _one_metric = field_validator("metric", mode="before")(_as_tuple)
 
     @model_validator(mode="before")
     @classmethod
@@ -331,9 +337,8 @@ class TaskDescription(Strict):
     def _labels_are_text(cls, value: Any) -> Any:
         # YAML reads 0 and no as a number and a truth value.
         if isinstance(value, list):
-            for label in value:
-                if not isinstance(label, str | int) or isinstance(label, bool):
-                    raise ValueError(f"the label {label!r} is not text: put it in quotation marks")
+            if wrong := [label for label in value if not isinstance(label, str | int) or isinstance(label, bool)]:
+                raise ValueError(f"the label {wrong[0]!r} is not text: put it in quotation marks")
             return tuple(map(str, value))
         return value
 
@@ -345,13 +350,6 @@ class TaskDescription(Strict):
             if not (text.isprintable() and 0 < len(text.strip()) <= _LONGEST_TITLE):
                 raise ValueError(f"{text[:40]!r} is no line of 1 to {_LONGEST_TITLE} printable characters")
         return value
-
-    @field_validator("files", mode="before")
-    @classmethod
-    def _names_alone(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return {} if value is None else value
-        return {split: _file_names(item) for split, item in value.items()}
 
     @model_validator(mode="after")
     def _is_whole(self) -> TaskDescription:
@@ -452,13 +450,6 @@ def _put_in(value: Any, chosen: Mapping[str, str]) -> Any:
     for name, text in chosen.items() if isinstance(value, str) else ():
         value = value.replace(f"{{{name}}}", text)
     return value
-
-
-def _file_names(value: Any) -> Any:
-    """Return the descriptions of a split's files: one, several, or the names alone."""
-    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(name, str) for name in value)):
-        return [{"path": value}]
-    return [value] if isinstance(value, dict) else value
 
 
 def define(described: TaskDescription) -> TaskDefinition:

@@ -70,7 +70,7 @@ def test_fingerprints(tmp_path):
 def test_rows_are_encoded_once_and_shared(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("classification")
     first = ready(folder, data, POINT, tmp_path)
-    again = "limbeck.evaluation.encoding.encode_sequences"
+    again = "limbeck.evaluation.encoding.encode_rows"
     monkeypatch.setattr(again, lambda *_, **__: pytest.fail("encoded again"))
     again = ready(folder, data, replace(POINT, learning_rate=1.0, epochs=7), tmp_path)
     assert again.folder == first.folder

@@ -74,13 +74,13 @@ def test_the_training_set_is_its_rows_and_classes():
 def test_tokens_to_train_on_are_made_once(tmp_path, monkeypatch):
     from limbeck.evaluation import encoding as module
 
-    encoded, original = [], module.encode_questions
+    encoded, original = [], module.encode_rows
 
     def counting(rows, *arguments, training):
         encoded.append((len(rows), training))
         return original(rows, *arguments, training=training)
 
-    monkeypatch.setattr(module, "encode_questions", counting)
+    monkeypatch.setattr(module, "encode_rows", counting)
     data = make_data("question_answering", train=12)
     folder = tiny_folder(tmp_path)
     first, second = (

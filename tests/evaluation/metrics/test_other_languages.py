@@ -9,7 +9,7 @@ import pytest
 
 from limbeck.errors import CorpusError
 from limbeck.evaluation.metrics import (
-    longest_common_run,
+    compare_cmrc,
     mixed_segments,
     normalise_answer_of,
     score_answers,
@@ -143,5 +143,6 @@ def test_cmrc_by_hand(prediction: str, answers: tuple[str, ...], exact: float, f
 def test_the_longest_common_run_is_that_of_a_search() -> None:
     draw = random.Random(2)
     for _ in range(200):
-        first, second = (draw.choices("abc", k=draw.randint(0, 9)) for _ in range(2))
-        assert longest_common_run(first, second) == naive.longest_common(first, second)
+        first, second = ("".join(draw.choices("战国无", k=draw.randint(1, 9))) for _ in range(2))
+        common = naive.longest_common(first, second)
+        assert compare_cmrc(first, second)[1] == pytest.approx(2 * common / (len(first) + len(second)))
