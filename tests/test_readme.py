@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
-from limbeck.cli.main import build_app
 from limbeck.core.yaml import parse_yaml
 from limbeck.models.families import families
 from limbeck.recipe import load_recipe
+from tests.support.command_tree import root
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,7 +24,7 @@ def test_the_recipe_loads():
 
 
 def test_commands_and_options_exist():
-    group = typer.main.get_command(build_app())
+    group = root()
     lines = "\n".join(blocks("sh")).replace("\\\n", " ").splitlines()
     used = [line.split("#")[0].split() for line in lines if line.startswith("limbeck ")]
     assert used

@@ -121,11 +121,3 @@ def test_mistakes_give_one_line_and_exit_code_2(
     if "MPNET" in arguments:
         places["MPNET"] = make_teacher(tmp_path_factory.mktemp("mpnet"), "mpnet")
     assert_one_line_error(limbeck("inspect", *(places.get(part, part) for part in arguments)), 2, *parts)
-
-
-def test_help_has_an_example_for_each(limbeck):
-    assert "inspect" in limbeck("--help").stdout
-    for command in ("phrases", "attention", "similarity", "contribution"):
-        done = limbeck("inspect", command, "--help")
-        assert done.returncode == 0
-        assert f"limbeck inspect {command}" in " ".join(done.stdout.split())

@@ -12,9 +12,6 @@ from rich.table import Table
 
 from limbeck.cli import main
 from limbeck.cli.messages import PIPED_WIDTH, Messages, print_json, print_line, result_console
-from tests.support.command_tree import leaves
-
-ALWAYS_JSON = {"schema"}
 
 
 @pytest.fixture(autouse=True)
@@ -24,10 +21,6 @@ def _logger_as_it_was():
     yield
     logger.handlers[:] = handlers
     logger.setLevel(level)
-
-
-def options_of(command):
-    return {option for parameter in command.params for option in parameter.opts}
 
 
 @pytest.mark.parametrize(
@@ -55,17 +48,6 @@ def test_whoever_switched_the_bars_of_downloads_is_left_alone(monkeypatch):
         monkeypatch.setenv(name, "0")
     main._settle_download_bars(["--json"])
     assert [os.environ[name] for name in main._DOWNLOAD_BARS_OFF] == ["0", "0"]
-
-
-@pytest.mark.parametrize(("name", "command"), leaves(), ids=[name for name, _ in leaves()])
-def test_every_command_prints_json(name, command):
-    assert name in ALWAYS_JSON or "--json" in options_of(command)
-
-
-@pytest.mark.parametrize(("name", "command"), leaves(), ids=[name for name, _ in leaves()])
-def test_quiet_and_verbose_go_together(name, command):
-    found = options_of(command)
-    assert ("--quiet" in found) == ("--verbose" in found) == ("-q" in found) == ("-v" in found)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +85,6 @@ def test_a_checked_recipe_as_json(limbeck, tiny_recipe, tmp_path):
     path.write_text(yaml.safe_dump(tiny_recipe))
     assert json.loads(limbeck("validate", path, "--json").stdout)
     assert json.loads(limbeck("recipe", path, "--set", "seed=5", "--json").stdout)["seed"] == 5
-
-
-def test_an_error_leaves_standard_output_empty(limbeck):
-    done = limbeck("methods", "minilm2", "--json")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
 
 
 def test_numbers_that_json_does_not_have_are_null(capsys):

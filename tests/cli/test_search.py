@@ -115,50 +115,36 @@ def test_a_search_of_layers_leaves_its_table_and_a_recipe_to_distil(limbeck, rec
     assert content["layers"] == record["layers"] and content["created"] == record["created"]
 
 
-def test_a_mapping_search_on_tasks_from_options_alone(limbeck, files, tmp_path):
-    teachers, text, tasks = files
-    output = tmp_path / "out"
+@pytest.mark.parametrize(
+    ("kind", "options", "wanted"),
+    [
+        ("mapping",
+         ["--student", "2x24", *MAPPING, "--tasks", "rte", "--data", "tasks", "--set-task", "length=32", "--set-task",
+          "epochs=1", "--teacher-layers", "1-3"],
+         {"teacher_layers": (1, 2, 3), "generations": 2}),
+        ("architecture", [*SIZES, *SHAPES, "--no-prune"], {"trials": 3, "prune": False}),
+        ("teacher-layer", ["--student", "2x8h4", "--layers", "3,4", "--steps-total", 6, "--no-halving"],
+         {"layers": (3, 4), "halving": None}),
+    ],
+    ids=KINDS,
+)  # fmt: skip
+def test_a_run_is_described_by_options_alone(limbeck, files, tmp_path, monkeypatch, kind, options, wanted):
+    asked = []
+    monkeypatch.setattr("limbeck.cli.search._runner", lambda name: lambda request, console: asked.append(request))
+    method = "direct_minilm" if kind == "teacher-layer" else "hidden_states"
     done = limbeck(
-        "search", "mapping", "--teacher", teachers["mapping"], "--student", "2x24", "--corpus", text, "--method",
-        "hidden_states", "--length", 32, "--batch-size", 8, "--seed", 5, "--set", "stages.0.training.bf16=false",
-        "--tasks", "rte", "--data", tasks, "--set-task", "length=32", "--set-task", "epochs=1", "--teacher-layers",
-        "1-3", *MAPPING, "--quiet", "--generations", 1, "--output", output,
+        "search", kind, "--teacher", files[0][kind], "--corpus", files[1], "--method", method, "--length", 24,
+        "--batch-size", 8, "--seed", 5, *PLAIN, *options, "--output", tmp_path / "out",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    record = json.loads((output / "search.json").read_text())
-    assert record["scores"] == ["rte"] and record["identity"]["fitness.preset"] == "quick"
-    assert record["identity"]["fitness.settings.epochs"] == 1 and record["identity"]["seed"] == 5
-    assert all(0 <= candidate["fitness"] <= 100 for candidate in record["candidates"])
-    assert {layer for candidate in record["candidates"] for layer in candidate["mapping"]} <= {0, 1, 2, 3}
-    assert record["recipe"]["output"] == str(output / "run")
-    assert "max_steps" not in record["recipe"]["stages"][0]["training"], "those were the candidates'"
-    assert not (output / "candidates").exists()
-
-
-def test_a_search_of_shapes_from_options_alone(limbeck, files, tmp_path):
-    done = limbeck(
-        "search", "architecture", "--teacher", files[0]["architecture"], "--corpus", files[1], "--method",
-        "hidden_states", "--layers", "1", "--hidden", "8,16", "--heads", "2", *SHAPES, "--batch-size", 8, "--length",
-        24, *PLAIN, "--no-prune", "--output", tmp_path / "out", "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
-    assert {(one["layers"], one["hidden"], one["ffn"]) for one in record["shapes"]} == {(1, 8, 32), (1, 16, 64)}
-    assert record["recipe"]["output"] == str(tmp_path / "out" / "run")
-    assert "Corpus: " in done.stderr
-
-
-def test_a_search_of_layers_without_halving_from_options_alone(limbeck, files, tmp_path):
-    done = limbeck(
-        "search", "teacher-layer", "--teacher", files[0]["teacher-layer"], "--student", "2x8h4", "--corpus", files[1],
-        "--method", "direct_minilm", "--layers", "3,4", "--steps-total", 6, "--no-halving", "--batch-size", 8,
-        "--length", 24, *PLAIN, "--output", tmp_path / "out", "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
-    assert [row["steps"] for row in record["layers"]] == [3, 3]
-    assert record["recipe"]["stages"][0]["method"]["teacher_layer"] == record["best"]["layer"]
-    assert "2 teacher layers at once: 2 to step 3" in done.stderr
+    [request] = asked
+    recipe = request.proxy.recipe
+    assert recipe.output == str(tmp_path / "out" / "run") and recipe.seed == 5 and recipe.corpus.held_out == 0.3
+    assert recipe.stages[0].method["name"] == method
+    assert recipe.stages[0].training["per_device_train_batch_size"] == 8 and recipe.corpus.length == 24
+    if kind == "architecture":
+        assert recipe.student.shape == "1x8h2", "one of the searched shapes stands in"
+    assert wanted.items() <= vars(request).items()
 
 
 @pytest.mark.slow

@@ -1,24 +1,24 @@
 """`limbeck status`: runs that run, died, finished, were stopped or failed, told apart by what they leave."""
 
 import json
+import multiprocessing
 import os
-import signal
 import socket
-import subprocess
-import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from transformers import TrainerCallback
 
-import limbeck
+from limbeck.api import distill
 from limbeck.core.files import HEARTBEAT, RECORD
 from limbeck.core.folders import LOCK, FolderLock
 from limbeck.errors import OutputError
+from limbeck.training import stage
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.record import SILENT_AFTER, Heartbeat, find_runs, status_of
-from tests.support.commands import limbeck as command  # noqa: F401 - a fixture
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
 TRAINING = {
@@ -116,10 +116,10 @@ def test_damaged_files_are_no_obstacle(tmp_path, content):
     assert (status_of(folder, NOW).status, status_of(folder, NOW).pid) == ("dead", None)
 
 
-def test_one_run_in_lines_and_several_in_a_table(tmp_path, command, monkeypatch):  # noqa: F811
+def test_one_run_in_lines_and_several_in_a_table(tmp_path, limbeck, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     run = write_run(tmp_path / "[bold]run", "running", problem="it\x1b[31m broke")
-    done = command("status", run)
+    done = limbeck("status", run)
     assert done.returncode == 1
     lines = dict(line.split(": ", 1) for line in done.stdout.strip().splitlines())
     assert lines["run"] == f"[bold]run ({run})"
@@ -128,77 +128,77 @@ def test_one_run_in_lines_and_several_in_a_table(tmp_path, command, monkeypatch)
     assert lines["last sign"].endswith(" ago") and lines["left"] == "–"
     assert "\x1b" not in done.stdout
     write_run(tmp_path / "other", "finished")
-    done = command("status", tmp_path)
+    done = limbeck("status", tmp_path)
     assert done.returncode == 1
     table = done.stdout
     assert "[bold]run" in table and "dead" in table and "finished" in table and "last sign" in table
-    done = command("status", tmp_path / "other")
+    done = limbeck("status", tmp_path / "other")
     assert done.returncode == 0
-    done = command("status", tmp_path / "nowhere")
+    done = limbeck("status", tmp_path / "nowhere")
     assert done.returncode == 2 and done.stderr.startswith("error: ")
 
 
-def test_a_damaged_record_is_said_in_one_line(tmp_path, command):  # noqa: F811
+def test_a_damaged_record_is_said_in_one_line(tmp_path, limbeck):
     folder = write_run(tmp_path / "runs" / "torn", "finished")
     (folder / RECORD).write_text('{"name": "to')
     said = f"'{folder / RECORD}' is damaged and cannot be read"
-    done = command("status", folder)
+    done = limbeck("status", folder)
     assert done.returncode == 1 and sum(said in line for line in done.stdout.splitlines()) == 1
     write_run(tmp_path / "runs" / "whole", "finished")
-    done = command("status", tmp_path / "runs")
+    done = limbeck("status", tmp_path / "runs")
     assert done.returncode == 1 and sum(said in line for line in done.stdout.splitlines()) == 1
-    done = command("status", tmp_path / "runs" / "whole")
+    done = limbeck("status", tmp_path / "runs" / "whole")
     assert "is damaged" not in done.stdout
 
 
-def test_json_has_everything(tmp_path, command):  # noqa: F811
+def test_json_has_everything(tmp_path, limbeck):
     write_run(tmp_path / "a", "finished")
     write_run(tmp_path / "b", "failed", problem="No space left on device")
-    done = command("status", tmp_path, "--json")
+    done = limbeck("status", tmp_path, "--json")
     assert done.returncode == 1
     first, second = json.loads(done.stdout)
     assert (first["status"], first["well"], first["folder"]) == ("finished", True, str(tmp_path / "a"))
     assert (second["problem"], second["step"], second["steps"]) == ("No space left on device", 1200, 40000)
 
 
-LIVE = """
-import json, os, sys, time
-from pathlib import Path
-import limbeck.training.stage as stage
-from limbeck.api import distill
-from transformers import TrainerCallback
-
 class Hang(TrainerCallback):
-    def on_step_end(self, args, state, control, **kwargs):
+    def __init__(self, hanging):
+        self._hanging = hanging
+
+    def on_step_end(self, args, state, control, **keywords):
         if state.global_step == 3:
-            print("hanging", flush=True)
+            self._hanging.set()
             time.sleep(600)
 
-original = stage.DistillationTrainer.__init__
-def initialise(self, model, **arguments):
-    original(self, model, **arguments)
-    self.add_callback(Hang())
-stage.DistillationTrainer.__init__ = initialise
-distill(json.loads(Path(sys.argv[1]).read_text()))
-"""
+
+def distil_and_hang(recipe, hanging):
+    original = stage.DistillationTrainer.__init__
+
+    def initialise(self, model, **arguments):
+        original(self, model, **arguments)
+        self.add_callback(Hang(hanging))
+
+    stage.DistillationTrainer.__init__ = initialise
+    distill(recipe)
 
 
-def test_a_real_run_lives_dies_goes_on_and_finishes(tiny_recipe, tmp_path):
-    path, output = tmp_path / "recipe.json", Path(tiny_recipe["output"])
-    path.write_text(json.dumps(tiny_recipe))
-    process = subprocess.Popen([sys.executable, "-c", LIVE, str(path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "hanging\n"
+def test_a_real_run_lives_dies_goes_on_and_finishes(tiny_recipe):
+    output = Path(tiny_recipe["output"])
+    context = multiprocessing.get_context("fork")
+    hanging = context.Event()
+    process = context.Process(target=distil_and_hang, args=(tiny_recipe, hanging))
+    process.start()
+    assert hanging.wait(timeout=120)
     found = status_of(output)
     assert (found.status, found.pid, found.checkpoint) == ("running", process.pid, 2)
     assert (found.stage, found.steps) == ("minilmv2 (1 of 1)", 4)
     assert found.seconds_since < 120
     late = datetime.now(UTC) + timedelta(seconds=SILENT_AFTER + 1)
     assert status_of(output, late).silent, "its process lives, but its loop hangs"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    process.kill()
+    process.join()
     assert status_of(output).status == "dead"
-    limbeck.distill(tiny_recipe, resume=True)
+    distill(tiny_recipe, resume=True)
     found = status_of(output)
     assert (found.status, found.problem, found.well) == ("finished", None, True)
 

@@ -3,13 +3,10 @@
 import json
 import tomllib
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 
-from limbeck.cli.main import build_app
 from limbeck.comparison.plan import load_plan
 from limbeck.core.yaml import parse_yaml
 from limbeck.evaluation.tasks import read_own_task
@@ -18,6 +15,7 @@ from tests.docs.page_runs import lay_runs, runs_made, runs_used
 from tests.docs.pages import PAGES, ROOT, Page
 from tests.docs.running import SHELL, run_commands, run_python, write_files
 from tests.docs.shell import commands, targets
+from tests.support.command_tree import root
 
 #: Languages, and what is done with them. `text` is output, formulas and trees of files.
 LANGUAGES = {*SHELL, "python", "yaml", "json", "toml", "text"}
@@ -152,14 +150,9 @@ def test_all_commands_run(page, whole_world, limbeck):
     assert not failed, "\n".join(failed)
 
 
-@cache
-def command_line():
-    return typer.main.get_command(build_app())
-
-
 def parse(block, arguments):
     """Let the command line read the arguments, without doing anything."""
-    command, words = command_line(), list(arguments)
+    command, words = root(), list(arguments)
     while words and words[0].startswith("-"):
         option = next((given for given in command.params if words[0] in given.opts), None)
         assert option is not None, f"{block.place}: limbeck has no option {words[0]}"

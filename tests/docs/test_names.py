@@ -7,15 +7,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-import typer
 from transformers import TrainingArguments
 
-from limbeck.cli.main import build_app
 from limbeck.comparison.plan import ComparisonPlan
 from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
 from limbeck.recipe.schema import CorpusSpec, StageSpec, StudentSpec
 from tests.docs.pages import PAGES, ROOT
+from tests.support.command_tree import root
 from tests.support.recipes import models_in
 
 #: Options of other programs, which pages name too.
@@ -34,11 +33,6 @@ ROOMS = {path.name for path in (ROOT / "src/limbeck").iterdir() if path.is_dir()
 
 
 @cache
-def commands():
-    return typer.main.get_command(build_app())
-
-
-@cache
 def all_options():
     def walk(command):
         for parameter in command.params:
@@ -46,7 +40,7 @@ def all_options():
         for child in getattr(command, "commands", {}).values():
             yield from walk(child)
 
-    return {*walk(commands()), "--help", "-h", "--install-completion", "--show-completion"}
+    return {*walk(root()), "--help", "-h", "--install-completion", "--show-completion"}
 
 
 @cache
@@ -61,7 +55,7 @@ def is_command(code):
 
 def command_problem(code):
     words = code.split()[1:]
-    command = commands()
+    command = root()
     while hasattr(command, "commands") and words and words[0] not in ("…", "..."):
         if words[0] not in command.commands:
             return "no such command"

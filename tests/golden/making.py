@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import yaml
 
-from limbeck.cli import main
+from tests.support.commands import call
 from tests.support.comparisons import STUDENT, tiny_plan, write_teacher
 from tests.support.corpora import write_text
 from tests.support.task_files import write_tasks
@@ -26,17 +24,6 @@ TRAINING = {
 CHUNKS = "the DT B-NP\nmodel NN I-NP\nis VBZ B-VP\non IN B-PP\nit PRP B-NP\n. . O\n\n"
 QUICK = ("--preset", "quick", "--set", "length=24", "--set", "epochs=1", "--set", "batch_size=8")
 STEPS = ("--steps", 2)
-
-
-def call(*arguments: object) -> int:
-    """Run `limbeck ARGUMENTS` in this process; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["limbeck", *map(str, arguments)])
-        try:
-            main.run()
-        except SystemExit as stop:
-            return int(stop.code or 0)
-    return 0
 
 
 class Made:

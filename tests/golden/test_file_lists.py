@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 from transformers import TrainerCallback
-from typer.testing import CliRunner
 
-import limbeck
-from limbeck.cli.main import build_app
+from limbeck.api import distill
 from limbeck.errors import Interrupted
 from tests.golden import internals
 from tests.golden.snapshot import check
@@ -28,7 +26,7 @@ def run(tmp_path_factory, text_folder) -> Path:
         "save_steps": 2, "eval_steps": 2,
     }  # fmt: skip
     methods = ({"name": "minilmv2", "relation_heads": 4}, {"name": "mlm"})
-    limbeck.distill(
+    distill(
         {
             "output": str(folder / "run"),
             "seed": 1,
@@ -59,16 +57,14 @@ def test_a_stopped_run(tiny_recipe, tmp_path, monkeypatch):
     original = trainer.train
     monkeypatch.setattr(trainer, "train", lambda self, **named: (self.add_callback(Stop()), original(self, **named))[1])
     with pytest.raises(Interrupted):
-        limbeck.distill(tiny_recipe)
+        distill(tiny_recipe)
     check("files/stopped_run", names(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("name", internals.registered_names()["formats"])
-def test_an_export(name, run, tmp_path):
+def test_an_export(name, run, limbeck, tmp_path):
     output = tmp_path / "export"
-    arguments = ["export", str(run), "--format", name, "--output", str(output), "--json"]
-    result = CliRunner().invoke(build_app(), arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    check(
-        f"files/export_{name.replace('-', '_')}", {"files": names(output), "printed": sorted(json.loads(result.stdout))}
-    )
+    done = limbeck("export", run, "--format", name, "--output", output, "--json")
+    assert done.returncode == 0, done.stderr
+    printed = sorted(json.loads(done.stdout))
+    check(f"files/export_{name.replace('-', '_')}", {"files": names(output), "printed": printed})

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 import limbeck
-from limbeck.cli.main import build_app
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
 from limbeck.errors import OutputError
 from tests.golden import internals
 from tests.golden.identities import Names, fixed_times, recorded
 from tests.golden.snapshot import check
+from tests.support.commands import call
 from tests.support.comparisons import tiny_plan, write_teacher
 from tests.support.corpora import documents
 from tests.support.methods import write_rows
@@ -51,11 +50,6 @@ def names(files, teacher):
         **more,
         files=files,
     )
-
-
-def command(*arguments: object) -> None:
-    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
 
 
 def test_hashes_of_values_and_files(tmp_path):
@@ -163,7 +157,7 @@ def test_searches(kind, files, names, tmp_path):
     shape = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 16}
     recipe.write_text(yaml.safe_dump(search_recipe(files, method, shape)), encoding="utf-8")
     with recorded() as made:
-        command("search", kind, recipe, *options, "--output", tmp_path / "out", "--quiet")
+        assert call("search", kind, recipe, *options, "--output", tmp_path / "out", "--quiet") == 0
     record = json.loads((tmp_path / "out/search.json").read_text(encoding="utf-8"))
     found = names()
     hashed = found.hashed(made)

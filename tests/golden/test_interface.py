@@ -1,18 +1,16 @@
 """What users and plugins write: commands, recipes, public names, and the names in registries."""
 
 import importlib
-import json
 import re
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from limbeck.cli.main import build_app
+from limbeck.recipe.schema import recipe_schema
 from tests.docs.pages import ROOT
 from tests.golden import internals
 from tests.golden.describe import command_tree, plain, public_names
 from tests.golden.snapshot import check
+from tests.support.command_tree import root
 
 PUBLIC = ("limbeck", "limbeck.objectives", "limbeck.methods", "limbeck.recipe")
 NAMED_IN = (
@@ -30,13 +28,11 @@ FILES = ("yaml", "json", "py", "md", "git", "svg", "journal", "schema", "toml")
 
 def test_commands():
     """Every command with its options: their names, types, defaults and helps."""
-    check("commands", command_tree(typer.main.get_command(build_app())))
+    check("commands", command_tree(root()))
 
 
 def test_recipe_schema():
-    result = CliRunner().invoke(build_app(), ["schema"])
-    assert result.exit_code == 0, result.output
-    check("recipe_schema", json.loads(result.stdout))
+    check("recipe_schema", recipe_schema())
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 import limbeck
 from tests.fixtures.write_shipped import CHANGED
 from tests.golden.committed import FOLDERS
-from tests.golden.making import call
 from tests.golden.page_text import page_lines
 from tests.golden.snapshot import check
+from tests.support.commands import call
 
 KINDS = sorted(name for name in FOLDERS if not name.startswith("export"))
 TOGETHER = {

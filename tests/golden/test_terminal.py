@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from tests.fixtures.write_shipped import CHANGED, SHIPPED
-from tests.golden.making import call
 from tests.golden.snapshot import check
 from tests.support.command_tree import walk
+from tests.support.commands import call
 
 COMMANDS = ["", *(name for name, _ in walk())]
 VERSION = "0.1.0"

@@ -1,6 +1,7 @@
 """Plugin files: named by the user alone, run once when a registry is read, with one line where they fail."""
 
 import hashlib
+import json
 import os
 import sys
 
@@ -112,3 +113,17 @@ def test_a_name_in_the_environment_that_is_no_file(monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "text.txt"))
     with pytest.raises(PluginError, match="is no Python file"):
         load_plugins()
+
+
+def test_a_method_of_a_file_is_shown_without_a_card(write_plugin, limbeck):
+    path = write_plugin("""
+        from dataclasses import replace
+        from limbeck.methods import METHODS, register_method
+
+        register_method(replace(METHODS["minilm"], name="minilm_again", summary="The same once more.", citation=None))
+    """)
+    done = limbeck("--plugin", path, "methods", "minilm_again", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert "The same once more." in shown["card"] and shown["citation"] is None
+    assert [term["objective"] for term in shown["terms"]] == ["relation_kl", "relation_kl"]

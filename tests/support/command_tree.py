@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from limbeck.cli.main import build_app
 
 
+@cache
 def root() -> Any:
     """The whole command line, as typer hands it to its parser."""
     return typer.main.get_command(build_app())

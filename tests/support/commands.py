@@ -17,23 +17,29 @@ class Done(NamedTuple):
     stderr: str
 
 
-@pytest.fixture
-def limbeck(capsys, monkeypatch):
-    """Run the command line in this process, as `limbeck ARGUMENTS` would."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["limbeck", *map(str, arguments)])
-        monkeypatch.setattr(main, "errors", Console(stderr=True, width=100, no_color=True))
-        capsys.readouterr()
-        code = 0
+def call(*arguments: object) -> int:
+    """Run `limbeck ARGUMENTS` in this process; return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["limbeck", *map(str, arguments)])
         try:
             main.run()
         except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return Done(int(code), captured.out, captured.err)
+            return int(stop.code or 0)
+    return 0
 
-    return call
+
+@pytest.fixture
+def limbeck(capsys, monkeypatch):
+    """Run the command line in this process, and return its exit code and all that it prints."""
+
+    def run(*arguments):
+        monkeypatch.setattr(main, "errors", Console(stderr=True, width=100, no_color=True))
+        capsys.readouterr()
+        code = call(*arguments)
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return run
 
 
 def assert_one_line_error(done, code, *parts):

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.main import get_command
 
-from limbeck.cli.main import build_app
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import DEFINITIONS, TASK_GROUPS, TASKS, TaskDescription
+from tests.support.command_tree import root
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "evaluation_tasks.md").read_text(encoding="utf-8")
@@ -44,7 +43,7 @@ def test_groups_are_on_the_page() -> None:
 def test_presets_are_on_their_page_and_in_the_help() -> None:
     page = (DOCS / "evaluation.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|.*\| \d \|$", page, re.MULTILINE)) == set(PROTOCOLS)
-    command = get_command(build_app()).commands["evaluate"]
+    command = root().commands["evaluate"]
     (preset,) = (option for option in command.params if option.name == "preset")
     assert all(name in preset.help for name in PROTOCOLS)
 
