@@ -111,7 +111,7 @@ def test_peaks_are_joined_to_their_backends(monkeypatch):
         asked.append((task, spec["backend"], LossCase(**spec["case"])))
         return loss.Peak(1.0, 0.5, "a note" if spec["backend"] == "gram" else "")
 
-    monkeypatch.setattr(loss, "peak_in_child", peak_in_child)
+    monkeypatch.setattr(loss.measuring, "peak_in_child", peak_in_child)
     case = LossCase(objective="attention_score_mse", **SMALL)
     rows = measure_losses([case], seconds=0.01)
     assert asked == [("loss", "materialised", case), ("loss", "gram", case)]

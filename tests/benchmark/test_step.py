@@ -94,7 +94,7 @@ def test_the_peak_is_that_of_the_request(monkeypatch):
     peak = measure_peak(json.loads(json.dumps(asdict(TINY))))
     assert peak.total_mb > peak.extra_mb >= 0
     asked = []
-    monkeypatch.setattr(step_module, "peak_in_child", lambda task, spec: asked.append((task, spec)) or peak)
+    monkeypatch.setattr(step_module.measuring, "peak_in_child", lambda task, spec: asked.append((task, spec)) or peak)
     rows = measure_step(TINY, seconds=0.01, ceiling_size=16)
     assert asked == [("step", asdict(TINY))]
     assert [row["peak_mb"] is None for row in rows] == [False] + [True] * len(PARTS)

@@ -10,15 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from limbeck.benchmark.measuring import (
-    BYTES_PER_MEGABYTE,
-    Peak,
-    check_length,
-    check_memory,
-    free_megabytes,
-    peak_in_child,
-    watch_peak,
-)
+from limbeck.benchmark import measuring
+from limbeck.benchmark.measuring import Peak
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
@@ -143,7 +136,7 @@ def smaller(case: LossCase) -> LossCase:
 
 def megabytes_needed(case: LossCase) -> float:
     """Return about how much memory the plain backend takes, in megabytes."""
-    return benchmark_of(case.objective).numbers_at_once(case) * 4 / BYTES_PER_MEGABYTE
+    return benchmark_of(case.objective).numbers_at_once(case) * 4 / measuring.BYTES_PER_MEGABYTE
 
 
 def measure_peak(spec: Mapping[str, Any]) -> Peak:
@@ -156,7 +149,7 @@ def measure_peak(spec: Mapping[str, Any]) -> Peak:
     backend = benchmark_of(case.objective).backends[str(spec["backend"])]
     run_loss(backend, make_inputs(smaller(case)))  # Loads what is loaded once.
     inputs = make_inputs(case)
-    return watch_peak(lambda: run_loss(backend, inputs), torch.device(case.device))
+    return measuring.watch_peak(lambda: run_loss(backend, inputs), torch.device(case.device))
 
 
 # Errors are measured on less: float64 by the plain way takes many times the memory.
@@ -239,11 +232,11 @@ def _gradient(inputs: Inputs, device: torch.device) -> Tensor:
 def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
     """Return the backends of a case, each of which has run on a very small one."""
     benchmark, device = benchmark_of(case.objective), torch.device(case.device)
-    check_length("--lengths", [case.length])
+    measuring.check_length("--lengths", [case.length])
     rows = case.batch * case.length + (case.classes if "classes" in benchmark.sizes else 0)
     # The student's tensors with their gradient; where there are classes, output weights too.
     least = rows * (2 * case.student_width + case.teacher_width) * as_dtype(case.dtype).itemsize
-    check_memory(f"--batch {case.batch} and --lengths {case.length}", least, device)
+    measuring.check_memory(f"--batch {case.batch} and --lengths {case.length}", least, device)
     for name in backends:
         if name not in benchmark.backends:
             raise RecipeError(f"Unknown backend '{name}' for this objective.{suggestion(name, benchmark.backends)}")
@@ -297,13 +290,13 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
 
 def _peak(case: LossCase, backend: str, device: torch.device) -> Peak:
     spec = {"case": asdict(case), "backend": backend}
-    return peak_in_child("loss", spec) if device.type == "cpu" else measure_peak(spec)
+    return measuring.peak_in_child("loss", spec) if device.type == "cpu" else measure_peak(spec)
 
 
 def _obstacle(case: LossCase, device: torch.device) -> str:
     """Say why the plain backend should not be tried; empty where it fits."""
     needed = megabytes_needed(case)
-    fits = needed <= FREE_SHARE * free_megabytes(device)
+    fits = needed <= FREE_SHARE * measuring.free_megabytes(device)
     return "" if fits else f"not measured: needs about {needed / 1000:.0f} GB of memory"
 
 

@@ -13,11 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
-from limbeck.benchmark.measuring import (
-    check_length,
-    check_memory,
-    least_forward_bytes,
-)
+from limbeck.benchmark import measuring
 from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
@@ -162,7 +158,7 @@ def measure_models(
     models: dict[str, PreTrainedModel] = {}
     for index, name in enumerate(names):
         if names_shape(name):
-            check_length("--lengths", lengths)
+            measuring.check_length("--lengths", lengths)
         report(0.1 * index / len(names), f"loading {name}", Count(index, "models"))
         models[name] = load_or_make(name, length=max(lengths), dtype=dtype, device=device)
         limit = longest_input(encoder_of(models[name]))
@@ -173,8 +169,9 @@ def measure_models(
     generator = torch.Generator().manual_seed(seed)
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     for batch, length in cases:
-        needed = max(least_forward_bytes(size.shape, batch * length, dtype.itemsize) for size in sizes.values())
-        check_memory(f"--batch-sizes {batch} and --lengths {length}", needed, device)
+        tokens = batch * length
+        needed = max(measuring.least_forward_bytes(size.shape, tokens, dtype.itemsize) for size in sizes.values())
+        measuring.check_memory(f"--batch-sizes {batch} and --lengths {length}", needed, device)
     rows: list[Row] = []
     for index, (batch, length) in enumerate(cases):
         input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)

@@ -13,17 +13,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from limbeck.benchmark.measuring import (
-    Ceiling,
-    Peak,
-    check_length,
-    check_memory,
-    least_training_bytes,
-    measure_bandwidth,
-    measure_ceiling,
-    peak_in_child,
-    watch_peak,
-)
+from limbeck.benchmark import measuring
+from limbeck.benchmark.measuring import Ceiling, Peak
 from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
@@ -156,8 +147,8 @@ def set_up_step(request: StepRequest) -> StepSetup:
                 f"{shape.positions} or less."
             )
     tokens = setup.batch * setup.length // (2 if setup.ragged else 1)
-    needed = least_training_bytes(setup.shapes[0], tokens, torch.bfloat16.itemsize)
-    check_memory(f"--batch {setup.batch} and --length {setup.length}", needed, choose_device(request.device))
+    needed = measuring.least_training_bytes(setup.shapes[0], tokens, torch.bfloat16.itemsize)
+    measuring.check_memory(f"--batch {setup.batch} and --length {setup.length}", needed, choose_device(request.device))
     return setup
 
 
@@ -193,7 +184,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     part = METHODS[stage["name"]]
     length = request.length or 128
     if names_shape(request.teacher):
-        check_length("--length", [length])
+        measuring.check_length("--length", [length])
     teacher = read_config(request.teacher, length)
     student = student_config(parse_blueprint(request.student), teacher)
     task = part.tasks[0]
@@ -434,7 +425,7 @@ def measure_peak(spec: Mapping[str, Any]) -> Peak:
         step.run()
         step.run()
 
-    return watch_peak(run, choose_device(request.device))
+    return measuring.watch_peak(run, choose_device(request.device))
 
 
 WHOLE = "step"
@@ -479,11 +470,12 @@ def measure_step(
     dtypes = {dtype for count, dtype in operations.values() if count}
 
     def ceilings_now() -> dict[torch.dtype, Ceiling]:
-        return {x: measure_ceiling(step.device, x, size=ceiling_size, seconds=min(1.0, seconds / 10)) for x in dtypes}
+        time = min(1.0, seconds / 10)
+        return {x: measuring.measure_ceiling(step.device, x, size=ceiling_size, seconds=time) for x in dtypes}
 
     def bandwidth_now() -> float:
         size = {} if ceiling_size is None else {"numbers": ceiling_size**2}
-        return measure_bandwidth(step.device, seconds=min(0.5, seconds / 10), **size)
+        return measuring.measure_bandwidth(step.device, seconds=min(0.5, seconds / 10), **size)
 
     report(_MEMORY_DONE, "a large matrix product")
     before, bandwidth = ceilings_now(), bandwidth_now()
@@ -540,7 +532,7 @@ def _timed(step: Step) -> Callable[[], dict[str, float]]:
 
 def _peak(request: StepRequest, device: torch.device) -> Peak:
     spec = asdict(request)
-    return peak_in_child("step", spec) if device.type == "cpu" else measure_peak(spec)
+    return measuring.peak_in_child("step", spec) if device.type == "cpu" else measure_peak(spec)
 
 
 def _floor_ms(count: int, dtype: torch.dtype, ceilings: Mapping[torch.dtype, Ceiling]) -> float | None:

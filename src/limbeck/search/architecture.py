@@ -23,16 +23,7 @@ from limbeck.core.machine import choose_device
 from limbeck.core.progress import Count
 from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError
-from limbeck.search.engine import (
-    Ask,
-    Outcome,
-    Search,
-    check_text_only,
-    held_out_corpus,
-    run_search_of,
-    say,
-    steps_of_only_stage,
-)
+from limbeck.search import engine
 from limbeck.search.latency import (
     LatencyBench,
     LatencySetting,
@@ -163,7 +154,7 @@ def cut_steps(steps: int) -> list[int]:
     return sorted(step for step in found if 0 < step < steps)
 
 
-class ArchitectureSearch(Search):
+class ArchitectureSearch(engine.Search):
     """A search for a shape that is checked and planned.
 
     Attributes:
@@ -191,11 +182,11 @@ class ArchitectureSearch(Search):
         self.space = shape_space(request.proxy.proxy_recipe, request.sizes)
         check_some_small_enough(request.limits, self.space.shapes.values())
         self.plan = next(iter(self.space.shapes.values())).plan
-        check_text_only(self.plan)
+        engine.check_text_only(self.plan)
         length = usual_length(self.plan.teacher) if measuring.length is None else measuring.length
         self.latency = LatencySetting(choose_device(measuring.device), length, measuring.batch, measuring.seconds)
         check_length(self.latency, self.plan.teacher)
-        self.cuts = cut_steps(steps_of_only_stage(self.plan, "--no-prune")) if request.prune else []
+        self.cuts = cut_steps(engine.steps_of_only_stage(self.plan, "--no-prune")) if request.prune else []
         self.loss = loss_kind(self.plan)
 
     def identity(self) -> dict[str, Any]:
@@ -217,7 +208,7 @@ class ArchitectureSearch(Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_batches(held_out_corpus(self.proxy), self.proxy.tokenizer)
+        held_out_batches(engine.held_out_corpus(self.proxy), self.proxy.tokenizer)
 
     def open(self) -> Study:
         """Open the study, or make it; under a limit of latency it begins with the shape that is likely the fastest."""
@@ -254,7 +245,7 @@ class ArchitectureSearch(Search):
         """Say how many shapes there are, and how many are to be trained."""
         request, done = self.request, self._trained(study)
         known = f", {done} of them trained already" if done else ""
-        say(
+        engine.say(
             self.console,
             f"{len(self.space.shapes):,} shapes can be trained; {request.trials} are to be{known}; study "
             f"'{request.proxy.name}' in {shown(request.proxy.place)}",
@@ -272,7 +263,9 @@ class ArchitectureSearch(Search):
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]
-        loss = LastLayerLoss(teacher, held_out_batches(held_out_corpus(proxy), proxy.tokenizer), shapes, self.loss)
+        loss = LastLayerLoss(
+            teacher, held_out_batches(engine.held_out_corpus(proxy), proxy.tokenizer), shapes, self.loss
+        )
         self._lack = loss.divided_by(self._untrained_loss(study, loss))
         self._measure = LatencyBench(timed, self.latency)
 
@@ -287,7 +280,7 @@ class ArchitectureSearch(Search):
             study.set_user_attr(UNTRAINED_LOSS, found)
         return float(study.user_attrs[UNTRAINED_LOSS])
 
-    def propose(self, study: Study, ask: Ask) -> list[ShapeCandidate]:
+    def propose(self, study: Study, ask: engine.Ask) -> list[ShapeCandidate]:
         """Take shapes; those that an earlier trial has, or that are beyond a limit, cost no training.
 
         Two workers that propose the same shape in the same instant may both train it, at the cost of the time.
@@ -338,7 +331,7 @@ class ArchitectureSearch(Search):
         study.tell(trial, state=TrialState.PRUNED)
         return None
 
-    def train(self, candidates: Sequence[ShapeCandidate]) -> Iterator[Outcome]:
+    def train(self, candidates: Sequence[ShapeCandidate]) -> Iterator[engine.Outcome]:
         """Train the shapes, all at once, and yield the outcome of each as soon as it is measured.
 
         A shape is shown only when the next is asked for, so that it is in the study by then.
@@ -352,7 +345,7 @@ class ArchitectureSearch(Search):
             outcome, line = self._outcome(candidate, found, reasons.get(index), {SECONDS: seconds, STEPS: found.steps})
             yield outcome
             cost = f"{candidate.shape.parameters:,} parameters, {candidate.latency.share:.3f} of the teacher's latency"
-            say(self.console, f"  {candidate.shape.point} ({cost}): {line}")
+            engine.say(self.console, f"  {candidate.shape.point} ({cost}): {line}")
 
     def _cut(
         self,
@@ -380,14 +373,14 @@ class ArchitectureSearch(Search):
 
     def _outcome(
         self, candidate: ShapeCandidate, found: Trained, reason: str | None, notes: dict[str, Any]
-    ) -> tuple[Outcome, str]:
+    ) -> tuple[engine.Outcome, str]:
         if not found.diverged and reason is not None:
-            return Outcome(notes=notes | {CUT: reason}, cut=True), f"cut: {reason}"
+            return engine.Outcome(notes=notes | {CUT: reason}, cut=True), f"cut: {reason}"
         loss = math.nan if found.diverged else self._lack(found.student)
         if not math.isfinite(loss):
-            return Outcome(notes=notes), "diverged"
+            return engine.Outcome(notes=notes), "diverged"
         reward = candidate.reward(loss)
-        return Outcome(reward, notes | {LOSS: loss}), f"loss {loss:.4f}, reward {reward:.4f}"
+        return engine.Outcome(reward, notes | {LOSS: loss}), f"loss {loss:.4f}, reward {reward:.4f}"
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the shapes that is trained, in words and in shapes too."""
@@ -450,7 +443,7 @@ def search_architecture(request: ArchitectureRequest, console: Console | None = 
         LimbeckError: one clear line, before anything is trained where it can be known before.
         Interrupted: if the user stopped it; what was trained is kept.
     """
-    return run_search_of(ArchitectureSearch(request), console)
+    return engine.run_search_of(ArchitectureSearch(request), console)
 
 
 def best_and_front(shapes: Sequence[SearchedShape]) -> tuple[SearchedShape | None, list[int]]:

@@ -20,31 +20,8 @@ from limbeck.core.progress import Count
 from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.search.engine import (
-    POLL_SECONDS,
-    Ask,
-    Outcome,
-    Search,
-    Work,
-    check_text_only,
-    flat,
-    held_out_corpus,
-    methods_with,
-    run_search_of,
-    say,
-    searched_stages,
-    with_option,
-    work_on,
-)
+from limbeck.search import engine, genetic_sampler
 from limbeck.search.genetic import default_population
-from limbeck.search.genetic_sampler import (
-    GeneticSampler,
-    generation_key,
-    genome_of,
-    read_genomes,
-    recorded_generation,
-    suggest,
-)
 from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, to_binary
 from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
 from limbeck.search.requests import GeneticSettings
@@ -87,10 +64,10 @@ Evaluate: TypeAlias = Callable[[Sequence[Candidate]], Iterable[float]]
 """Returns or yields the fitness of each candidate in order; one that is not finite marks a run that diverged."""
 
 
-class _Generations(Work):
+class _Generations(engine.Work):
     """Evaluates mappings until so many generations are finished, and those that somebody queued in the study."""
 
-    genetic: GeneticSampler
+    genetic: genetic_sampler.GeneticSampler
     generations: int
     batch: int
 
@@ -98,7 +75,7 @@ class _Generations(Work):
         """Return whether all generations are evaluated, and nothing waits that somebody queued."""
         return not _queued(study) and self.genetic.generation(study, self.generations).finished
 
-    def propose(self, study: Study, ask: Ask) -> list[Candidate]:
+    def propose(self, study: Study, ask: engine.Ask) -> list[Candidate]:
         """Take open genomes of the present generation, and mappings that somebody queued in the study."""
         space = self.genetic.space
         taken: list[Candidate] = []
@@ -107,7 +84,7 @@ class _Generations(Work):
             if not present.open and not _queued(study):
                 break
             trial = ask()
-            mapping = suggest(trial, space)
+            mapping = genetic_sampler.suggest(trial, space)
             try:
                 genome = space.encode(mapping)
             except RecipeError as problem:  # only a queued one
@@ -118,7 +95,7 @@ class _Generations(Work):
             if genome in present.genomes:
                 trial.set_user_attr("generation", present.number)
             trials = study.get_trials(deepcopy=False)
-            known = read_genomes(trials, space).values.get(genome)
+            known = genetic_sampler.read_genomes(trials, space).values.get(genome)
             if known is not None:
                 study.tell(trial, known)
             elif genome in present.genomes or "fixed_params" in trials[trial.number].system_attrs:
@@ -136,12 +113,14 @@ def _queued(study: Study) -> bool:
 class _Evaluated(_Generations):
     """Evaluates mappings by a function."""
 
-    def __init__(self, sampler: GeneticSampler, generations: int, batch: int, evaluate: Evaluate) -> None:
+    def __init__(
+        self, sampler: genetic_sampler.GeneticSampler, generations: int, batch: int, evaluate: Evaluate
+    ) -> None:
         self.genetic, self.generations, self.batch, self._evaluate = sampler, generations, batch, evaluate
 
-    def train(self, candidates: Sequence[Candidate]) -> Iterable[Outcome]:
+    def train(self, candidates: Sequence[Candidate]) -> Iterable[engine.Outcome]:
         """Return the fitness of each."""
-        return map(Outcome, map(float, self._evaluate(candidates)))
+        return map(engine.Outcome, map(float, self._evaluate(candidates)))
 
 
 def run_search(
@@ -151,7 +130,7 @@ def run_search(
     generations: int,
     batch: int,
     beat_seconds: float = BEAT_SECONDS,
-    poll_seconds: float = POLL_SECONDS,
+    poll_seconds: float = engine.POLL_SECONDS,
 ) -> None:
     """Work on a study until its generations are evaluated, beside any number of other workers.
 
@@ -173,16 +152,16 @@ def run_search(
         TypeError: for a study of another sampler.
     """
     sampler = study.sampler
-    if not isinstance(sampler, GeneticSampler):
+    if not isinstance(sampler, genetic_sampler.GeneticSampler):
         raise TypeError(f"run_search needs a study of a GeneticSampler, not of {sampler}")
     for name, value in (("generations", generations), ("batch", batch)):
         if value < 1:
             raise RecipeError(f"{name} {value} leaves nothing to do; give at least 1.")
     work = _Evaluated(sampler, generations, batch, evaluate)
-    work_on(study, work, beat_seconds=beat_seconds, poll_seconds=poll_seconds)
+    engine.work_on(study, work, beat_seconds=beat_seconds, poll_seconds=poll_seconds)
 
 
-class MappingSearch(_Generations, Search):
+class MappingSearch(_Generations, engine.Search):
     """A search for a layer mapping that is checked and planned.
 
     Attributes:
@@ -201,7 +180,7 @@ class MappingSearch(_Generations, Search):
         self.space = elm_space(self.plan.student.layers, self.plan.teacher.layers, request.teacher_layers)
         check_searchable(self.plan, self.space)
         self.settings = _settings(request.genetic, self.space)
-        self.genetic = GeneticSampler(self.space, self.settings, self.plan.recipe.seed)
+        self.genetic = genetic_sampler.GeneticSampler(self.space, self.settings, self.plan.recipe.seed)
         self.generations = request.generations
         self.batch = request.batch or -(-self.settings.population // request.workers)
         self.on_tasks = bool(request.measures.tasks)
@@ -213,21 +192,21 @@ class MappingSearch(_Generations, Search):
 
     def identity(self) -> dict[str, Any]:
         """Return what fitnesses must have in common to be compared."""
-        return {**flat({"fitness": self.fitness}), **flat(self.genetic.identity)}
+        return {**engine.flat({"fitness": self.fitness}), **engine.flat(self.genetic.identity)}
 
-    def sampler(self) -> GeneticSampler:
+    def sampler(self) -> genetic_sampler.GeneticSampler:
         """Return what proposes mappings."""
         return self.genetic
 
     def check_text(self) -> None:
         """Refuse too little held-out text where it decides."""
         if not self.on_tasks:
-            held_out_pairs(held_out_corpus(self.proxy))
+            held_out_pairs(engine.held_out_corpus(self.proxy))
 
     def announce(self, study: Study) -> None:
         """Say how large the space and the search are."""
         proxy = self.request.proxy
-        say(
+        engine.say(
             self.console,
             f"{self.space.size:,} layer mappings; {self.generations} generations of {self.settings.population}; study "
             f"'{proxy.name}' in {shown(proxy.place)}",
@@ -235,7 +214,7 @@ class MappingSearch(_Generations, Search):
         if self.is_finished(study):
             more = len(generation_rows(study, self.space)) - self.generations
             said = f", and {more} more than asked for are shown" if more > 0 else ""
-            say(self.console, f"  evaluated already{said}", style="dim")
+            engine.say(self.console, f"  evaluated already{said}", style="dim")
 
     def load(self, study: Study) -> None:
         """Prepare the scores; the teacher is asked once and not kept."""
@@ -245,9 +224,11 @@ class MappingSearch(_Generations, Search):
             tasks = list(self.fitness["tasks"])
             self._scores = TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, self.console)
         else:
-            self._scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, held_out_corpus(proxy), self.plan)
+            self._scores = HeldOutScores(
+                proxy.load_teacher(), proxy.tokenizer, engine.held_out_corpus(proxy), self.plan
+            )
 
-    def train(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
+    def train(self, candidates: Sequence[Candidate]) -> Iterator[engine.Outcome]:
         """Train students side by side, score each, and yield its mean score as soon as it is known, in order.
 
         A student that diverged, or that cannot be scored, has no fitness, and the others of its batch keep theirs.
@@ -255,7 +236,7 @@ class MappingSearch(_Generations, Search):
         plans = [plan_candidate(self.plan.recipe, candidate.mapping) for candidate in candidates]
         numbers = sorted({n for c in candidates if (n := c.trial.user_attrs.get("generation")) is not None})
         which = f"Generation {', '.join(map(str, numbers))}" if numbers else "Queued in the study"
-        say(self.console, f"{which}: {len(candidates)} to evaluate")
+        engine.say(self.console, f"{which}: {len(candidates)} to evaluate")
         started = time.monotonic()
         try:
             trained = self.proxy.train(plans)
@@ -277,14 +258,14 @@ class MappingSearch(_Generations, Search):
                 raise
             except LimbeckError as problem:
                 line = f"  {show_mapping(candidate.mapping)}  no fitness: {problem}"
-                say(self.console, line, style="yellow")
-                yield Outcome(notes={TRAINING_SECONDS: seconds, PROBLEM: str(problem)})
+                engine.say(self.console, line, style="yellow")
+                yield engine.Outcome(notes={TRAINING_SECONDS: seconds, PROBLEM: str(problem)})
                 continue
             took = round(time.monotonic() - started, 1)
             parts = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
-            say(self.console, f"  {show_mapping(candidate.mapping)}  {fitness:.2f}  ({parts})")
+            engine.say(self.console, f"  {show_mapping(candidate.mapping)}  {fitness:.2f}  ({parts})")
             notes = {TRAINING_SECONDS: seconds, SCORING_SECONDS: took}
-            yield Outcome(fitness, notes | {f"{SCORE}{name}": score for name, score in scores.items()})
+            yield engine.Outcome(fitness, notes | {f"{SCORE}{name}": score for name, score in scores.items()})
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the generations that is evaluated, in words and in candidates too."""
@@ -302,7 +283,7 @@ class MappingSearch(_Generations, Search):
         trials = study.get_trials(deepcopy=False)
         candidates = _candidates(trials, self.space)
         best = candidates[0] if candidates else None
-        recipe = None if best is None else with_option(self.request.proxy.recipe, OPTION, best.mapping)
+        recipe = None if best is None else engine.with_option(self.request.proxy.recipe, OPTION, best.mapping)
         by_gene = {candidate.gene: candidate for candidate in candidates}
         return {
             "student": {"shape": str(self.plan.student)},
@@ -343,7 +324,7 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
         LimbeckError: one clear line, before anything is trained where it can be known before.
         Interrupted: if the user stopped it; what was evaluated is kept.
     """
-    return run_search_of(MappingSearch(request), console)
+    return engine.run_search_of(MappingSearch(request), console)
 
 
 # Which recipes can be searched, and the variants of one.
@@ -356,7 +337,7 @@ def plan_candidate(recipe: Recipe, mapping: MappingTuple) -> RunPlan:
         RecipeError: if the recipe cannot be trained by it.
     """
     try:
-        return plan_run(with_option(recipe, OPTION, list(mapping)))
+        return plan_run(engine.with_option(recipe, OPTION, list(mapping)))
     except LimbeckError as problem:
         raise RecipeError(f"The search may try mapping {list(mapping)}, which this recipe cannot: {problem}") from None
 
@@ -372,10 +353,12 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
         RecipeError: for a recipe without stages, one that learns from labelled rows, one whose methods take no layer
             mapping, one that cannot be trained by the sparsest mapping, or a space of one mapping.
     """
-    check_text_only(plan)
-    if not searched_stages(plan.recipe, OPTION):
+    engine.check_text_only(plan)
+    if not engine.searched_stages(plan.recipe, OPTION):
         used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in plan.recipe.stages))
-        raise RecipeError(f"{used} takes no layer mapping; methods that do are {', '.join(methods_with(OPTION))}.")
+        raise RecipeError(
+            f"{used} takes no layer mapping; methods that do are {', '.join(engine.methods_with(OPTION))}."
+        )
     if space.size == 1:
         only = space.decode(next(iter(space)))
         raise RecipeError(f"{list(only)} is the only layer mapping there is, so there is nothing to search.")
@@ -447,11 +430,11 @@ class GenerationRow:
 def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
     """Return a row for every generation that has values, also for one that is under way."""
     attributes = study.user_attrs
-    values = read_genomes(study.get_trials(deepcopy=False), space).values
+    values = genetic_sampler.read_genomes(study.get_trials(deepcopy=False), space).values
     rows: list[GenerationRow] = []
     seen: set[tuple[int, ...]] = set()
     number = 1
-    while (genomes := recorded_generation(attributes, number)) is not None:
+    while (genomes := genetic_sampler.recorded_generation(attributes, number)) is not None:
         scored = [(genome, values[genome]) for genome in genomes if genome in values]
         if scored:
             best, _ = max(scored, key=lambda one: one[1])
@@ -468,7 +451,7 @@ def _generation_fields(study: Study, space: MappingSpace, by_gene: Mapping[str, 
     names = ("number", "maximum", "minimum", "mean", "deviation", "best_gene", "size", "evaluated")
     rows = []
     for row in generation_rows(study, space):
-        kept = study.user_attrs[generation_key(row.number)]
+        kept = study.user_attrs[genetic_sampler.generation_key(row.number)]
         members = [gene for gene in kept["genomes"] if gene in by_gene]
         found = {name: getattr(row, name) for name in names}
         rows.append(found | {"best": list(row.best), "members": members, "breeding": kept["breeding"]})
@@ -488,7 +471,7 @@ def _candidates(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[stud
             training_seconds=trial.user_attrs.get(TRAINING_SECONDS),
             scoring_seconds=trial.user_attrs.get(SCORING_SECONDS),
         )
-        for genome, trial in read_genomes(trials, space).done.items()
+        for genome, trial in genetic_sampler.read_genomes(trials, space).done.items()
     ]
     return sorted(found, key=lambda candidate: -candidate.fitness)
 
@@ -497,7 +480,7 @@ def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace, by_gene: Mappi
     """Mappings that came to no fitness, and why at last."""
     found: dict[str, studies.GivenUp] = {}
     for trial in trials:
-        genome = genome_of(trial, space)
+        genome = genetic_sampler.genome_of(trial, space)
         if genome is None or not trial.user_attrs.get(DIVERGED):
             continue
         gene = to_binary(genome, space.bits)

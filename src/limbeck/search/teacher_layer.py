@@ -28,20 +28,7 @@ from limbeck.core.records import plain
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.search.engine import (
-    POLL_SECONDS,
-    Ask,
-    Outcome,
-    Search,
-    check_text_only,
-    held_out_corpus,
-    methods_with,
-    run_search_of,
-    say,
-    searched_stages,
-    steps_of_only_stage,
-    with_option,
-)
+from limbeck.search import engine
 from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
 from limbeck.search.scores import (
     LAYER_SCORES,
@@ -216,7 +203,7 @@ def halve(
         one = candidates[index]
         one.scores[step] = found = measure(student, plans[index], str(one.layer))
         parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
-        say(console, f"  layer {one.layer} after {step} steps: {one.score:.2f} ({parts})")
+        engine.say(console, f"  layer {one.layer} after {step} steps: {one.score:.2f} ({parts})")
         with suppress(UpdateFinishedTrialError):
             one.trial.report(one.score, step)
 
@@ -237,7 +224,7 @@ def halve(
             one.diverged = math.isnan(one.score)
 
 
-class TeacherLayerSearch(Search):
+class TeacherLayerSearch(engine.Search):
     """A search for a teacher layer that is checked and planned.
 
     Attributes:
@@ -261,7 +248,7 @@ class TeacherLayerSearch(Search):
         recipe = request.proxy.proxy_recipe
         _check_stages(recipe)
         plan = plan_run(recipe)
-        check_text_only(plan)
+        engine.check_text_only(plan)
         student, teacher = plan.student.layers, plan.teacher.layers
         if student > teacher:
             raise RecipeError(
@@ -272,7 +259,7 @@ class TeacherLayerSearch(Search):
         self.rounds = [(rung.candidates, end) for rung, end in zip(self.rungs, ends_of(self.rungs), strict=True)]
         if self.rungs:
             recipe = replace(request.proxy, steps=ends_of(self.rungs)[-1]).proxy_recipe
-        self.plans = [plan_run(with_option(recipe, OPTION, layer)) for layer in self.layers]
+        self.plans = [plan_run(engine.with_option(recipe, OPTION, layer)) for layer in self.layers]
         self.plan = self.plans[0]
 
     def _rungs(self, plan: RunPlan) -> Sequence[Rung]:
@@ -287,9 +274,9 @@ class TeacherLayerSearch(Search):
             return (Rung(count, total // count),)
         if total is not None:
             if len(plan.stages) > 1:
-                steps_of_only_stage(plan, "--no-halving")
+                engine.steps_of_only_stage(plan, "--no-halving")
             return halving_rungs(count, total, halving)
-        return rungs_of_training(count, steps_of_only_stage(plan, "--no-halving"), halving)
+        return rungs_of_training(count, engine.steps_of_only_stage(plan, "--no-halving"), halving)
 
     def identity(self) -> dict[str, Any]:
         """Return what scores must have in common to be compared."""
@@ -301,8 +288,8 @@ class TeacherLayerSearch(Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_pairs(held_out_corpus(self.proxy))
-        held_out_batches(held_out_corpus(self.proxy), self.proxy.tokenizer)
+        held_out_pairs(engine.held_out_corpus(self.proxy))
+        held_out_batches(engine.held_out_corpus(self.proxy), self.proxy.tokenizer)
 
     def is_finished(self, study: Study) -> bool:
         """Return whether the study has a result."""
@@ -312,18 +299,20 @@ class TeacherLayerSearch(Search):
         """Say how many candidates there are, and the rounds."""
         rungs = ", ".join(f"{candidates} to step {end}" for candidates, end in self.rounds)
         if not self.is_finished(study):
-            say(self.console, f"{len(self.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
+            engine.say(self.console, f"{len(self.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
 
     def load(self, study: Study) -> None:
         """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
         self._study = study
 
-    def propose(self, study: Study, ask: Ask) -> list[LayerCandidate]:
+    def propose(self, study: Study, ask: engine.Ask) -> list[LayerCandidate]:
         """Take all candidates, each a trial, unless another process trains them."""
         if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             return [self._candidate(layer, ask()) for layer in self.layers]
         if not self._waits:
-            say(self.console, "Another process is at work on this study, or was killed elsewhere; waiting for it.")
+            engine.say(
+                self.console, "Another process is at work on this study, or was killed elsewhere; waiting for it."
+            )
             self._waits = True
         return []
 
@@ -331,14 +320,14 @@ class TeacherLayerSearch(Search):
         trial.suggest_int(OPTION, layer, layer)
         return LayerCandidate(layer, trial)
 
-    def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[Outcome]:
+    def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[engine.Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
-        proxy, corpus = self.proxy, held_out_corpus(self.proxy)
+        proxy, corpus = self.proxy, engine.held_out_corpus(self.proxy)
         scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, corpus, self.plan, LAYER_SCORES)
         started = time.monotonic()
         halve(proxy, self.plans, candidates, self.rungs, scores.measure, self.console)
         for one in candidates:
-            yield Outcome(math.nan if one.diverged else one.score, cut=one.state == "cut")
+            yield engine.Outcome(math.nan if one.diverged else one.score, cut=one.state == "cut")
         if all(one.diverged for one in candidates):
             raise TrainingError(
                 "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
@@ -356,7 +345,7 @@ class TeacherLayerSearch(Search):
         """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
         plan, result = self.plan, study.user_attrs[RESULT]
         best = result["layers"][0]
-        recipe = with_option(self.request.proxy.recipe, OPTION, best["layer"])
+        recipe = engine.with_option(self.request.proxy.recipe, OPTION, best["layer"])
         return {
             "created": result["created"],
             "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
@@ -372,7 +361,7 @@ class TeacherLayerSearch(Search):
 
 
 def search_teacher_layer(
-    request: TeacherLayerRequest, console: Console | None = None, *, poll_seconds: float = POLL_SECONDS
+    request: TeacherLayerRequest, console: Console | None = None, *, poll_seconds: float = engine.POLL_SECONDS
 ) -> dict[str, Any]:
     """Rank the layers of a teacher by the students that learn from them, and recommend one.
 
@@ -397,17 +386,17 @@ def search_teacher_layer(
         LimbeckError: one clear line, before anything is trained where it can be known before.
         Interrupted: if the user stopped it.
     """
-    return run_search_of(TeacherLayerSearch(request), console, poll_seconds=poll_seconds)
+    return engine.run_search_of(TeacherLayerSearch(request), console, poll_seconds=poll_seconds)
 
 
 def _check_stages(recipe: Recipe) -> None:
     """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
     if not recipe.stages:
         raise RecipeError("The recipe has no stages, so no teacher layer is read; give it one.")
-    found = searched_stages(recipe, OPTION)
+    found = engine.searched_stages(recipe, OPTION)
     if not found:
         used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages))
-        known = ", ".join(methods_with(OPTION))
+        known = ", ".join(engine.methods_with(OPTION))
         raise RecipeError(f"{used} reads no teacher layer by number; methods that do are {known}.")
     if len(found) > 1:
         titles = ", ".join(recipe.stages[index].title for index in found)
