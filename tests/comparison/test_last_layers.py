@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from limbeck.comparison.held_out import common_relation_heads, compare_last_layers
+from limbeck.comparison.held_out import LastLayers, common_relation_heads
 from limbeck.models.families import shape_of
 from tests.support.models import tiny_batch, tiny_model
 
@@ -41,7 +41,7 @@ def relations(model, batch, heads):
 
 def test_relations_are_the_mean_divergence_from_the_teacher(models, batches):
     student, teacher = models
-    found, _ = compare_last_layers(student, teacher, batches, heads=6)
+    found, _ = LastLayers(teacher, batches, heads=6).compare(student)
     total = rows = 0.0
     for batch in batches:
         for ours, theirs in zip(relations(student, batch, 6), relations(teacher, batch, 6), strict=True):
@@ -49,6 +49,8 @@ def test_relations_are_the_mean_divergence_from_the_teacher(models, batches):
             valid = batch["attention_mask"].bool()[:, None].expand_as(terms)
             total, rows = total + float(terms[valid].sum()), rows + int(valid.sum())
     assert found == pytest.approx(total / rows, rel=1e-5)
+    kept = LastLayers(teacher, batches, heads=6, kept=True)
+    assert kept.compare(student) == (pytest.approx(found), None) and kept.uniform > 0
 
 
 def test_explained_is_a_ridge_regression_on_other_rows(models, batches):
@@ -63,20 +65,20 @@ def test_explained_is_a_ridge_regression_on_other_rows(models, batches):
     scores = {10.0**power: score(x1, y1, x2, y2, 10.0**power) for power in range(-4, 3)}
     best = max(scores, key=scores.get)
     expected = score(np.concatenate([x1, x2]), np.concatenate([y1, y2]), x3, y3, best)
-    _, found = compare_last_layers(*models, batches, heads=6)
+    _, found = LastLayers(models[1], batches, heads=6).compare(models[0])
     assert 1e-4 < best < 100, "neither end of the range, so that choosing is tested"
     assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_model_has_all_of_itself(models, batches):
     copy = tiny_model(seed=2).double()
-    found, explained = compare_last_layers(copy, models[1], batches, heads=6)
+    found, explained = LastLayers(models[1], batches, heads=6).compare(copy)
     assert found == pytest.approx(0.0, abs=1e-9)
     assert explained > 0.99
 
 
 def test_two_batches_leave_nothing_to_measure_a_map_on(models, batches):
-    assert compare_last_layers(*models, batches[:2], heads=6)[1] is None
+    assert LastLayers(models[1], batches[:2], heads=6).compare(models[0])[1] is None
 
 
 def test_heads_are_the_same_for_all_students():

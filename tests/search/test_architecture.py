@@ -1,5 +1,6 @@
-"""A search of shapes: rewards, limits, cuts, and what it refuses; with losses and latencies that are known."""
+"""A search of shapes: rewards, limits, cuts, and what it refuses, with known losses and latencies; and real ones."""
 
+import dataclasses
 import io
 import json
 import signal
@@ -7,35 +8,41 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from optuna.trial import TrialState
 from rich.console import Console
 
 from limbeck.errors import Interrupted, LimbeckError, OutputError, RecipeError, TrainingError
+from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.recipe.load import load_recipe
-from limbeck.search import architecture
+from limbeck.recipe.plan import plan_run
 from limbeck.search.architecture import ArchitectureSearch, MeasuringRequest, search_architecture
-from limbeck.search.latency import ShapeLatency
-from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, pareto_front, shape_points, shape_space
+from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
+from limbeck.search.scores import held_out_batches, last_layers
+from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, pareto_front, shape_points, with_shape
 from limbeck.search.workers import worker_key
+from limbeck.training.proxy import Proxy
+from limbeck.training.students import make_student
 from tests.support import shape_search
 from tests.support.known_search import sign_of_life
 from tests.support.models import make_teacher
-from tests.support.shape_search import (
-    EVERYTHING,
-    POINTS,
-    SIZES,
-    STEPS,
-    loss_of,
-    make_request,
-    reward_of,
-    share_of,
-)
+from tests.support.searches import STEPS
+from tests.support.shape_search import EVERYTHING, POINTS, loss_of, make_request, reward_of, share_of
 
 searched = shape_search
+FEW = ShapeSizes(layers=(1, 2), hidden=(8, 16), heads=(2,), ffn=(2,))
+
+
+@pytest.fixture
+def run(recipe, tmp_path):
+    """Searches into `out`."""
+    return lambda data=recipe, console=None, **options: search_architecture(
+        make_request(data, tmp_path / "out", **options), console
+    )
 
 
 def point(shape):
@@ -46,93 +53,69 @@ def by_state(record, state):
     return [point(shape) for shape in record["shapes"] if shape["state"] == state]
 
 
-def test_every_shape_has_the_reward_of_its_loss_and_latency(recipe, asked, tmp_path):
-    record = search_architecture(make_request(recipe, tmp_path / "out"))
-    assert len(record["shapes"]) == 6 and by_state(record, "trained") == asked.tried
-    for shape in record["shapes"]:
+def test_every_shape_has_the_reward_of_its_loss_and_latency(run, asked):
+    first = run()
+    assert len(first["shapes"]) == 6 and by_state(first, "trained") == asked.tried
+    more = run(trials=9, batch=3)
+    assert more["shapes"][:6] == first["shapes"] and len(set(asked.tried)) == 9
+    assert [len(batch) for batch in asked.batches] == [2, 2, 2, 3] and asked.measured == asked.tried
+    for shape in more["shapes"]:
         assert shape["loss"] == loss_of(point(shape)) and shape["latency_share"] == share_of(point(shape))
         assert shape["reward"] == pytest.approx(reward_of(point(shape)))
         assert shape["steps"] == STEPS
-    assert point(record["best"]) == max(asked.tried, key=reward_of)
-    places = [(shape["loss"], shape["latency_share"]) for shape in record["shapes"]]
-    assert record["front"] == [record["shapes"][index]["trial"] for index in pareto_front(places)]
-    json.dumps(record, allow_nan=False)
-
-
-def test_no_more_are_trained_at_once_than_asked_for_and_none_twice(recipe, asked, tmp_path):
-    search_architecture(make_request(recipe, tmp_path / "out", trials=8, batch=3))
-    assert [len(batch) for batch in asked.batches] == [3, 3, 2]
-    assert len(set(asked.tried)) == 8 and asked.measured == asked.tried
+    assert point(more["best"]) == max(asked.tried, key=reward_of)
+    places = [(shape["loss"], shape["latency_share"]) for shape in more["shapes"]]
+    assert more["front"] == [more["shapes"][index]["trial"] for index in pareto_front(places)]
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2", "gp"])
-def test_a_search_of_everything_finds_the_best_and_ends(recipe, asked, tmp_path, sampler):
+def test_a_search_of_everything_finds_the_best_and_ends(run, asked, sampler):
     sizes = ShapeSizes((1, 2, 3), (8, 12), (2,), (1, 2))
-    request = make_request(recipe, tmp_path / "out", sizes=sizes, trials=99, batch=5, sampler=sampler)
-    record = search_architecture(request)
+    record = run(sizes=sizes, trials=99, batch=5, sampler=sampler)
     assert sorted(asked.tried) == sorted(shape_points(sizes))
     assert record["cost"]["trained"] == 12
     assert point(record["best"]) == max(shape_points(sizes), key=reward_of)
 
 
-def test_shapes_beyond_a_limit_cost_no_training(recipe, asked, tmp_path, study):
-    request = make_request(recipe, tmp_path / "out")
-    sizes = {p: shape.parameters for p, shape in shape_space(request.proxy.recipe, SIZES).shapes.items()}
+def test_shapes_beyond_a_limit_cost_no_training(run, recipe, asked, study):
+    space = ArchitectureSearch(make_request(recipe, None)).space
+    sizes = {p: shape.parameters for p, shape in space.shapes.items()}
     most = sorted(sizes.values())[EVERYTHING // 2]
-    limits = ShapeLimits(parameters=most, latency_share=0.3)
-    record = search_architecture(make_request(recipe, tmp_path / "out", limits=limits, trials=99))
+    record = run(limits=ShapeLimits(parameters=most, latency_share=0.3), trials=99)
     small = {p for p in POINTS if sizes[p] <= most}
     assert set(asked.measured) == small and len(asked.measured) == len(small)
+    assert asked.tried[0] == ShapePoint(1, 8, 2, 1), "the shape that is least likely to be too slow comes first"
     assert set(asked.tried) == {p for p in small if share_of(p) <= 0.3} == set(by_state(record, "trained"))
     refused = {point(shape): shape["reason"] for shape in record["shapes"] if shape["state"] == "refused"}
     for shape, reason in refused.items():
-        expected = "parameters" if sizes[shape] > most else "of the teacher's latency"
-        assert expected in reason
-    pruned = study().get_trials(states=(TrialState.PRUNED,))
-    assert {trial.user_attrs["refused"] for trial in pruned if "same_as" not in trial.user_attrs} == set(
-        refused.values()
-    )
+        assert ("parameters" if sizes[shape] > most else "of the teacher's latency") in reason
+    pruned = [trial.user_attrs["refused"] for trial in study().get_trials(states=(TrialState.PRUNED,))]
+    assert set(pruned) == set(refused.values()) and record["cost"]["trained"] == len(asked.tried)
 
 
-def test_trials_beyond_a_limit_do_not_count(recipe, asked, tmp_path):
-    record = search_architecture(make_request(recipe, tmp_path / "out", limits=ShapeLimits(latency_share=0.35)))
-    assert record["cost"]["trained"] == 6
-    assert asked.tried[0] == ShapePoint(1, 8, 2, 1), "what is least likely to be too slow comes first"
-    assert asked.measured.count(asked.tried[0]) == 1
-
-
-def test_a_latency_limit_that_no_shape_meets_is_refused_before_training(recipe, asked, tmp_path):
+def test_a_latency_limit_that_no_shape_meets_is_refused_before_training(run, asked):
     with pytest.raises(RecipeError, match=r"No shape is within --max-latency-share 0\.1: the smallest, 1x8, 2 heads"):
-        search_architecture(make_request(recipe, tmp_path / "out", limits=ShapeLimits(latency_share=0.1)))
+        run(limits=ShapeLimits(latency_share=0.1))
     assert not asked.batches
-    # Another limit may be tried in the same folder.
-    search_architecture(make_request(recipe, tmp_path / "out", limits=ShapeLimits(latency_share=0.3)))
-    assert len(asked.tried) == 6
+    # Another limit may be tried in the same folder; shapes beyond it do not count.
+    assert run(limits=ShapeLimits(latency_share=0.3))["cost"]["trained"] == len(asked.tried) == 6
 
 
-def test_a_finished_search_goes_on_with_more_trials(recipe, asked, tmp_path):
-    first = search_architecture(make_request(recipe, tmp_path / "out"))
-    assert search_architecture(make_request(recipe, tmp_path / "out"))["shapes"] == first["shapes"]
-    assert len(asked.tried) == 6
-    more = search_architecture(make_request(recipe, tmp_path / "out", trials=9))
-    assert more["shapes"][:6] == first["shapes"] and len(asked.tried) == len(set(asked.tried)) == 9
-
-
-def test_a_shape_that_diverges_counts_and_has_no_reward(recipe, asked, tmp_path):
+def test_a_shape_that_diverges_counts_and_has_no_reward(run, asked):
     asked.diverges = {p for p in POINTS if p.layers == 1}
-    record = search_architecture(make_request(recipe, tmp_path / "out", trials=99))
+    record = run(trials=99)
     assert set(by_state(record, "diverged")) == asked.diverges
     assert len(asked.tried) == EVERYTHING and record["cost"]["failed"] == 0
 
 
-def test_a_search_in_which_all_diverge_says_so(recipe, asked, tmp_path):
+def test_a_search_in_which_all_diverge_says_so(run, asked):
     asked.diverges = set(POINTS)
     with pytest.raises(TrainingError, match="No shape came to a loss: its loss is no finite number; lower"):
-        search_architecture(make_request(recipe, tmp_path / "out"))
+        run(trials=2)
 
 
-def test_hopeless_shapes_are_cut_and_the_best_are_not(recipe, asked, tmp_path):
-    record = search_architecture(make_request(recipe, tmp_path / "out", trials=99, prune=True))
+def test_hopeless_shapes_are_cut_and_the_best_are_not(run, asked):
+    record = run(trials=99, prune=True)
     assert record["cuts"] == [10, 20]
     cut = [shape for shape in record["shapes"] if shape["state"] == "cut"]
     assert cut and all(shape["steps"] == 10 and shape["loss"] is None for shape in cut)
@@ -141,37 +124,34 @@ def test_hopeless_shapes_are_cut_and_the_best_are_not(recipe, asked, tmp_path):
         for shape in (shape for shape in record["shapes"] if point(shape) in batch):
             assert shape["rewards_on_the_way"]["10"] == pytest.approx(reward_of(point(shape)))
             hopeless = len(rewards) >= 5 and reward_of(point(shape)) < statistics.median(rewards)
-            assert (shape["state"] == "cut") == hopeless, shape
-            assert (shape["reason"] is not None) == hopeless
+            assert (shape["state"] == "cut") == (shape["reason"] is not None) == hopeless, shape
         rewards += [reward_of(p) for p in batch if p in by_state(record, "trained")]
     assert point(record["best"]) == max(POINTS, key=reward_of)
 
 
-def test_shapes_that_were_shown_are_kept_when_a_later_one_fails(recipe, asked, tmp_path, monkeypatch, study):
-    class LossThatStops(shape_search.FakeLoss):
-        def __call__(self, student):
-            if len(asked.batches) == 1 and student == asked.batches[0][1]:
-                raise KeyboardInterrupt
-            return super().__call__(student)
+def test_shapes_that_were_shown_are_kept_when_a_later_one_fails(run, asked, monkeypatch, study):
+    def stop(search, student):
+        if len(asked.batches) == 1 and student == asked.batches[0][1]:
+            raise KeyboardInterrupt
+        return loss_of(student)
 
     console = Console(record=True, width=200, file=io.StringIO())
     with monkeypatch.context() as patch:
-        patch.setattr(architecture, "LastLayerLoss", LossThatStops)
+        patch.setattr(ArchitectureSearch, "_loss", stop)
         with pytest.raises(Interrupted):
-            search_architecture(make_request(recipe, tmp_path / "out"), console)
+            run(console=console)
     told = [trial.user_attrs["shape"] for trial in study().trials if trial.value is not None]
     first, second = asked.batches[0]
     assert told == [str(first)]
     assert str(second) not in console.export_text()
-    search_architecture(make_request(recipe, tmp_path / "out"))
+    run()
     assert first not in asked.batches[1] and second in asked.batches[1]
 
 
-def test_a_shape_that_another_worker_has_is_left_to_it(recipe, asked, tmp_path, study):
-    search_architecture(make_request(recipe, tmp_path / "out", trials=1, batch=1))
-    request = make_request(recipe, tmp_path / "out", trials=EVERYTHING, batch=4)
+def test_a_shape_that_another_worker_has_is_left_to_it(run, recipe, asked, tmp_path, study):
+    run(trials=1, batch=1)
     shared = study()
-    trial = searched.leave_running(shared, request)
+    trial = searched.leave_running(shared, make_request(recipe, tmp_path / "out"))
     trial.set_user_attr("worker", "alive")
     shared.set_user_attr(worker_key("alive"), sign_of_life())
     taken = ShapePoint(**trial.params)
@@ -179,28 +159,28 @@ def test_a_shape_that_another_worker_has_is_left_to_it(recipe, asked, tmp_path, 
     def tell(points):
         if len(asked.batches) == 3:
             trial.set_user_attr("loss", loss_of(taken))
-            trial.set_user_attr("latency", asdict(ShapeLatency(share_of(taken), 1.0, 10.0, 1)))
+            trial.set_user_attr("latency", dataclasses.asdict(ShapeLatency(share_of(taken), 1.0, 10.0, 1)))
             shared.tell(trial, reward_of(taken))
 
     asked.before = tell
-    record = search_architecture(request)
+    record = run(trials=EVERYTHING, batch=4)
     assert taken not in asked.tried and len(asked.tried) == EVERYTHING - 1
     assert record["cost"]["trained"] == EVERYTHING
 
 
-def test_a_study_of_other_sizes_limits_or_measurements_is_refused(recipe, asked, tmp_path):
-    search_architecture(make_request(recipe, tmp_path / "out"))
+def test_a_study_of_other_sizes_limits_or_measurements_is_refused(run, asked):
+    run(trials=2)
     for change, key in (
         ({"sizes": ShapeSizes((1, 2), (8, 12), (2,), (1,))}, "space.layers"),
         ({"limits": ShapeLimits(parameters=10**6)}, "limit.parameters"),
         ({"limits": ShapeLimits(latency_share=1.0)}, "limit.latency_share"),
     ):
         with pytest.raises(OutputError, match=f"was made for another {key}"):
-            search_architecture(make_request(recipe, tmp_path / "out", **change))
+            run(**change)
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_loses_only_what_it_was_training(recipe, asked, files, tmp_path, study):
+def test_a_worker_that_is_killed_loses_only_what_it_was_training(run, asked, files, tmp_path, study):
     log = tmp_path / "log"
     command = [sys.executable, "-m", shape_search.__name__, *map(str, (*files, tmp_path / "out", log))]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as worker:
@@ -212,17 +192,16 @@ def test_a_worker_that_is_killed_loses_only_what_it_was_training(recipe, asked, 
     first, killed = ([tuple(p) for p in json.loads(line)] for line in log.read_text().splitlines())
     states = [trial.state.name for trial in study().trials]
     assert states.count("COMPLETE") == states.count("RUNNING") == 2
-    record = search_architecture(make_request(recipe, tmp_path / "out"))
+    record = run()
     assert asked.batches[0] == killed and not set(first) & set(asked.tried)
     assert record["cost"]["trained"] == 6 and record["cost"]["failed"] == 2
 
 
-# What is refused before anything is trained.
+# Refused before anything is trained.
 
 
 def sizes(**changes):
-    usual = {"layers": (1, 2), "hidden": (8, 16), "heads": (2,), "ffn": (2,)}
-    return ShapeSizes(**{**usual, **changes})
+    return dataclasses.replace(FEW, **changes)
 
 
 @pytest.mark.parametrize(
@@ -234,52 +213,103 @@ def sizes(**changes):
         ({"limits": ShapeLimits(parameters=100)}, "No shape has at most 100 parameters: the smallest, 1x8"),
         ({"limits": ShapeLimits(latency_share=0.0)}, "--max-latency-share 0 is no share"),
         ({"limits": ShapeLimits(latency_share=float("nan"))}, "--max-latency-share nan is no share"),
-        ({"limits": ShapeLimits(latency_share=0.01)}, "No shape is within --max-latency-share 0.01: the smallest"),
         ({"measuring": MeasuringRequest("gpu")}, "There is no device 'gpu' here"),
         ({"measuring": MeasuringRequest("cpu", length=129)}, "--measure-length 129 is longer than the 128 tokens"),
         ({"measuring": MeasuringRequest("cpu", batch=0)}, "--measure-batch 0 leaves nothing to do"),
-        ({"sizes": sizes(heads=(2, 7))}, "--heads 7 is in no shape that can be trained: 7 heads do not divide"),
         ({"sizes": sizes(layers=(2, 6))}, "--layers 6 is in no shape .*the student has 6 layers and the teacher 3"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_mistakes_in_what_is_asked(recipe, asked, tmp_path, options, message):
-    with pytest.raises(RecipeError, match=message) as caught:
-        search_architecture(make_request(recipe, tmp_path / "out", **{"sizes": sizes(), **options}))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "options", "message"),
-    [
-        (["stages.0.training={num_train_epochs: 1}"], {"prune": True}, "The recipe counts epochs, .*--no-prune"),
+        # The usual mapping of this method would take any depth.
+        (
+            ["stages.0.method={name: minilmv2, relation_heads: 4}"],
+            "^--layers 6 is deeper than the teacher, which has 3 layers; list at most 3",
+        ),
+        (["stages.0.training={num_train_epochs: 1}"], "The recipe counts epochs, .*--no-prune"),
         (
             ["stages=[{name: a, method: hidden_states}, {name: b, method: minilmv2}]"],
-            {"prune": True},
             "The recipe has 2 stages, and candidates are stopped early only where it has one; give --no-prune",
         ),
-        (["stages.0.student={shape: 2x16h2}"], {}, "no stage trains the recipe's student"),
-        (["student.initialise.checkpoint=elsewhere"], {}, "checkpoint is a model of one shape"),
+        (["stages.0.student={shape: 2x16h2}"], "no stage trains the recipe's student"),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_recipes_that_cannot_be_searched(recipe, asked, tmp_path, changes, options, message):
-    with pytest.raises(LimbeckError, match=message):
-        changed = load_recipe(recipe, changes)
-        search_architecture(make_request(changed, tmp_path / "out", **{"sizes": sizes(), **options}))
+def test_searches_that_cannot_be(run, recipe, asked, options, message):
+    changes = options if isinstance(options, list) else []
+    options = {"prune": True, "sizes": FEW} if changes else {"sizes": FEW, **options}
+    if "minilmv2, relation" in str(changes):
+        options["sizes"] = sizes(layers=(2, 3, 6))
+    with pytest.raises(LimbeckError, match=message) as caught:
+        run(load_recipe(recipe, changes), **options)
+    assert "\n" not in str(caught.value) and not asked.batches
 
 
-def test_students_deeper_than_the_teacher_are_refused(recipe, asked, tmp_path):
-    # The usual mapping of this method would take any depth.
-    stage = {**recipe["stages"][0], "method": {"name": "minilmv2", "relation_heads": 4}}
-    request = make_request({**recipe, "stages": [stage]}, tmp_path / "out", sizes=sizes(layers=(2, 3, 6)))
-    with pytest.raises(RecipeError, match="^--layers 6 is deeper than the teacher, which has 3 layers; list at most 3"):
-        search_architecture(request)
+def test_the_loss_is_of_hidden_states_or_of_relations(recipe):
+    search = ArchitectureSearch(make_request(recipe, None))
+    search._layers = SimpleNamespace(device="cpu", compare=lambda student: (0.4, 0.75))
+    assert (search.loss, search._loss(torch.nn.Identity())) == ("hidden", 0.25)
+    search.loss = "relations"
+    assert search._loss(torch.nn.Identity()) == 0.4
 
 
-def test_texts_are_as_long_as_the_teacher_takes_where_no_length_is_given(recipe, asked, tmp_path):
+def test_texts_are_as_long_as_the_teacher_takes_where_no_length_is_given(recipe, tmp_path):
     short = make_teacher(tmp_path, "bert", layers=3, hidden=16, heads=4, ffn=32, max_position_embeddings=64)
     for teacher, length in ((short, 64), (recipe["teacher"]["model"], 128)):
         changed = recipe | {"teacher": {"model": str(teacher)}}
-        request = make_request(changed, tmp_path / "out", sizes=sizes(), measuring=MeasuringRequest("cpu"))
+        request = make_request(changed, tmp_path / "out", sizes=FEW, measuring=MeasuringRequest("cpu"))
         assert ArchitectureSearch(request).latency.length == length
+    assert MeasuringRequest() == MeasuringRequest("auto", None, 1, 4.0)
+
+
+# Searches that really train.
+
+
+@pytest.fixture
+def trained(recipe):
+    recipe["student"] = {"shape": "2x8h2", "dropout": 0.0}  # neighbours of another shape change what is drawn for it
+    recipe["stages"][0]["training"] |= {"max_steps": 6, "learning_rate": 1e-2}
+    return recipe
+
+
+def test_a_search_that_trains(trained, tmp_path):
+    limits = ShapeLimits(20_000, latency_share=50.0)
+    request = make_request(trained, tmp_path / "out", sizes=FEW, trials=3, prune=True, limits=limits)
+    record = search_architecture(request)
+    assert record["cuts"] == [2, 4] and record["cost"]["trained"] == 3
+    assert record["loss"]["kind"] == "hidden"
+    # The best shape alone, without a search, a cut or a neighbour, comes to the same loss.
+    best = record["best"]
+    plan = plan_run(with_shape(request.proxy.recipe, ShapePoint(best["layers"], best["hidden"], best["heads"], 2)))
+    proxy = Proxy(plan, console=Console(quiet=True))
+    [alone] = proxy.train([plan])
+    shapes = ArchitectureSearch(request).space.shapes
+    batches = held_out_batches(proxy.corpora[0], proxy.tokenizer)
+    layers = last_layers(proxy.load_teacher(), batches, [shape.plan.student for shape in shapes.values()])
+    smallest = shapes[ShapePoint(1, 8, 2, 2)].plan
+    untrained, _ = make_student(smallest.student_choice, None, None, proxy.load_teacher, 3)
+    losses = [1 - layers.compare(student)[1] for student in (alone.student, untrained)]
+    assert record["loss"]["untrained"] == pytest.approx(losses[1])
+    assert best["loss"] == pytest.approx(losses[0] / losses[1], rel=1e-4)
+    assert set(best["rewards_on_the_way"]) == {"2", "4"}
+    again = search_architecture(dataclasses.replace(request, trials=4))
+    assert again["shapes"][:3] == record["shapes"] and again["loss"] == record["loss"]
+
+
+@pytest.mark.slow
+def test_workers_of_one_search_share_its_study_and_compare_relations(trained, tmp_path):
+    trained["stages"][0]["method"] = {"name": "minilmv2", "relation_heads": 4}
+    request = make_request(trained, tmp_path / "out", sizes=FEW, trials=4, batch=1, workers=2)
+    record = search_architecture(request)
+    assert sorted(map(point, record["shapes"])) == sorted(shape_points(FEW))
+    assert record["loss"]["kind"] == "relations" and all(0 < shape["loss"] < 1.5 for shape in record["shapes"])
+
+
+def test_a_latency_is_measured_beside_the_teachers(recipe):
+    proxy = Proxy(plan_run(load_recipe(recipe)), console=Console(quiet=True))
+    setting = LatencySetting(torch.device("cpu"), length=64, batch=4, seconds=0.4)
+    bench = LatencyBench(proxy.load_teacher(), setting)
+    small, large = (student_config(parse_blueprint(f"{n}x16h4"), proxy.load_teacher().config) for n in (1, 12))
+    fast, slow = bench(small), bench(large)
+    assert fast.share < 1 < slow.share
+    for found in (fast, slow):
+        assert found.share == pytest.approx(found.student_ms / found.teacher_ms)
+        assert found.threads == torch.get_num_threads()
+    of = {"device": "cpu", "length": 64, "batch": 4, "dtype": "float32", "of": "least disturbed pass"}
+    assert setting.identity == of

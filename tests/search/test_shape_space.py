@@ -1,29 +1,35 @@
-"""Which shapes can be searched, what they count, and which sizes are refused."""
+"""Which shapes can be searched, their parameters, latencies and rewards, and the samplers that choose among them."""
 
 import dataclasses
+import math
+from itertools import chain, repeat
 
+import numpy as np
+import optuna
 import pytest
+import torch
+from optuna.distributions import CategoricalDistribution
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
+from limbeck.search import shape_space as module
+from limbeck.search.latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
 from limbeck.search.shape_space import (
+    SAMPLERS,
     ShapeLimits,
     ShapePoint,
-    ShapeSizes,
-    check_some_small_enough,
-    fastest_guess,
+    make_sampler,
+    pareto_front,
     parse_count,
-    refuse_latency,
-    refuse_parameters,
+    shape_reward,
     shape_space,
     with_shape,
     written_count,
 )
-from tests.support.shape_search import recipe_data, write_teacher
-
-SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1, 2))
+from tests.support.shape_search import SIZES, recipe_data, write_teacher
+from tests.support.word_models import tiny_bert
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +44,18 @@ def sizes(**changes):
 
 
 def test_the_space_is_the_product_of_what_can_be_trained(recipe):
-    space = shape_space(recipe, sizes(heads=(2, 3, 4)))
-    everything = {ShapePoint(s, h, a, f) for s in (1, 2, 3) for h in (8, 12, 16) for a in (2, 3, 4) for f in (1, 2)}
+    space = shape_space(recipe, sizes(heads=(2, 3), ffn=(1, 2)))
+    everything = {ShapePoint(s, h, a, f) for s in (1, 2, 3) for h in (8, 12, 16) for a in (2, 3) for f in (1, 2)}
     legal = {point for point in everything if point.hidden % point.heads == 0}
     assert set(space.shapes) == legal and set(space.impossible) == everything - legal
     assert "3 heads do not divide" in space.impossible[ShapePoint(1, 8, 3, 1)]
-
-
-def test_a_shape_is_the_recipe_with_that_student(recipe):
-    shape = shape_space(recipe, SIZES).shapes[ShapePoint(3, 12, 4, 2)]
+    shape = space.shapes[ShapePoint(3, 12, 3, 2)]
     found = shape.plan.student
-    assert (found.layers, found.hidden, found.heads, found.ffn) == (3, 12, 4, 24)
+    assert (found.layers, found.hidden, found.heads, found.ffn) == (3, 12, 3, 24)
     counts = count_parameters(build_student(shape.plan.student_config, seed=0))
     assert shape.parameters == counts.embedding + counts.transformer
     changed = shape.plan.recipe.model_dump() | {"student": recipe.student.model_dump()}
-    assert changed == recipe.model_dump()
+    assert changed == recipe.model_dump(), "a shape is the recipe with that student"
 
 
 def test_ffn_widths_are_rounded_and_factorised_embeddings_stay(recipe):
@@ -70,25 +73,20 @@ def test_ffn_widths_are_rounded_and_factorised_embeddings_stay(recipe):
         ({"layers": (2, 4)}, "--layers 4 is in no shape that can be trained: stages.0.method: mapping 'last'"),
         ({"layers": ()}, "--layers lists no size"),
         ({"ffn": (2, 2.0)}, "--ffn lists 2 twice"),
+        ("student.initialise.checkpoint=somewhere", r"student\.initialise\.checkpoint is a model of one shape"),
+        ("student.initialise.layers=[1, 3]", "--layers 1 is in no shape"),
     ],
     ids=str,
 )
-def test_sizes_of_no_shape_are_refused(recipe, changes, message):
+def test_spaces_that_cannot_be_searched(recipe, changes, message):
+    changes, listed = ({}, [changes]) if isinstance(changes, str) else (changes, [])
     with pytest.raises(RecipeError, match=message):
-        shape_space(recipe, sizes(**changes))
-
-
-def test_a_student_that_starts_from_a_checkpoint_has_one_shape(recipe):
-    with pytest.raises(RecipeError, match=r"student\.initialise\.checkpoint is a model of one shape"):
-        shape_space(load_recipe(recipe, ["student.initialise.checkpoint=somewhere"]), SIZES)
+        shape_space(load_recipe(recipe, listed), sizes(**{"hidden": (8,), "heads": (2,), **changes}))
 
 
 def test_a_depth_that_only_some_shapes_may_have_leaves_the_others_out(recipe):
     listed = load_recipe(recipe, ["student.initialise.layers=[1, 3]"])
-    space = shape_space(listed, sizes(layers=(2,)))
-    assert {point.layers for point in space.shapes} == {2}
-    with pytest.raises(RecipeError, match="--layers 1 is in no shape"):
-        shape_space(listed, SIZES)
+    assert {point.layers for point in shape_space(listed, sizes(layers=(2,), hidden=(8,))).shapes} == {2}
 
 
 @pytest.mark.parametrize(
@@ -113,19 +111,136 @@ def test_counts_are_written_as_they_are_read(count, text):
 
 
 def test_limits_refuse_what_is_beyond_them_and_nothing_else(recipe):
-    shape = shape_space(recipe, SIZES).shapes[ShapePoint(2, 12, 2, 1)]
-    assert refuse_parameters(ShapeLimits(), shape) is None and refuse_latency(ShapeLimits(), 9.0) is None
-    assert refuse_parameters(ShapeLimits(parameters=shape.parameters), shape) is None
-    reason = refuse_parameters(ShapeLimits(parameters=shape.parameters - 1), shape)
+    shapes = shape_space(recipe, sizes(layers=(2,), hidden=(12,))).shapes
+    shape = shapes[ShapePoint(2, 12, 2, 1)]
+    assert module.refuse_parameters(ShapeLimits(), shape) is module.refuse_latency(ShapeLimits(), 9.0) is None
+    assert module.refuse_parameters(ShapeLimits(parameters=shape.parameters), shape) is None
+    reason = module.refuse_parameters(ShapeLimits(parameters=shape.parameters - 1), shape)
     assert reason == f"{shape.parameters:,} parameters, {shape.parameters - 1:,} are the limit"
-    assert refuse_latency(ShapeLimits(latency_share=0.5), 0.5) is None
-    assert refuse_latency(ShapeLimits(latency_share=0.5), 0.51) == "0.510 of the teacher's latency, 0.5 is the limit"
+    half = ShapeLimits(latency_share=0.5)
+    assert module.refuse_latency(half, 0.5) is None
+    assert module.refuse_latency(half, 0.51) == "0.510 of the teacher's latency, 0.5 is the limit"
+    module.check_some_small_enough(ShapeLimits(parameters=shape.parameters), shapes.values())
+    with pytest.raises(
+        RecipeError, match=f"No shape has at most 100 parameters: the smallest, 2x12, .*{shape.parameters:,}"
+    ):
+        module.check_some_small_enough(ShapeLimits(parameters=100), shapes.values())
 
 
-def test_a_limit_of_parameters_that_no_shape_meets_names_the_smallest(recipe):
-    shapes = shape_space(recipe, SIZES).shapes
-    smallest = min(shape.parameters for shape in shapes.values())
-    check_some_small_enough(ShapeLimits(parameters=smallest), shapes.values())
-    with pytest.raises(RecipeError, match=f"No shape has at most 100 parameters: the smallest, 1x8, .*{smallest:,}"):
-        check_some_small_enough(ShapeLimits(parameters=100), shapes.values())
-    assert fastest_guess(shapes.values()).point == ShapePoint(1, 8, 2, 1)
+def test_reward_is_equation_12():
+    assert shape_reward(0.3, 5.41, 64.91) == pytest.approx(0.7 * (5.41 / (0.6 * 64.91)) ** -0.06, rel=1e-12)
+    assert shape_reward(0.0, 6.0, 10.0) == 1.0
+    assert shape_reward(0.2, 3.0, 10.0) > shape_reward(0.2, 6.0, 10.0) > shape_reward(0.3, 6.0, 10.0)
+    for latency, teacher in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)]:
+        with pytest.raises(ValueError, match="above 0"):
+            shape_reward(0.1, latency, teacher)
+
+
+def naive_front(points):
+    def beats(a, b):
+        return a[0] <= b[0] and a[1] <= b[1] and a != b
+
+    numbers = [point for point in points if not any(math.isnan(value) for value in point)]
+    on = [i for i, p in enumerate(points) if p in numbers and not any(beats(q, p) for q in numbers)]
+    return sorted(on, key=lambda i: points[i][1])
+
+
+def test_front_is_what_no_point_beats():
+    random = np.random.default_rng(1)
+    for size in range(40):
+        points = [tuple(point) for point in random.integers(0, 8, size=(size, 2)).astype(float).tolist()]
+        points += [(math.nan, 0.0), (0.0, math.nan)] * (size % 2)
+        front = pareto_front(points)
+        assert sorted(front) == sorted(naive_front(points))
+        assert [points[i][1] for i in front] == sorted(points[i][1] for i in front)
+
+
+# Samplers: what a trial draws depends on the seed and its number, not on who asks.
+
+SPACE = {"layers": CategoricalDistribution((2, 3, 4, 6)), "hidden": CategoricalDistribution((192, 312, 384))}
+TRIALS = 14
+
+
+def propose(name, seed, *, workers=1):
+    """The points of a study whose trials are asked for by several samplers in turn; 6x384 is the best."""
+    study = optuna.create_study(direction="maximize")
+    samplers = [make_sampler(name, seed) for _ in range(workers)]
+    found = []
+    for number in range(TRIALS):
+        study.sampler = samplers[number % workers]
+        trial = study.ask()
+        point = tuple(trial.suggest_categorical(key, values.choices) for key, values in SPACE.items())
+        study.tell(trial, point[0] + point[1] / 1000)
+        found.append(point)
+    return found
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_several_workers_propose_what_one_would(name):
+    alone = propose(name, seed=1)
+    assert propose(name, seed=1, workers=3) == alone
+    assert len(set(alone)) > 4
+    if name in ("tpe", "gp"):  # They model the rewards, and come to prefer the better shapes.
+        later = [layers + hidden / 1000 for layers, hidden in alone[-5:]]
+        everything = [layers + hidden / 1000 for layers in (2, 3, 4, 6) for hidden in (192, 312, 384)]
+        assert sum(later) / len(later) > sum(everything) / len(everything)
+
+
+def test_seeds_and_trials_draw_differently():
+    runs = [propose("random", seed) for seed in range(4)]
+    assert len({tuple(run) for run in runs}) == 4
+    assert runs[0][1:] != runs[1][:-1]
+
+
+def test_an_unknown_sampler_is_refused_with_the_nearest():
+    with pytest.raises(RecipeError, match=r"Unknown sampler 'tpr'\. Did you mean 'tpe'\? Known: gp, nsga2"):
+        make_sampler("tpr", seed=0)
+
+
+# Latency: the least disturbed pass is what is compared, on a machine that is busy or idle.
+
+EACH = WARM_UP + FEWEST_PASSES
+
+
+class Passes:
+    """Passes of known times; counts how many were asked for."""
+
+    def __init__(self, *times):
+        self.asked = 0
+        self._times = chain(times, repeat(times[-1]))
+
+    def __call__(self):
+        self.asked += 1
+        return next(self._times)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "student", "expected", "attempts"),
+    [
+        # A long pass is mostly interrupted, and judged by the one that was not.
+        ([PassTime(0.2 + n, 0.1) for n in range(EACH - 1)] + [PassTime(0.1, 0.1)], [PassTime(0.01, 0.01)],
+         (0.1, 0.01, False), 1),
+        # A disturbed measurement is made again.
+        ([PassTime(0.2, 0.1)] * EACH + [PassTime(0.11, 0.1)], [PassTime(0.01, 0.01)], (0.11, 0.01, False), 2),
+        # Where every attempt is disturbed, processor times are compared.
+        ([PassTime(0.2, 0.1)], [PassTime(0.01, 0.01)], (0.1, 0.01, True), 3),
+        # Without a processor clock wall times stand.
+        ([PassTime(0.2)], [PassTime(0.1)], (0.2, 0.1, False), 1),
+    ],
+)  # fmt: skip
+def test_the_least_disturbed_pass_counts(teacher, student, expected, attempts):
+    teacher, student = Passes(*teacher), Passes(*student)
+    found = time_in_turns(teacher, student, seconds=0)
+    assert (found.teacher, found.student, found.busy) == expected
+    assert teacher.asked == student.asked == attempts * EACH
+
+
+def test_short_passes_are_not_repeated_for_ever():
+    teacher, student = Passes(PassTime(1.0, 1.0)), Passes(PassTime(1.0, 1.0))
+    time_in_turns(teacher, student, seconds=60)
+    assert teacher.asked == student.asked == WARM_UP + MOST_PASSES
+
+
+def test_a_pass_is_timed_by_both_clocks():
+    found = pass_timer(tiny_bert(2).eval(), torch.ones(3, 16, dtype=torch.long))()
+    assert 0 < found.cpu <= found.wall * 1.05

@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
-from limbeck.models.loading import load_tokenizer
-from limbeck.recipe.load import load_recipe
-from limbeck.search import engine, mapping
+from limbeck.search import mapping
 from limbeck.search.genetic_sampler import suggest
 from limbeck.search.mapping import MappingRequest, MappingSearch
 from limbeck.search.mapping import search_mapping as search  # noqa: F401
-from limbeck.search.requests import ProxyRequest
-from limbeck.training.run import build_corpora
 from tests.support.models import make_teacher
+from tests.support.searches import Asked, install_proxy, recipe_of, request_of
 
 NAME, TEACHER_LAYERS, STUDENT_LAYERS = "mapping", 8, 4
 STOPPED = "what is evaluated is kept in"
 BEST = (0, 0, 3, 7)
+# A search of 3 generations of 5.
+make_request = partial(request_of, MappingRequest, {"generations": 3, "genetic": {"population": 5}}, name=NAME)
 
 
 def scores_of(mapping):
@@ -34,55 +32,19 @@ def fitness(mapping):
     return sum(scores_of(mapping).values()) / 2
 
 
-@dataclass
-class Asked:
-    """What a search asked for: the mappings of each training, and the steps of their recipes."""
+class FakeScores:
+    names = ("agreement", "relations")
 
-    batches: list = field(default_factory=list)
-    steps: set = field(default_factory=set)
-    shares: list = field(default_factory=list)
-    teachers: int = 0
-    diverges: set = field(default_factory=set)
-    before: object = None
+    def __init__(self, *arguments):
+        pass
 
-    @property
-    def tried(self):
-        return [mapping for batch in self.batches for mapping in batch]
+    def measure(self, student, plan, name):
+        return scores_of(student)
 
 
 def install(monkeypatch) -> Asked:
-    asked = Asked()
-
-    class FakeProxy:
-        def __init__(self, plan, *, share, console):
-            self.plan = plan
-            self.tokenizer = load_tokenizer(plan.recipe.teacher.model)
-            self.corpora = build_corpora(plan, self.tokenizer, console)
-            asked.shares.append(share)
-
-        def load_teacher(self):
-            asked.teachers += 1
-
-        def train(self, plans):
-            mappings = [tuple(plan.recipe.stages[0].method["mapping"]) for plan in plans]
-            if asked.before is not None:
-                asked.before(mappings)
-            asked.batches.append(mappings)
-            asked.steps |= {plan.recipe.stages[0].training.get("max_steps") for plan in plans}
-            return [SimpleNamespace(student=m, diverged=m in asked.diverges) for m in mappings]
-
-    class FakeScores:
-        names = ("agreement", "relations")
-
-        def __init__(self, *arguments):
-            pass
-
-        def measure(self, student, plan, name):
-            return scores_of(student)
-
-    monkeypatch.setattr(engine, "Proxy", FakeProxy)
     monkeypatch.setattr(mapping, "HeldOutScores", FakeScores)
-    return asked
+    return install_proxy(monkeypatch, lambda plan: tuple(plan.recipe.stages[0].method["mapping"]))
 
 
 def write_teacher(folder: Path, **changes) -> Path:
@@ -91,27 +53,9 @@ def write_teacher(folder: Path, **changes) -> Path:
 
 
 def recipe_data(teacher: Path, text: Path, **changes):
-    return {
-        "name": "searched",
-        "output": "run",
-        "seed": 3,
-        "teacher": {"model": str(teacher)},
-        "student": {"shape": {"layers": STUDENT_LAYERS, "hidden": 12, "heads": 2, "ffn": 16}},
-        "corpus": {"sources": [str(text)], "length": 32, "held_out": 0.3},
-        "stages": [
-            {
-                "method": {"name": "elm"},
-                "training": {"max_steps": 50, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "bf16": False},
-            }
-        ],
-        "evaluation": {"enabled": False},
-    } | changes
-
-
-def make_request(recipe, output, *, name=NAME, steps=None, share=1.0, storage=None, **options) -> MappingRequest:
-    """A search of 3 generations of 5; options as of `MappingRequest`."""
-    proxy = ProxyRequest(load_recipe(recipe), Path(output), name, steps=steps, share=share, storage=storage)
-    return MappingRequest(proxy, **{"generations": 3, "genetic": {"population": 5}, **options})
+    shape = {"layers": STUDENT_LAYERS, "hidden": 12, "heads": 2, "ffn": 16}
+    data = recipe_of(teacher, text, shape, 32, {"name": "elm"}, steps=50)
+    return data | {"name": "searched", "evaluation": {"enabled": False}} | changes
 
 
 def results(record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from limbeck.methods.layer_mapping import stream_width
 from limbeck.methods.minilmv2 import relation_heads_for
 from limbeck.models.families import Shape, depth, family_of, shape_of
 from limbeck.models.loading import load_model
-from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import relation_kl
 
@@ -38,40 +38,65 @@ def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
     return relation_heads_for(teacher, widths)
 
 
-@torch.no_grad()
-def compare_last_layers(
-    student: PreTrainedModel, teacher: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], *, heads: int
-) -> tuple[float, float | None]:
-    """Compare the last layers of two models on text that neither sees as training text.
+class LastLayers:
+    """Compares the last layers of students with their teacher's, on text that none of them sees as training text.
 
     Args:
-        student: In eval mode.
-        teacher: In eval mode, on the same device.
+        teacher: Whole, in eval mode, where students are compared.
         batches: `input_ids` and `attention_mask`, `[B, L]`.
-        heads: Relation heads; divides the widths of queries, keys and values of both.
-
-    Returns:
-        The mean divergence of the student's query-query, key-key and value-value relations from the teacher's, in nats
-        (0 at equality; MiniLMv2 section 3.1). And the share of the variance of the teacher's last hidden states that a
-        linear map of the student's explains (1: all of it), by a ridge regression on the first two thirds of the
-        batches, measured on the last; None of fewer than three. Its penalty is the one that does best on the second
-        third when fitted on the first: a few thousand tokens are little for as many features.
+        heads: Relation heads; divides the widths of queries, keys and values of all.
+        kept: Read the teacher's relations once and keep them, on the CPU; its hidden states are not compared then.
     """
-    total = count = 0.0
-    causal = family_of(teacher.config).causal
-    thirds = _Moments(), _Moments(), _Moments()
-    with StreamTap(student, _keys(student)) as of_student, StreamTap(teacher, _keys(teacher)) as of_teacher:
-        device = next(student.parameters()).device
-        for number, batch in enumerate(batches):
-            inputs = batch["input_ids"].to(device), batch["attention_mask"].to(device)
-            ours, theirs = _by_kind(of_student(*inputs)), _by_kind(of_teacher(*inputs))
-            valid = inputs[1].bool()
+
+    def __init__(
+        self, teacher: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], *, heads: int, kept: bool = False
+    ) -> None:
+        self._batches, self._heads, self.device = batches, heads, teacher.device
+        self._causal = family_of(teacher.config).causal
+        self._kinds = _PARTS if kept else (*_PARTS, "hidden")
+        self._teacher = None if kept else teacher
+        self._kept = [{kind: x.cpu() for kind, x in streams.items()} for streams in self._read(teacher)] if kept else []
+
+    def compare(self, student: PreTrainedModel) -> tuple[float, float | None]:
+        """Compare a student in eval mode, on the teacher's device.
+
+        Returns:
+            The mean divergence of the student's query-query, key-key and value-value relations from the teacher's, in
+            nats (0 at equality; MiniLMv2 section 3.1). And the share of the variance of the teacher's last hidden
+            states that a linear map of the student's explains (1: all of it), by a ridge regression on the first two
+            thirds of the batches, measured on the last; None of fewer than three. Its penalty is the one that does best
+            on the second third when fitted on the first: a few thousand tokens are little for as many features.
+        """
+        return self._compare(self._read(student))
+
+    @cached_property
+    def uniform(self) -> float:
+        """The divergence of relations that look at all tokens alike, as those of zeros do; where they are kept."""
+        return self._compare({kind: torch.zeros_like(x) for kind, x in streams.items()} for streams in self._kept)[0]
+
+    def _read(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
+        """Read the streams of a model's last layer by kind, batch by batch."""
+        last = depth(model.config)
+        with StreamTap(model, [StreamKey(kind, last) for kind in self._kinds]) as tap:
+            for batch in self._batches:
+                with torch.no_grad():
+                    streams = tap(batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device))
+                yield {key.kind: x for key, x in streams.items()}
+
+    def _compare(self, student: Iterable[Mapping[str, Tensor]]) -> tuple[float, float | None]:
+        teacher = self._kept if self._teacher is None else self._read(self._teacher)
+        total = count = 0.0
+        thirds = _Moments(), _Moments(), _Moments()
+        for number, (batch, own, other) in enumerate(zip(self._batches, student, teacher, strict=True)):
+            valid = batch["attention_mask"].bool().to(self.device)
             for part in _PARTS:
-                vectors = ours[part], ours[part], theirs[part], theirs[part]
-                term = relation_kl(*vectors, heads=heads, valid=valid, causal=causal)
+                ours, theirs = own[part].to(self.device), other[part].to(self.device)
+                term = relation_kl(ours, ours, theirs, theirs, heads=self._heads, valid=valid, causal=self._causal)
                 total, count = total + float(term.total), count + float(term.count)
-            thirds[3 * number // len(batches)].add(ours["hidden"][valid], theirs["hidden"][valid])
-    return total / count, _explained(*thirds) if len(batches) >= 3 else None
+            if "hidden" in other:
+                thirds[3 * number // len(self._batches)].add(own["hidden"][valid], other["hidden"][valid])
+        hidden = "hidden" in self._kinds and len(self._batches) >= 3
+        return total / count, _explained(*thirds) if hidden else None
 
 
 def _explained(first: _Moments, second: _Moments, third: _Moments) -> float:
@@ -119,17 +144,7 @@ class _Moments:
         return float(1 - error / (yy - sum_y @ sum_y / self._rows))
 
 
-def _keys(model: PreTrainedModel) -> list[StreamKey]:
-    last = depth(model.config)
-    return [StreamKey(kind, last) for kind in (*_PARTS, "hidden")]
-
-
-def _by_kind(streams: Streams) -> dict[str, Tensor]:
-    return {key.kind: tensor for key, tensor in streams.items()}
-
-
 _BATCH = 32
-
 
 MEASURES = (
     HeldOutMeasure(key="agreement", title="agreement", digits=3, best="highest"),
@@ -140,7 +155,7 @@ MEASURES = (
 """In the order of the columns; the first ranks the students where there is no task.
 
 `agreement`: Spearman of the student's sentence similarities with the teacher's. `retrieval`: mean reciprocal rank at 10
-of summaries finding their bodies. `explained` and `relations`: see `compare_last_layers`.
+of summaries finding their bodies. `explained` and `relations`: see `LastLayers`.
 """
 
 
@@ -241,7 +256,7 @@ class HeldOutText:
         return {"retrieval": found.mrr_at_10}
 
     def _layers(self, model: PreTrainedModel) -> dict[str, float | None]:
-        relations, explained = compare_last_layers(model, self._teacher, self._batches, heads=self._heads)
+        relations, explained = LastLayers(self._teacher, self._batches, heads=self._heads).compare(model)
         return {"relations": relations, "explained": explained}
 
     @cached_property

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -19,27 +18,21 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 from transformers import PreTrainedModel
 
+from limbeck.comparison.held_out import LastLayers
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import Count
 from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError
+from limbeck.recipe.plan import RunPlan
 from limbeck.search import engine
-from limbeck.search.latency import (
-    LatencyBench,
-    LatencySetting,
-    MeasureLatency,
-    ShapeLatency,
-    check_length,
-    usual_length,
-)
+from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
+from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency, check_length, usual_length
 from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
-from limbeck.search.requests import ShapeLimits
-from limbeck.search.scores import LOSS_BLOCKS, LastLayerLoss, held_out_batches, loss_kind, plain_copy
+from limbeck.search.scores import LOSS_BLOCKS, held_out_batches, last_layers, loss_kind, plain_copy
 from limbeck.search.shape_space import (
     KnownShape,
     ShapePoint,
-    ShapeSpace,
     check_some_small_enough,
     fastest_guess,
     make_sampler,
@@ -51,12 +44,11 @@ from limbeck.search.shape_space import (
     with_shape,
 )
 from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
+from limbeck.training.cohort import Cut
 from limbeck.training.proxy import Trained
 from limbeck.training.students import make_student
 
 SHAPE, PARAMETERS, LATENCY, LOSS, STEPS = "shape", "parameters", "latency", "loss", "steps"
-SECONDS = "training_seconds"
-"""User attribute of a trial: its part of the time that the shapes which were trained together took."""
 REFUSED = "refused"
 """User attribute of a pruned trial: why the shape cost no training."""
 CUT = "cut"
@@ -105,7 +97,7 @@ def trained_shapes(log: TrialLog[ShapePoint]) -> list[FrozenTrial]:
     return [trial for trial in log.done.values() if REFUSED not in trial.user_attrs]
 
 
-@dataclass(frozen=True)
+@dataclass
 class ShapeCandidate:
     """A shape to train.
 
@@ -113,39 +105,17 @@ class ShapeCandidate:
         shape: The shape.
         latency: As it was measured.
         trial: Its trial, for intermediate rewards.
+        cut: Why its training was not finished.
     """
 
     shape: KnownShape
     latency: ShapeLatency
     trial: Trial
+    cut: str | None = None
 
     def reward(self, loss: float) -> float:
         """Return equation 12 for a loss of this shape."""
         return shape_reward(loss, self.latency.share, 1.0)
-
-
-def open_shapes(space: ShapeSpace, limits: ShapeLimits, log: TrialLog[ShapePoint]) -> list[ShapePoint]:
-    """Return the shapes that nothing is known against, and that no worker has."""
-    return [
-        point
-        for point, shape in space.shapes.items()
-        if point not in log.done and point not in log.running and not refuse_parameters(limits, shape)
-    ]
-
-
-def known_latency(study: Study, point: ShapePoint) -> ShapeLatency | None:
-    """Return the first latency that was measured of a shape, also where the trial was lost since."""
-    trials = study.get_trials(deepcopy=False)
-    return next((found for trial in trials if point_of(trial) == point and (found := latency_of(trial))), None)
-
-
-def shape_pruner() -> MedianPruner:
-    """Return what decides which shapes go on: those whose reward is not below the median of all others so far.
-
-    Successive halving would compare a shape with those of its own batch only. The study's intermediate rewards compare
-    it with every shape that any worker trained to the same step, and a batch of good ones loses none.
-    """
-    return MedianPruner(n_startup_trials=COMPLETE_BEFORE_CUTS)
 
 
 def cut_steps(steps: int) -> list[int]:
@@ -157,21 +127,29 @@ def cut_steps(steps: int) -> list[int]:
 class ArchitectureSearch(engine.Search):
     """A search for a shape that is checked and planned.
 
+    Shapes are compared by what their students lack of the teacher on held-out text, alike for every shape and method.
+    The loss `hidden` is the hidden-state loss of the comparative study (arXiv 2310.08797, equation 6) at the last
+    layers, under the linear map that fits best, as a share of the variance of the teacher's hidden states; `relations`
+    is the mean divergence of query-query, key-key and value-value relations (MiniLMv2 section 3.1). Both are divided by
+    the loss of an untrained student, the same one for all shapes: 0 is a student that equals its teacher, about 1 one
+    that has not learned.
+
     Attributes:
         space: The shapes.
         plan: Of a candidate's recipe, with one of the shapes.
         latency: How latencies are measured.
-        loss: What shapes are compared by.
+        loss: `hidden` or `relations`.
         cuts: After how many steps shapes without hope are looked for.
     """
 
     kind = "architecture"
-    # What a value depends on is the shape of its trial, and not the one that the recipe happens to name.
+    # A value depends on the shape of its trial, and not on the shape in the recipe.
     searched = r"student\.shape"
     queues_again = True
     request: ArchitectureRequest
-    _measure: MeasureLatency
-    _lack: LastLayerLoss
+    _measure: LatencyBench
+    _layers: LastLayers
+    _untrained: float
 
     def __init__(self, request: ArchitectureRequest) -> None:
         super().__init__(request)
@@ -208,7 +186,7 @@ class ArchitectureSearch(engine.Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_batches(engine.held_out_corpus(self.proxy), self.proxy.tokenizer)
+        held_out_batches(self.held_out, self.proxy.tokenizer)
 
     def open(self) -> Study:
         """Open the study, or make it; under a limit of latency it begins with the shape that is likely the fastest."""
@@ -216,7 +194,10 @@ class ArchitectureSearch(engine.Search):
         is_new = request.name not in get_all_study_names(open_storage(request.place))
         first = self._first_trial() if is_new and self.request.limits.latency_share is not None else None
         study = super().open()
-        study.pruner = shape_pruner()
+        # Shapes go on whose reward is not below the median of all others so far. Successive halving would compare a
+        # shape with those of its own batch only; the study's intermediate rewards compare it with every shape that any
+        # worker trained to the same step, and a batch of good ones loses none.
+        study.pruner = MedianPruner(n_startup_trials=COMPLETE_BEFORE_CUTS)
         if first is not None:
             study.enqueue_trial(**first)
         return study
@@ -245,17 +226,21 @@ class ArchitectureSearch(engine.Search):
         """Say how many shapes there are, and how many are to be trained."""
         request, done = self.request, self._trained(study)
         known = f", {done} of them trained already" if done else ""
-        engine.say(
-            self.console,
+        self.say(
             f"{len(self.space.shapes):,} shapes can be trained; {request.trials} are to be{known}; study "
-            f"'{request.proxy.name}' in {shown(request.proxy.place)}",
+            f"'{request.proxy.name}' in {shown(request.proxy.place)}"
         )
 
     def is_finished(self, study: Study) -> bool:
         """Return whether so many shapes are trained, or all that there are."""
         log = read_shapes(study.get_trials(deepcopy=False))
-        left = log.running or open_shapes(self.space, self.request.limits, log)
-        return len(trained_shapes(log)) >= self.request.trials or not left
+        return len(trained_shapes(log)) >= self.request.trials or not (log.running or self._open_shapes(log))
+
+    def _open_shapes(self, log: TrialLog[ShapePoint]) -> list[ShapePoint]:
+        """Return the shapes that nothing is known against, and that no worker has."""
+        limits, taken = self.request.limits, {*log.done, *log.running}
+        shapes = self.space.shapes.items()
+        return [point for point, shape in shapes if point not in taken and not refuse_parameters(limits, shape)]
 
     def load(self, study: Study) -> None:
         """Prepare to measure latencies, and losses on the scale of an untrained student's."""
@@ -263,24 +248,24 @@ class ArchitectureSearch(engine.Search):
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]
-        loss = LastLayerLoss(
-            teacher, held_out_batches(engine.held_out_corpus(proxy), proxy.tokenizer), shapes, self.loss
-        )
-        self._lack = loss.divided_by(self._untrained_loss(study, loss))
+        self._layers = last_layers(teacher, held_out_batches(self.held_out, proxy.tokenizer), shapes)
         self._measure = LatencyBench(timed, self.latency)
-
-    def _untrained_loss(self, study: Study, loss: LastLayerLoss) -> float:
-        """Return the loss of the smallest student as it starts, on whose scale all losses are; kept in the study."""
         if UNTRAINED_LOSS not in study.user_attrs:
             plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan
-            student, _ = make_student(plan.student_choice, None, None, self.proxy.load_teacher, plan.recipe.seed)
-            found = loss(student)
+            student, _ = make_student(plan.student_choice, None, None, proxy.load_teacher, plan.recipe.seed)
+            found = self._loss(student)
             if not (math.isfinite(found) and found > 0):
                 raise TrainingError(f"An untrained student has the loss {found}, so no other can be compared with it.")
             study.set_user_attr(UNTRAINED_LOSS, found)
-        return float(study.user_attrs[UNTRAINED_LOSS])
+        self._untrained = float(study.user_attrs[UNTRAINED_LOSS])
 
-    def propose(self, study: Study, ask: engine.Ask) -> list[ShapeCandidate]:
+    def _loss(self, student: PreTrainedModel) -> float:
+        """Return the loss of a student without taps, which is not yet divided by that of an untrained one."""
+        relations, explained = self._layers.compare(student.to(self._layers.device))
+        assert explained is not None  # there are three batches
+        return relations if self.loss == "relations" else 1 - explained
+
+    def propose(self, study: Study, ask: Ask) -> list[ShapeCandidate]:
         """Take shapes; those that an earlier trial has, or that are beyond a limit, cost no training.
 
         Two workers that propose the same shape in the same instant may both train it, at the cost of the time.
@@ -292,7 +277,7 @@ class ArchitectureSearch(engine.Search):
         asked = repeats = 0
         while len(taken) < count:
             log = read_shapes(study.get_trials(deepcopy=False))
-            free = open_shapes(space, request.limits, log)
+            free = self._open_shapes(log)
             if not free:
                 break
             if repeats >= MOST_REPEATS:
@@ -322,7 +307,8 @@ class ArchitectureSearch(engine.Search):
         if shape is not None:
             trial.set_user_attr(PARAMETERS, shape.parameters)
         if shape is not None and reason is None:
-            latency = latency_of(trial) or known_latency(study, point) or self._measure(shape.plan.student_config)
+            known = (latency_of(other) for other in study.get_trials(deepcopy=False) if point_of(other) == point)
+            latency = next(filter(None, known), None) or self._measure(shape.plan.student_config)
             trial.set_user_attr(LATENCY, asdict(latency))
             reason = refuse_latency(limits, latency.share)
             if reason is None:
@@ -331,56 +317,43 @@ class ArchitectureSearch(engine.Search):
         study.tell(trial, state=TrialState.PRUNED)
         return None
 
-    def train(self, candidates: Sequence[ShapeCandidate]) -> Iterator[engine.Outcome]:
-        """Train the shapes, all at once, and yield the outcome of each as soon as it is measured.
+    def plan_of(self, candidate: ShapeCandidate) -> RunPlan:
+        """Return the recipe with its shape."""
+        return candidate.shape.plan
 
-        A shape is shown only when the next is asked for, so that it is in the study by then.
-        """
-        reasons: dict[int, str] = {}
-        cuts = {step: partial(self._cut, candidates, reasons, step) for step in self.cuts}
-        started = time.monotonic()
-        trained = self.proxy.train([candidate.shape.plan for candidate in candidates], cuts=cuts)
-        seconds = round((time.monotonic() - started) / len(candidates), 1)
-        for index, (candidate, found) in enumerate(zip(candidates, trained, strict=True)):
-            outcome, line = self._outcome(candidate, found, reasons.get(index), {SECONDS: seconds, STEPS: found.steps})
-            yield outcome
-            cost = f"{candidate.shape.parameters:,} parameters, {candidate.latency.share:.3f} of the teacher's latency"
-            engine.say(self.console, f"  {candidate.shape.point} ({cost}): {line}")
+    def cuts_of(self, candidates: Sequence[ShapeCandidate]) -> Mapping[int, Cut]:
+        """Leave out the shapes without hope."""
+        return {step: partial(self._cut, candidates, step) for step in self.cuts}
 
     def _cut(
-        self,
-        candidates: Sequence[ShapeCandidate],
-        reasons: dict[int, str],
-        step: int,
-        students: Mapping[int, PreTrainedModel],
+        self, candidates: Sequence[ShapeCandidate], step: int, students: Mapping[int, PreTrainedModel]
     ) -> Collection[int]:
         """Report the rewards of the shapes in training, and return which go on."""
         for index, student in students.items():
             candidate = candidates[index]
-            loss = self._lack(plain_copy(student, candidate.shape.plan))
+            loss = self._loss(plain_copy(student, candidate.shape.plan)) / self._untrained
             if not math.isfinite(loss):
                 continue  # The end of the training says whether it diverged.
             reward = candidate.reward(loss)
             try:
                 candidate.trial.report(reward, step)
-                hopeless = candidate.trial.should_prune()
+                if candidate.trial.should_prune():
+                    candidate.cut = f"after {step} steps its reward {reward:.3f} was below the median of the others"
             except UpdateFinishedTrialError:
-                reasons[index] = "this worker was taken for dead, and another has the shape"
-                continue
-            if hopeless:
-                reasons[index] = f"after {step} steps its reward {reward:.3f} was below the median of the others"
-        return [index for index in students if index not in reasons]
+                candidate.cut = "this worker was taken for dead, and another has the shape"
+        return [index for index in students if candidates[index].cut is None]
 
-    def _outcome(
-        self, candidate: ShapeCandidate, found: Trained, reason: str | None, notes: dict[str, Any]
-    ) -> tuple[engine.Outcome, str]:
-        if not found.diverged and reason is not None:
-            return engine.Outcome(notes=notes | {CUT: reason}, cut=True), f"cut: {reason}"
-        loss = math.nan if found.diverged else self._lack(found.student)
+    def score(self, candidate: ShapeCandidate, trained: Trained) -> tuple[Outcome, str]:
+        """Return the reward of a shape that was trained to the end."""
+        notes, size = {STEPS: trained.steps}, f"{candidate.shape.parameters:,} parameters"
+        what = f"{candidate.shape.point} ({size}, {candidate.latency.share:.3f} of the teacher's latency)"
+        if not trained.diverged and candidate.cut is not None:
+            return Outcome(notes={**notes, CUT: candidate.cut}, cut=True), f"{what}: cut: {candidate.cut}"
+        loss = math.nan if trained.diverged else self._loss(trained.student) / self._untrained
         if not math.isfinite(loss):
-            return engine.Outcome(notes=notes), "diverged"
+            return Outcome(notes=notes), f"{what}: diverged"
         reward = candidate.reward(loss)
-        return engine.Outcome(reward, notes | {LOSS: loss}), f"loss {loss:.4f}, reward {reward:.4f}"
+        return Outcome(reward, {**notes, LOSS: loss}), f"{what}: loss {loss:.4f}, reward {reward:.4f}"
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the shapes that is trained, in words and in shapes too."""
@@ -418,7 +391,7 @@ class ArchitectureSearch(engine.Search):
             "shapes": shapes,
             "best": best,
             "front": front,
-            "recipe": with_shape(request.proxy.recipe, chosen).model_dump(mode="json", exclude_unset=True),
+            "recipe": with_shape(request.proxy.recipe, chosen),
             "cost": _cost(trials, shapes),
         }
 
@@ -426,12 +399,12 @@ class ArchitectureSearch(engine.Search):
 def search_architecture(request: ArchitectureRequest, console: Console | None = None) -> dict[str, Any]:
     """Search for the shape of the best reward: low loss at low latency, within limits.
 
-    The reward is that of the comparative study (arXiv 2310.08797, equation 12) on the loss of `LastLayerLoss` and the
-    latency that is measured here. A search that was stopped goes on where it was, a finished one where more trials are
-    asked for, and workers that are started elsewhere on the same storage join it.
+    The reward is that of the comparative study (arXiv 2310.08797, equation 12) on the loss of `ArchitectureSearch` and
+    the latency that is measured here. A search that was stopped goes on where it was, a finished one where more trials
+    are asked for, and workers that are started elsewhere on the same storage join it.
 
     Args:
-        request: What is asked.
+        request: The request.
         console: Where progress goes; nowhere by default.
 
     Returns:
@@ -479,7 +452,7 @@ def shape_fields(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
         rewards_on_the_way={str(step): value for step, value in trial.intermediate_values.items()},
         state=state,
         reason=reason,
-        training_seconds=attributes.get(SECONDS),
+        training_seconds=attributes.get(TRAINING_SECONDS),
     )
 
 
@@ -499,7 +472,7 @@ def _cost(trials: Sequence[FrozenTrial], shapes: Sequence[SearchedShape]) -> dic
     return {
         **{state: states.count(state) for state in ("trained", "cut", "diverged", "refused")},
         "failed": len(failed) - states.count("diverged"),
-        "training_seconds": round(sum(trial.user_attrs.get(SECONDS, 0.0) for trial in trials), 1),
+        "training_seconds": round(sum(trial.user_attrs.get(TRAINING_SECONDS, 0.0) for trial in trials), 1),
     }
 
 

@@ -1,8 +1,8 @@
 """The engine of all searches: a study of candidates that workers propose, train on a subset of the text, and score.
 
-A search is a `Search`: what is asked, checked and planned, the identity of its study, how candidates are proposed and
-trained, and its record. The rest is here, once: the folder, the study of the same run or none, one worker or several
-processes, trials that are lost with their worker, and the end by an interrupt.
+A search is a `Search`: a checked and planned request, the identity of its study, how candidates are proposed and
+scored, and its record. The rest is here, once: the folder, the study of the same run or none, one worker or several
+processes, candidates that train side by side, trials that are lost with their worker, and the end by an interrupt.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import math
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any, ClassVar, TypeAlias
 
+import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler
 from optuna.study import Study
@@ -48,8 +49,11 @@ from limbeck.search.study import (
     shown,
 )
 from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, SignOfLife, searched_together
-from limbeck.training.proxy import Proxy
+from limbeck.training.cohort import Cut
+from limbeck.training.proxy import Proxy, Trained
 
+TRAINING_SECONDS = "training_seconds"
+"""User attribute of a trial: its part of the time that the candidates which were trained together took."""
 POLL_SECONDS = 1.0
 """Between looks at what other workers have."""
 
@@ -161,7 +165,7 @@ class Search(Work):
     """A search that is checked and planned, and the work of this process on it.
 
     Args:
-        request: What is asked.
+        request: The request.
 
     Attributes:
         kind: Its name in commands, records and studies.
@@ -173,7 +177,7 @@ class Search(Work):
         console: Where progress goes.
 
     Raises:
-        LimbeckError: one line for the first thing that is wrong with what is asked.
+        LimbeckError: one line for the first thing that is wrong with the request.
     """
 
     kind: ClassVar[str]
@@ -206,8 +210,50 @@ class Search(Work):
         """Load what candidates are compared with, before any is trained."""
 
     @abstractmethod
+    def plan_of(self, candidate: Any) -> RunPlan:
+        """Return the plan of a candidate's run."""
+
+    def cuts_of(self, candidates: Sequence[Any]) -> Mapping[int, Cut]:
+        """Return after how many steps candidates are left out, and how those that go on are chosen; never."""
+        return {}
+
+    @abstractmethod
+    def score(self, candidate: Any, trained: Trained) -> tuple[Outcome, str]:
+        """Return the outcome of a candidate, and the line that tells it."""
+
+    def train(self, candidates: Sequence[Any]) -> Iterator[Outcome]:
+        """Train candidates side by side, score each, and yield its outcome as soon as it is known, in order.
+
+        An outcome is shown only when the next is asked for, so that it is in the study by then.
+        """
+        started = time.monotonic()
+        try:
+            trained = self.proxy.train([self.plan_of(one) for one in candidates], cuts=self.cuts_of(candidates))
+        except torch.OutOfMemoryError:
+            raise TrainingError(
+                "The device is out of memory; train fewer candidates at once with --batch, or lower --batch-size."
+            ) from None
+        seconds = round((time.monotonic() - started) / len(candidates), 1)
+        for candidate, found in zip(candidates, trained, strict=True):
+            outcome, line = self.score(candidate, found)
+            yield replace(outcome, notes={TRAINING_SECONDS: seconds, **outcome.notes})
+            failed = math.isnan(outcome.value) and not outcome.cut
+            self.say(f"  {line}", style="yellow" if failed else None)
+
+    @property
+    def held_out(self) -> Corpus:
+        """The text whose held-out part candidates are compared on."""
+        corpus = self.proxy.corpora[0]
+        assert isinstance(corpus, Corpus)  # labelled ones are refused by `check_text_only`
+        return corpus
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a line as it is."""
+        self.console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    @abstractmethod
     def found(self, study: Study) -> dict[str, Any]:
-        """Return the record's part of this kind of search."""
+        """Return the record's part of this kind of search, with the recipe that has the best candidate, or None."""
 
     def open(self) -> Study:
         """Open the study, or make it."""
@@ -226,7 +272,8 @@ class Search(Work):
 
     def record(self, study: Study) -> studies.Search:
         """Return the record of a finished study."""
-        proxy, plan = self.request.proxy, self.plan
+        proxy, plan, found = self.request.proxy, self.plan, self.found(study)
+        recipe = found.pop("recipe")
         values = {
             "kind": self.kind,
             "name": proxy.name,
@@ -237,7 +284,8 @@ class Search(Work):
             "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher)},
             "methods": list(dict.fromkeys(stage.method["name"] for stage in plan.recipe.stages)),
             "share": proxy.share,
-            **self.found(study),
+            **found,
+            "recipe": None if recipe is None else recipe.model_dump(mode="json", exclude_unset=True),
             "versions": {**versions(), "optuna": metadata.version("optuna")},
             "git_commit": git_commit(),
             "hardware": hardware(),
@@ -300,7 +348,7 @@ def _supervise(search: Search, study: Study) -> None:
             f"{search.done} is kept in {shown(search.request.proxy.place)}; the same command goes on from there."
         )
     for problem in problems:
-        say(search.console, f"  {problem}", style="yellow")
+        search.say(f"  {problem}", style="yellow")
 
 
 def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
@@ -312,18 +360,6 @@ def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
         study = search.open()
         search.load(study)
         work_on(study, search)
-
-
-def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
-
-
-def held_out_corpus(proxy: Proxy) -> Corpus:
-    """Return the text whose held-out part candidates are compared on."""
-    corpus = proxy.corpora[0]
-    assert isinstance(corpus, Corpus)  # labelled ones are refused by `check_text_only`
-    return corpus
 
 
 # Which recipes can be searched, and their variants.

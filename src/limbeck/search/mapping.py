@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
-import torch
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
@@ -21,6 +20,7 @@ from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.search import engine, genetic_sampler
+from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.genetic import default_population
 from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, to_binary
 from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
@@ -29,7 +29,6 @@ from limbeck.search.requests import MappingRequest as MappingRequest
 from limbeck.search.requests import task_measures as task_measures
 from limbeck.search.scores import (
     HeldOutScores,
-    ProxyScores,
     TaskScores,
     describe_held_out,
     describe_tasks,
@@ -38,13 +37,14 @@ from limbeck.search.scores import (
 )
 from limbeck.search.study import DIVERGED, shown
 from limbeck.search.workers import BEAT_SECONDS
+from limbeck.training.proxy import Trained
 
 OPTION = "mapping"
 CANDIDATES = "candidates"
 SCORE = "score."
 """Begins the user attribute of a trial that holds one score."""
-TRAINING_SECONDS, SCORING_SECONDS, PROBLEM = "training_seconds", "scoring_seconds", "problem"
-"""User attributes of a trial: its share of the training of all that were trained with it, and of its scoring."""
+SCORING_SECONDS, PROBLEM = "scoring_seconds", "problem"
+"""User attributes of a trial: the time of its scoring, and why it has no score."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Generations(engine.Work):
         """Return whether all generations are evaluated, and nothing waits that somebody queued."""
         return not _queued(study) and self.genetic.generation(study, self.generations).finished
 
-    def propose(self, study: Study, ask: engine.Ask) -> list[Candidate]:
+    def propose(self, study: Study, ask: Ask) -> list[Candidate]:
         """Take open genomes of the present generation, and mappings that somebody queued in the study."""
         space = self.genetic.space
         taken: list[Candidate] = []
@@ -118,9 +118,9 @@ class _Evaluated(_Generations):
     ) -> None:
         self.genetic, self.generations, self.batch, self._evaluate = sampler, generations, batch, evaluate
 
-    def train(self, candidates: Sequence[Candidate]) -> Iterable[engine.Outcome]:
+    def train(self, candidates: Sequence[Candidate]) -> Iterable[Outcome]:
         """Return the fitness of each."""
-        return map(engine.Outcome, map(float, self._evaluate(candidates)))
+        return map(Outcome, map(float, self._evaluate(candidates)))
 
 
 def run_search(
@@ -172,7 +172,7 @@ class MappingSearch(_Generations, engine.Search):
     kind, done = "mapping", "evaluated"
     searched = rf"stages\.\d+\.method\.{OPTION}"
     request: MappingRequest
-    _scores: ProxyScores
+    _scores: TaskScores | HeldOutScores
 
     def __init__(self, request: MappingRequest) -> None:
         super().__init__(request)
@@ -201,20 +201,19 @@ class MappingSearch(_Generations, engine.Search):
     def check_text(self) -> None:
         """Refuse too little held-out text where it decides."""
         if not self.on_tasks:
-            held_out_pairs(engine.held_out_corpus(self.proxy))
+            held_out_pairs(self.held_out)
 
     def announce(self, study: Study) -> None:
         """Say how large the space and the search are."""
         proxy = self.request.proxy
-        engine.say(
-            self.console,
+        self.say(
             f"{self.space.size:,} layer mappings; {self.generations} generations of {self.settings.population}; study "
-            f"'{proxy.name}' in {shown(proxy.place)}",
+            f"'{proxy.name}' in {shown(proxy.place)}"
         )
         if self.is_finished(study):
             more = len(generation_rows(study, self.space)) - self.generations
             said = f", and {more} more than asked for are shown" if more > 0 else ""
-            engine.say(self.console, f"  evaluated already{said}", style="dim")
+            self.say(f"  evaluated already{said}", style="dim")
 
     def load(self, study: Study) -> None:
         """Prepare the scores; the teacher is asked once and not kept."""
@@ -224,48 +223,37 @@ class MappingSearch(_Generations, engine.Search):
             tasks = list(self.fitness["tasks"])
             self._scores = TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, self.console)
         else:
-            self._scores = HeldOutScores(
-                proxy.load_teacher(), proxy.tokenizer, engine.held_out_corpus(proxy), self.plan
-            )
+            self._scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan)
 
-    def train(self, candidates: Sequence[Candidate]) -> Iterator[engine.Outcome]:
-        """Train students side by side, score each, and yield its mean score as soon as it is known, in order.
+    def plan_of(self, candidate: Candidate) -> RunPlan:
+        """Return the recipe with its mapping."""
+        return plan_candidate(self.plan.recipe, candidate.mapping)
 
-        A student that diverged, or that cannot be scored, has no fitness, and the others of its batch keep theirs.
-        """
-        plans = [plan_candidate(self.plan.recipe, candidate.mapping) for candidate in candidates]
+    def train(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
+        """Say which generation it is, and train."""
         numbers = sorted({n for c in candidates if (n := c.trial.user_attrs.get("generation")) is not None})
         which = f"Generation {', '.join(map(str, numbers))}" if numbers else "Queued in the study"
-        engine.say(self.console, f"{which}: {len(candidates)} to evaluate")
-        started = time.monotonic()
+        self.say(f"{which}: {len(candidates)} to evaluate")
+        return super().train(candidates)
+
+    def score(self, candidate: Candidate, trained: Trained) -> tuple[Outcome, str]:
+        """Return the mean score of a student; one that diverged, or that cannot be scored, has none."""
+        started, mapping = time.monotonic(), candidate.mapping
         try:
-            trained = self.proxy.train(plans)
-        except torch.OutOfMemoryError:
-            raise TrainingError(
-                "The device is out of memory; train fewer candidates at once with --batch, or lower --batch-size."
-            ) from None
-        seconds = round((time.monotonic() - started) / len(candidates), 1)
-        for candidate, plan, found in zip(candidates, plans, trained, strict=True):
-            started = time.monotonic()
-            try:
-                if found.diverged:
-                    raise TrainingError("its training diverged")
-                scores = self._scores.measure(found.student, plan, "-".join(map(str, candidate.mapping)))
-                fitness = mean_score(scores)
-                if math.isnan(fitness):
-                    raise TrainingError("a score is no number: its student gives every text the same vector")
-            except Interrupted:
-                raise
-            except LimbeckError as problem:
-                line = f"  {show_mapping(candidate.mapping)}  no fitness: {problem}"
-                engine.say(self.console, line, style="yellow")
-                yield engine.Outcome(notes={TRAINING_SECONDS: seconds, PROBLEM: str(problem)})
-                continue
-            took = round(time.monotonic() - started, 1)
-            parts = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
-            engine.say(self.console, f"  {show_mapping(candidate.mapping)}  {fitness:.2f}  ({parts})")
-            notes = {TRAINING_SECONDS: seconds, SCORING_SECONDS: took}
-            yield engine.Outcome(fitness, notes | {f"{SCORE}{name}": score for name, score in scores.items()})
+            if trained.diverged:
+                raise TrainingError("its training diverged")
+            scores = self._scores.measure(trained.student, self.plan_of(candidate), "-".join(map(str, mapping)))
+            fitness = mean_score(scores)
+            if math.isnan(fitness):
+                raise TrainingError("a score is no number: its student gives every text the same vector")
+        except Interrupted:
+            raise
+        except LimbeckError as problem:
+            return Outcome(notes={PROBLEM: str(problem)}), f"{show_mapping(mapping)}  no fitness: {problem}"
+        notes = {SCORING_SECONDS: round(time.monotonic() - started, 1)}
+        parts = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
+        outcome = Outcome(fitness, notes | {f"{SCORE}{name}": score for name, score in scores.items()})
+        return outcome, f"{show_mapping(mapping)}  {fitness:.2f}  ({parts})"
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the generations that is evaluated, in words and in candidates too."""
@@ -292,7 +280,7 @@ class MappingSearch(_Generations, engine.Search):
             "generations": _generation_fields(study, self.space, by_gene),
             "candidates": candidates,
             "best": best,
-            "recipe": None if recipe is None else recipe.model_dump(mode="json", exclude_unset=True),
+            "recipe": recipe,
             "cost": {
                 "evaluations": len(candidates),
                 "failed": sum(trial.state == TrialState.FAIL for trial in trials),
@@ -312,7 +300,7 @@ def search_mapping(request: MappingRequest, console: Console | None = None) -> d
     that are started elsewhere on the same storage join it.
 
     Args:
-        request: What is asked.
+        request: The request.
         console: Where progress goes; nowhere by default.
 
     Returns:

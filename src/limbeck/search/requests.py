@@ -5,11 +5,12 @@ Nothing heavy is imported, so that a help is shown at once; `limbeck.search.engi
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from limbeck.errors import RecipeError, suggestion
 
@@ -31,11 +32,12 @@ TRAINING, GENETIC, SCORES = "Training", "The genetic search", "What candidates a
 SHAPES, MEASURING, RACE, STUDY = "Shapes and limits", "Measuring", "The race", "The study"
 
 _FIELD: Any = object()
+_NOTE = "option"
 
 
 @dataclass(frozen=True)
 class Option:
-    """How a field of a request is given on the command line; it annotates the field.
+    """How a field of a request is given on the command line; see `option`.
 
     Args:
         help: Its line in the help.
@@ -66,7 +68,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Part:
-    """A field of a request that several options make; it annotates the field.
+    """A field of a request that several options make; see `part`.
 
     Args:
         kind: The dataclass whose fields are the options.
@@ -79,56 +81,64 @@ class Part:
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def _notes(request: Any) -> dict[str, tuple[Any, Option | Part | None]]:
-    """The type of each field and what annotates it."""
-    # These are not imported, and no option has them for a type.
-    hints = get_type_hints(request, localns={"Recipe": Any, "MeasuresSpec": Any}, include_extras=True)
-    found: dict[str, tuple[Any, Option | Part | None]] = {}
-    for one in fields(request):
-        hint = hints[one.name]
-        found[one.name] = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
-    return found
+def option(text: str, panel: str | None = None, *, default: Any = MISSING, **more: Any) -> Any:
+    """Return a field that is an option with this help; further arguments as of `Option`."""
+    return field(default=default, metadata={_NOTE: Option(text, panel, **more)})
 
 
-def options_of(request: Any, changes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Option]:
+def part(kind: type, make: Callable[..., Any] | None = None, *, default: Any = MISSING, **more: Any) -> Any:
+    """Return a field that several options make; `default` makes its default, further arguments as of `Part`."""
+    return field(default_factory=default, metadata={_NOTE: Part(kind, make, **more)})
+
+
+T = TypeVar("T")
+
+
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(option, part))
+def request(cls: type[T]) -> type[T]:
+    """Make a class whose fields are options a dataclass."""
+    return dataclass(frozen=True)(cls)
+
+
+def _notes(kind: Any) -> dict[str, Option | Part | None]:
+    """The options of each field."""
+    return {one.name: one.metadata.get(_NOTE) for one in fields(kind)}
+
+
+def options_of(kind: Any, changes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Option]:
     """Return the options of a request's command, with their types and defaults, by the command's parameters."""
+    # These are not imported, and no option has them for a type.
+    types = typing.get_type_hints(kind, localns={"Recipe": Any, "MeasuresSpec": Any})
     found: dict[str, Option] = {}
-    for one in fields(request):
-        kind, note = _notes(request)[one.name]
+    for one in fields(kind):
+        note = one.metadata.get(_NOTE)
         if isinstance(note, Part):
             found |= options_of(note.kind, note.changes)
         elif note is not None:
             note = replace(note, **(changes or {}).get(one.name, {}))
-            if NoneType in get_args(kind):
-                kind = get_args(kind)[0]
-            if note.reads or get_origin(kind) is Literal:
-                kind = str
+            hint = types[one.name]
+            hint = get_args(hint)[0] if NoneType in get_args(hint) else hint
+            text = note.reads or typing.get_origin(hint) is Literal
             given = one.default if note.given is _FIELD else note.given
-            found[note.name or one.name] = replace(note, given=given, kind=kind)
+            found[note.name or one.name] = replace(note, given=given, kind=str if text else hint)
     return found
 
 
-Request = TypeVar("Request")
-
-
-def make_request(request: Callable[..., Request], values: Mapping[str, Any]) -> Request:
+def make_request(kind: Any, values: Mapping[str, Any], make: Callable[..., Any] | None = None) -> Any:
     """Make a request of its command's values.
 
     Args:
-        request: The dataclass.
+        kind: The dataclass.
         values: By the command's parameters, read; of a field that is no option by the field.
+        make: Makes it of its fields; by default the dataclass.
     """
-    return request(**_field_values(request, values))
-
-
-def _field_values(request: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, (_, note) in _notes(request).items():
+    found = {}
+    for name, note in _notes(kind).items():
         if isinstance(note, Part):
-            found[name] = (note.make or note.kind)(**_field_values(note.kind, values))
+            found[name] = make_request(note.kind, values, note.make)
         else:
-            found[name] = values[note.name if note is not None and note.name else name]
-    return found
+            found[name] = values[name if note is None else note.name or name]
+    return (make or kind)(**found)
 
 
 class SearchRequest:
@@ -149,8 +159,13 @@ class SearchRequest:
             RecipeError: one line for the first.
         """
         for flag, most, value in _given(self):
-            if most is not None and value is not None:
-                _check_count(flag, value, most)
+            if most is None or value is None:
+                continue
+            if value < 1:
+                raise RecipeError(f"{flag} {value} leaves nothing to do; give 1 or more.")
+            if value > most:
+                work = "training" if most == MOST_STEPS else "search"
+                raise RecipeError(f"{flag} {value} is more than any {work} takes; give at most {most:,}.")
         share = self.proxy.share
         if not 0 < share <= 1:
             raise RecipeError(f"--share {share} is no share of the corpus; give more than 0 and at most 1.")
@@ -160,7 +175,7 @@ class SearchRequest:
 
 def _given(request: Any) -> Iterator[tuple[str, int | None, Any]]:
     """Each option of a request with its upper bound and value."""
-    for name, (_, note) in _notes(type(request)).items():
+    for name, note in _notes(type(request)).items():
         value = getattr(request, name)
         if isinstance(note, Option):
             yield note.flag or f"--{(note.name or name).replace('_', '-')}", note.most, value
@@ -168,34 +183,23 @@ def _given(request: Any) -> Iterator[tuple[str, int | None, Any]]:
             yield from _given(value)
 
 
-def _check_count(flag: str, value: float, most: int) -> None:
-    if value < 1:
-        raise RecipeError(f"{flag} {value} leaves nothing to do; give 1 or more.")
-    if value > most:
-        work = "training" if most == MOST_STEPS else "search"
-        raise RecipeError(f"{flag} {value} is more than any {work} takes; give at most {most:,}.")
-
-
-@dataclass(frozen=True)
+@request
 class ProxyRequest:
     """The run that is searched for, the share of text and steps that its candidates get, and the study."""
 
     recipe: Recipe
-    output: Annotated[Path, Option("The search's folder; the same command goes on in it.", metavar="DIR")]
-    name: Annotated[str, Option("Name of the study in the storage.", STUDY)]
-    steps: Annotated[
-        int | None,
-        Option(
-            "Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.",
-            TRAINING,
-            most=MOST_STEPS,
-        ),
-    ] = None
-    share: Annotated[float, Option("Share of the corpus that candidates are trained on.", TRAINING)] = 1.0
-    storage: Annotated[
-        str | None,
-        Option("Journal file or database URL that workers share; default: search.journal in the output.", STUDY),
-    ] = None
+    output: Path = option("The search's folder; the same command goes on in it.", metavar="DIR")
+    name: str = option("Name of the study in the storage.", STUDY)
+    steps: int | None = option(
+        "Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.",
+        TRAINING,
+        most=MOST_STEPS,
+        default=None,
+    )
+    share: float = option("Share of the corpus that candidates are trained on.", TRAINING, default=1.0)
+    storage: str | None = option(
+        "Journal file or database URL that workers share; default: search.journal in the output.", STUDY, default=None
+    )
 
     @property
     def place(self) -> str:
@@ -213,14 +217,12 @@ class ProxyRequest:
         return load_recipe(self.recipe, [f"stages.{index}.training.max_steps={self.steps}" for index in stages])
 
 
-Workers: TypeAlias = Annotated[
-    int, Option("Processes that search side by side on this machine; one a GPU.", STUDY, most=MOST_WORKERS)
-]
+_WORKERS = "Processes that search side by side on this machine; one a GPU."
 Parents: TypeAlias = Literal["generation", "best"]
 _PROBABILITIES = ("crossover", "exchange", "mutation", "flip")
 
 
-@dataclass(frozen=True)
+@request
 class GeneticSettings:
     """The parameters of ELM's genetic algorithm; the defaults are the paper's.
 
@@ -236,22 +238,20 @@ class GeneticSettings:
         ELM (arXiv 2012.06153) algorithm 1 and section 5.2.
     """
 
-    population: Annotated[
-        int, Option("Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.", GENETIC, given=None)
-    ] = 12
-    parents: Annotated[
-        Parents,
-        Option(
-            "Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new "
-            "children only, which costs a whole generation each time and found more in as many (docs/search.md).",
-            GENETIC,
-        ),
-    ] = "generation"
-    elite: Annotated[int, Option("Best of a generation that go on unchanged; the paper keeps none.", GENETIC)] = 0
-    crossover: Annotated[float, Option("How likely a pair of parents is crossed (p_C).", GENETIC)] = 0.2
-    exchange: Annotated[float, Option("How likely a crossed pair exchanges each layer (q_C).", GENETIC)] = 0.2
-    mutation: Annotated[float, Option("How likely a child is mutated (p_M).", GENETIC)] = 0.8
-    flip: Annotated[float, Option("How likely a mutated child flips each bit (q_M).", GENETIC)] = 0.05
+    population: int = option(
+        "Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.", GENETIC, given=None, default=12
+    )
+    parents: Parents = option(
+        "Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new "
+        "children only, which costs a whole generation each time and found more in as many (docs/search.md).",
+        GENETIC,
+        default="generation",
+    )
+    elite: int = option("Best of a generation that go on unchanged; the paper keeps none.", GENETIC, default=0)
+    crossover: float = option("How likely a pair of parents is crossed (p_C).", GENETIC, default=0.2)
+    exchange: float = option("How likely a crossed pair exchanges each layer (q_C).", GENETIC, default=0.2)
+    mutation: float = option("How likely a child is mutated (p_M).", GENETIC, default=0.8)
+    flip: float = option("How likely a mutated child flips each bit (q_M).", GENETIC, default=0.05)
 
     def __post_init__(self) -> None:
         for name in _PROBABILITIES:
@@ -272,27 +272,28 @@ class GeneticSettings:
             )
 
 
-@dataclass(frozen=True)
+@request
 class ProxyTasks:
     """The tasks that candidates are fine-tuned on, as the command line names them."""
 
-    tasks: Annotated[
-        str | None,
-        Option(
-            "Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, "
-            "held-out text decides, which needs no labels.",
-            SCORES,
-        ),
-    ] = None
-    data: Annotated[
-        str | None, Option("Folder with the tasks' files, or `hub`; default with tasks: hub.", SCORES, metavar="DIR")
-    ] = None
-    preset: Annotated[str, Option("Protocol of the fine-tuning, as `limbeck evaluate` has it.", SCORES)] = "quick"
-    seeds: Annotated[int, Option("Fine-tunings of every student on every task.", SCORES)] = 1
-    settings: Annotated[
-        list[str] | None,
-        Option("Override the protocol: --set-task mnli.epochs=1", SCORES, flag="--set-task", metavar="SETTING=VALUE"),
-    ] = None
+    tasks: str | None = option(
+        "Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, "
+        "held-out text decides, which needs no labels.",
+        SCORES,
+        default=None,
+    )
+    data: str | None = option(
+        "Folder with the tasks' files, or `hub`; default with tasks: hub.", SCORES, metavar="DIR", default=None
+    )
+    preset: str = option("Protocol of the fine-tuning, as `limbeck evaluate` has it.", SCORES, default="quick")
+    seeds: int = option("Fine-tunings of every student on every task.", SCORES, default=1)
+    settings: list[str] | None = option(
+        "Override the protocol: --set-task mnli.epochs=1",
+        SCORES,
+        flag="--set-task",
+        metavar="SETTING=VALUE",
+        default=None,
+    )
 
     def measures(self) -> MeasuresSpec:
         """Return what candidates are fine-tuned on: without names the paper's tasks where `data` is given.
@@ -327,7 +328,7 @@ def _given_only(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-@dataclass(frozen=True)
+@request
 class MappingRequest(SearchRequest):
     """A search for a layer mapping; the paper's share of the corpus is 0.1.
 
@@ -335,127 +336,106 @@ class MappingRequest(SearchRequest):
     text decides. A worker trains its part of a generation at once where `batch` is None.
     """
 
-    proxy: Annotated[ProxyRequest, Part(ProxyRequest, None, {"name": {"given": "mapping"}, "share": {"given": 0.1}})]
-    generations: Annotated[
-        int,
-        Option("Generations in all; a finished search goes on where they are more.", GENETIC, most=MOST_TRIALS),
-    ] = 5
-    genetic: Annotated[Mapping[str, Any], Part(GeneticSettings, _given_only)] = field(default_factory=dict)
-    teacher_layers: Annotated[
-        tuple[int, ...] | None,
-        Option("Teacher layers that may be learned from: 1-8,10.", GENETIC, reads="layers", metavar="LAYERS"),
-    ] = None
-    measures: Annotated[MeasuresSpec, Part(ProxyTasks, task_measures)] = field(
-        default_factory=lambda: task_measures("none")
+    proxy: ProxyRequest = part(ProxyRequest, changes={"name": {"given": "mapping"}, "share": {"given": 0.1}})
+    generations: int = option(
+        "Generations in all; a finished search goes on where they are more.", GENETIC, most=MOST_TRIALS, default=5
     )
-    batch: Annotated[
-        int | None,
-        Option(
-            "Students that a worker trains at once under one teacher; default: its part of a generation.",
-            STUDY,
-            most=MOST_TRIALS,
-        ),
-    ] = None
-    workers: Workers = 1
+    genetic: Mapping[str, Any] = part(GeneticSettings, _given_only, default=dict)
+    teacher_layers: tuple[int, ...] | None = option(
+        "Teacher layers that may be learned from: 1-8,10.", GENETIC, reads="layers", metavar="LAYERS", default=None
+    )
+    measures: MeasuresSpec = part(ProxyTasks, task_measures, default=lambda: task_measures("none"))
+    batch: int | None = option(
+        "Students that a worker trains at once under one teacher; default: its part of a generation.",
+        STUDY,
+        most=MOST_TRIALS,
+        default=None,
+    )
+    workers: int = option(_WORKERS, STUDY, most=MOST_WORKERS, default=1)
 
 
-@dataclass(frozen=True)
+@request
 class ShapeSizes:
     """The sizes that a student's shape has one of each of."""
 
-    layers: Annotated[
-        tuple[int, ...],
-        Option("Numbers of layers to choose from, by commas: 3,4,6.", SHAPES, reads="numbers", after="output"),
-    ]
-    hidden: Annotated[
-        tuple[int, ...], Option("Hidden widths to choose from, by commas: 192,312,384.", SHAPES, reads="numbers")
-    ]
-    heads: Annotated[
-        tuple[int, ...],
-        Option("Numbers of heads to choose from, by commas: 6,12.", SHAPES, given="12", reads="numbers"),
-    ]
-    ffn: Annotated[
-        tuple[float, ...],
-        Option(
-            "Feed-forward widths to choose from, as multiples of the hidden width: 2,4.",
-            SHAPES,
-            given="4",
-            reads="multiples",
-        ),
-    ]
+    layers: tuple[int, ...] = option(
+        "Numbers of layers to choose from, by commas: 3,4,6.", SHAPES, reads="numbers", after="output"
+    )
+    hidden: tuple[int, ...] = option("Hidden widths to choose from, by commas: 192,312,384.", SHAPES, reads="numbers")
+    heads: tuple[int, ...] = option(
+        "Numbers of heads to choose from, by commas: 6,12.", SHAPES, given="12", reads="numbers"
+    )
+    ffn: tuple[float, ...] = option(
+        "Feed-forward widths to choose from, as multiples of the hidden width: 2,4.",
+        SHAPES,
+        given="4",
+        reads="multiples",
+    )
 
 
-@dataclass(frozen=True)
+@request
 class ShapeLimits:
     """What a student may be at most: parameters of its encoder, and its latency as a share of its teacher's."""
 
-    parameters: Annotated[
-        int | None,
-        Option(
-            "Most parameters of the student's encoder: 30M.",
-            SHAPES,
-            name="max_parameters",
-            reads="count",
-            metavar="COUNT",
-            after="share",
-        ),
-    ] = None
-    latency_share: Annotated[
-        float | None,
-        Option("Longest latency, as a share of the teacher's: 0.5.", SHAPES, name="max_latency_share"),
-    ] = None
+    parameters: int | None = option(
+        "Most parameters of the student's encoder: 30M.",
+        SHAPES,
+        name="max_parameters",
+        reads="count",
+        metavar="COUNT",
+        after="share",
+        default=None,
+    )
+    latency_share: float | None = option(
+        "Longest latency, as a share of the teacher's: 0.5.", SHAPES, name="max_latency_share", default=None
+    )
 
 
-@dataclass(frozen=True)
+@request
 class MeasuringRequest:
     """How latencies are to be measured; see `limbeck.search.latency.LatencySetting`."""
 
-    device: Annotated[str, Option("cpu, cuda, cuda:1 …; auto: the accelerator where there is one.", MEASURING)] = "auto"
-    length: Annotated[
-        int | None,
-        Option(
-            "Tokens a text for the latency; default: 128, or all that the teacher takes.",
-            MEASURING,
-            name="measure_length",
-            most=MOST_TRIALS,
-        ),
-    ] = None
-    batch: Annotated[
-        int, Option("Texts a pass for the latency.", MEASURING, name="measure_batch", most=MOST_TRIALS)
-    ] = 1
-    seconds: Annotated[
-        float,
-        Option("Time for the latency of each shape.", MEASURING, name="measure_seconds", bounds=(0.0, LONGEST_SECONDS)),
-    ] = 4.0
+    device: str = option("cpu, cuda, cuda:1 …; auto: the accelerator where there is one.", MEASURING, default="auto")
+    length: int | None = option(
+        "Tokens a text for the latency; default: 128, or all that the teacher takes.",
+        MEASURING,
+        name="measure_length",
+        most=MOST_TRIALS,
+        default=None,
+    )
+    batch: int = option("Texts a pass for the latency.", MEASURING, name="measure_batch", most=MOST_TRIALS, default=1)
+    seconds: float = option(
+        "Time for the latency of each shape.",
+        MEASURING,
+        name="measure_seconds",
+        bounds=(0.0, LONGEST_SECONDS),
+        default=4.0,
+    )
 
 
-@dataclass(frozen=True)
+@request
 class ArchitectureRequest(SearchRequest):
     """A search for a student's shape."""
 
-    proxy: Annotated[ProxyRequest, Part(ProxyRequest, None, {"name": {"given": "architecture"}})]
-    sizes: Annotated[ShapeSizes, Part(ShapeSizes)]
-    limits: Annotated[ShapeLimits, Part(ShapeLimits)] = field(default_factory=ShapeLimits)
-    measuring: Annotated[MeasuringRequest, Part(MeasuringRequest)] = field(default_factory=MeasuringRequest)
-    trials: Annotated[
-        int, Option("Shapes to train in all; a finished search goes on with more.", STUDY, most=MOST_TRIALS)
-    ] = 24
-    sampler: Annotated[str, Option("Optuna's sampler: tpe, random, nsga2, gp.", STUDY)] = "tpe"
-    batch: Annotated[int, Option("Shapes that a worker trains at once under one teacher.", STUDY, most=MOST_TRIALS)] = 4
-    prune: Annotated[bool, Option("Stop shapes whose reward on the way is below the median of the others.", STUDY)] = (
-        True
+    proxy: ProxyRequest = part(ProxyRequest, changes={"name": {"given": "architecture"}})
+    sizes: ShapeSizes = part(ShapeSizes)
+    limits: ShapeLimits = part(ShapeLimits, default=ShapeLimits)
+    measuring: MeasuringRequest = part(MeasuringRequest, default=MeasuringRequest)
+    trials: int = option(
+        "Shapes to train in all; a finished search goes on with more.", STUDY, most=MOST_TRIALS, default=24
     )
-    workers: Workers = 1
+    sampler: str = option("Optuna's sampler: tpe, random, nsga2, gp.", STUDY, default="tpe")
+    batch: int = option("Shapes that a worker trains at once under one teacher.", STUDY, most=MOST_TRIALS, default=4)
+    prune: bool = option("Stop shapes whose reward on the way is below the median of the others.", STUDY, default=True)
+    workers: int = option(_WORKERS, STUDY, most=MOST_WORKERS, default=1)
 
 
-@dataclass(frozen=True)
+@request
 class Halving:
     """Of how many candidates one goes on after each round, as the command line says it."""
 
-    halving: Annotated[int | None, Option("Of how many candidates one goes on after each round; default: 2.", RACE)] = (
-        None
-    )
-    no_halving: Annotated[bool, Option("Train every candidate to the end.", RACE, flag="--no-halving")] = False
+    halving: int | None = option("Of how many candidates one goes on after each round; default: 2.", RACE, default=None)
+    no_halving: bool = option("Train every candidate to the end.", RACE, flag="--no-halving", default=False)
 
 
 def _read_halving(halving: int | None, no_halving: bool) -> int | None:
@@ -467,20 +447,21 @@ def _read_halving(halving: int | None, no_halving: bool) -> int | None:
 _STEPS = "Steps of a candidate that is never dropped; default: the recipe's. What is found keeps those."
 
 
-@dataclass(frozen=True)
+@request
 class TeacherLayerRequest(SearchRequest):
     """A search for the teacher layer to learn from; `halving` None trains all candidates to the end."""
 
-    proxy: Annotated[
-        ProxyRequest,
-        Part(ProxyRequest, None, {"name": {"given": "teacher-layer"}, "steps": {"help": _STEPS, "panel": RACE}}),
-    ]
-    layers: Annotated[
-        tuple[int, ...] | None,
-        Option("Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.", RACE, reads="layers", after="method"),
-    ] = None
-    steps_total: Annotated[
-        int | None,
-        Option("Steps of all candidates together, in place of --steps.", RACE, most=MOST_STEPS, after="steps"),
-    ] = None
-    halving: Annotated[int | None, Part(Halving, _read_halving)] = 2
+    proxy: ProxyRequest = part(
+        ProxyRequest, changes={"name": {"given": "teacher-layer"}, "steps": {"help": _STEPS, "panel": RACE}}
+    )
+    layers: tuple[int, ...] | None = option(
+        "Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.",
+        RACE,
+        reads="layers",
+        after="method",
+        default=None,
+    )
+    steps_total: int | None = option(
+        "Steps of all candidates together, in place of --steps.", RACE, most=MOST_STEPS, after="steps", default=None
+    )
+    halving: int | None = part(Halving, _read_halving, default=lambda: 2)

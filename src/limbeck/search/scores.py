@@ -1,63 +1,37 @@
-"""What a candidate is worth: proxy tasks after fine-tuning, or held-out text, where no labels are needed."""
+"""The scores of candidates: proxy tasks after fine-tuning, or held-out text, which needs no labels."""
 
 from __future__ import annotations
 
-import copy
 import math
 import shutil
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any
 
-import torch
 from rich.console import Console
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.comparison.held_out import common_relation_heads, compare_last_layers, padded_batches
+from limbeck.comparison.held_out import LastLayers, common_relation_heads, padded_batches
 from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
-from limbeck.core.studies import Evaluation
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import build_pairs, pair_similarities, spearman_agreement
 from limbeck.evaluation.cell import data_fingerprint
 from limbeck.evaluation.task_files import load_task
 from limbeck.models.blueprint import build_student
-from limbeck.models.families import Shape, depth, family_of, shape_of
-from limbeck.models.streams import StreamKey
-from limbeck.models.taps import StreamTap
-from limbeck.objectives import relation_kl
+from limbeck.models.families import Shape, shape_of
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.students import dropouts, save_student
 
 Scores = dict[str, float]
 """By name, in percent; more is better."""
-
-
-class ProxyScores(Protocol):
-    """Scores the students of candidates, all by the same measure."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The scores, in order."""
-
-    def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
-        """Score a student.
-
-        Args:
-            student: Trained; left as it is.
-            plan: Of its run.
-            name: Of the candidate, as a file may be called.
-
-        Raises:
-            TrainingError: if it cannot be scored.
-        """
 
 
 def mean_score(scores: Mapping[str, float]) -> float:
@@ -124,7 +98,16 @@ class TaskScores:
         self.names = tuple(names)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
-        """Score a student; see `ProxyScores`."""
+        """Score a student.
+
+        Args:
+            student: Trained; left as it is.
+            plan: Of its run.
+            name: Of the candidate, as a file may be called.
+
+        Raises:
+            TrainingError: if it cannot be scored.
+        """
         place = self._folder / name
         # A worker that was killed may have left a part of it.
         shutil.rmtree(place, ignore_errors=True)
@@ -139,20 +122,14 @@ class TaskScores:
             with suppress(OSError):  # Another worker fine-tunes in it.
                 self._folder.rmdir()
         assert outcome is not None
-        found = _main_figures(outcome.summary)
+        figures = outcome.summary.models[0].columns
+        found: Scores = {}
+        for column in outcome.summary.columns:
+            if column.key in figures:
+                found.setdefault(str(column.task), figures[column.key].mean)
         if missing := [task for task in self.names if task not in found]:
             raise TrainingError(f"No score of {', '.join(missing)}: {' '.join(outcome.summary.notes)}")
         return {task: found[task] for task in self.names}
-
-
-def _main_figures(summary: Evaluation) -> Scores:
-    """The first column of each task, of the only model."""
-    figures = summary.models[0].columns
-    found: Scores = {}
-    for column in summary.columns:
-        if column.key in figures:
-            found.setdefault(str(column.task), figures[column.key].mean)
-    return found
 
 
 PAIRS = 1500
@@ -160,7 +137,6 @@ BLOCKS = 128
 LOSS_BLOCKS = 96
 _BATCH = 32
 _FEWEST = 3
-_PARTS = ("query", "key", "value")
 
 MAPPING_SCORES = ("agreement", "relations")
 LAYER_SCORES = ("agreement", "explained")
@@ -193,7 +169,7 @@ class HeldOutScores:
     the same of every candidate. They do prefer mappings that teach the last layer what the teacher's last one does; for
     students that are to be fine-tuned, tasks say more.
 
-    What the teacher gives is computed once and kept; the teacher itself only for `explained`.
+    The teacher's similarities and relations are computed once and kept; the teacher itself only for `explained`.
 
     Args:
         teacher: Whole, in float32.
@@ -225,62 +201,31 @@ class HeldOutScores:
         }
         teacher = teacher.to(self._device).eval()
         self._similarities = pair_similarities(teacher, tokenizer, self._pairs, **self._encoding).numpy()
-        self._measures: dict[str, Callable[[PreTrainedModel], float]] = {"agreement": self._agreement}
-        if "explained" in names:
-            loss = LastLayerLoss(teacher, held_out_batches(corpus, tokenizer), [plan.student], "hidden")
-            self._measures["explained"] = lambda student: 1 - loss(student)
-        if "relations" in names:
-            batches = padded_batches(list(islice(corpus.held_out, BLOCKS)), tokenizer, _BATCH)
-            self._measures["relations"] = _RelationShare(teacher, batches, plan)
-        if "explained" not in names:
+        kept = "explained" not in names
+        rows = padded_batches(list(islice(corpus.held_out, BLOCKS)), tokenizer, _BATCH) if kept else None
+        self._layers = last_layers(teacher, rows or held_out_batches(corpus, tokenizer), [plan.student], kept=kept)
+        if kept:
             teacher.cpu()
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
-        """Score a student without taps; see `ProxyScores`."""
+        """Score a student without taps; arguments as of `TaskScores.measure`."""
         student = student.to(self._device)
-        found = {score: 100 * self._measures[score](student) for score in self.names}
-        student.cpu()
-        return found
-
-    def _agreement(self, student: PreTrainedModel) -> float:
         ours = pair_similarities(student, self._tokenizer, self._pairs, **self._encoding)
-        return spearman_agreement(ours.numpy(), self._similarities)
+        found = {"agreement": spearman_agreement(ours.numpy(), self._similarities)}
+        relations, explained = self._layers.compare(student)
+        if explained is None:
+            found["relations"] = 1 - relations / self._layers.uniform
+        else:
+            found["explained"] = explained
+        student.cpu()
+        return {score: 100 * found[score] for score in self.names}
 
 
-class _RelationShare:
-    """The share of the teacher's relations that a student has; the teacher's queries, keys and values are kept."""
-
-    def __init__(self, teacher: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], plan: RunPlan) -> None:
-        self._batches, self._device = batches, teacher.device
-        self._heads = common_relation_heads(shape_of(teacher.config), [plan.student])
-        self._causal = family_of(teacher.config).causal
-        self._streams = [{part: found.cpu() for part, found in streams.items()} for streams in self._read(teacher)]
-        # Vectors of zeros relate to all tokens alike.
-        blank = ({part: torch.zeros_like(found) for part, found in streams.items()} for streams in self._streams)
-        self._of_uniform = self._divergence(blank)
-
-    def __call__(self, student: PreTrainedModel) -> float:
-        return 1 - self._divergence(self._read(student)) / self._of_uniform
-
-    def _read(self, model: PreTrainedModel) -> Iterator[dict[str, Tensor]]:
-        """The queries, keys and values of a model's last layer, batch by batch."""
-        last = depth(model.config)
-        with StreamTap(model, [StreamKey(part, last) for part in _PARTS]) as tap:
-            for batch in self._batches:
-                with torch.no_grad():
-                    streams = tap(batch["input_ids"].to(self._device), batch["attention_mask"].to(self._device))
-                yield {key.kind: found for key, found in streams.items()}
-
-    def _divergence(self, found: Iterable[Mapping[str, Tensor]]) -> float:
-        """Mean KL of the teacher's relations from others, in nats."""
-        total = count = 0.0
-        for batch, streams, kept in zip(self._batches, found, self._streams, strict=True):
-            valid = batch["attention_mask"].bool().to(self._device)
-            for part in _PARTS:
-                ours, theirs = streams[part].to(self._device), kept[part].to(self._device)
-                term = relation_kl(ours, ours, theirs, theirs, heads=self._heads, valid=valid, causal=self._causal)
-                total, count = total + float(term.total), count + float(term.count)
-        return total / count
+def last_layers(
+    teacher: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], students: Sequence[Shape], *, kept: bool = False
+) -> LastLayers:
+    """Return the comparison of students' last layers with the teacher's; students of all shapes share its heads."""
+    return LastLayers(teacher, batches, heads=common_relation_heads(shape_of(teacher.config), students), kept=kept)
 
 
 def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
@@ -301,55 +246,7 @@ def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
         raise CorpusError(f"{problem} Raise corpus.held_out, give more text, or give --tasks.") from None
 
 
-LossKind: TypeAlias = Literal["hidden", "relations"]
-
-
-class LastLayerLoss:
-    """Measures what students lack of their teacher on held-out text, alike for every shape and method.
-
-    `hidden` is the hidden-state loss of the comparative study (arXiv 2310.08797, equation 6) at the last layers, under
-    the linear map that fits best, as a share of the variance of the teacher's hidden states. `relations` is the mean
-    divergence of query-query, key-key and value-value relations (MiniLMv2 section 3.1). Both are divided by what an
-    untrained student has, the same one for all shapes: 0 is a student that equals its teacher, about 1 one that has not
-    learned.
-
-    Args:
-        teacher: Whole and in evaluation mode, where students are measured.
-        batches: `input_ids` and `attention_mask`, `[B, L]`, at least three.
-        students: The shapes that are compared; they share the relation heads.
-        kind: Which of the two.
-        untrained: The loss by which all are divided; above 0.
-    """
-
-    def __init__(
-        self,
-        teacher: PreTrainedModel,
-        batches: Sequence[Mapping[str, Tensor]],
-        students: Sequence[Shape],
-        kind: LossKind,
-        untrained: float = 1.0,
-    ) -> None:
-        self._teacher = teacher
-        self._batches = batches
-        self._heads = common_relation_heads(shape_of(teacher.config), students)
-        self._kind = kind
-        self._untrained = untrained
-
-    def __call__(self, student: PreTrainedModel) -> float:
-        """Return the loss of a student without taps."""
-        student = student.to(self._teacher.device)
-        relations, explained = compare_last_layers(student, self._teacher, self._batches, heads=self._heads)
-        assert explained is not None  # there are three batches
-        return (relations if self._kind == "relations" else 1 - explained) / self._untrained
-
-    def divided_by(self, untrained: float) -> LastLayerLoss:
-        """Return the same loss on the scale of an untrained student's."""
-        found = copy.copy(self)
-        found._untrained = untrained
-        return found
-
-
-def loss_kind(plan: RunPlan) -> LossKind:
+def loss_kind(plan: RunPlan) -> str:
     """Return which loss says what a method teaches: `hidden` where it reaches the end of the student's last block.
 
     A method that stops at the queries, keys and values of that block leaves its hidden states untrained.

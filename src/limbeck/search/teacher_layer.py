@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import RandomSampler
@@ -25,6 +25,7 @@ from rich.console import Console
 from transformers import PreTrainedModel
 
 from limbeck.core.records import plain
+from limbeck.core.studies import LayerScore, SearchedLayer
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -33,7 +34,6 @@ from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
 from limbeck.search.scores import (
     LAYER_SCORES,
     HeldOutScores,
-    Scores,
     describe_layer_scores,
     held_out_batches,
     held_out_pairs,
@@ -41,7 +41,8 @@ from limbeck.search.scores import (
     plain_copy,
 )
 from limbeck.search.study import shown
-from limbeck.training.proxy import Proxy
+from limbeck.training.cohort import Cut
+from limbeck.training.proxy import Trained
 
 OPTION = "teacher_layer"
 RESULT = "result"
@@ -103,11 +104,14 @@ def survivors(losses: Mapping[Candidate, float], count: int) -> list[Candidate]:
     return sorted(losses, key=lambda one: math.inf if math.isnan(losses[one]) else losses[one])[:count]
 
 
-def rungs_of_training(candidates: int, steps: int, factor: int) -> list[Rung]:
+def rounds_of_training(candidates: int, steps: int, factor: int) -> list[tuple[int, int]]:
     """Divide the steps of a training so that every round costs all its candidates together the same.
 
     Round i of n_i candidates gets a share of the steps in proportion to 1 / n_i, as successive halving has it; the
     last round ends with the training.
+
+    Returns:
+        For each round its candidates, and the step after which it ends.
 
     Raises:
         RecipeError: for a factor below 2, or fewer steps than make every round one step long.
@@ -119,109 +123,27 @@ def rungs_of_training(candidates: int, steps: int, factor: int) -> list[Rung]:
         raise RecipeError(
             f"{steps} steps are too few for {len(sizes)} rounds of {candidates} candidates; give more, or --no-halving."
         )
-    return [Rung(size, end - before) for size, (before, end) in zip(sizes, pairwise([0, *ends]), strict=True)]
-
-
-def ends_of(rungs: Sequence[Rung]) -> list[int]:
-    """Return the step after which each round ends, counted from the start of one training."""
-    return list(accumulate(rung.steps for rung in rungs))
+    return list(zip(sizes, ends, strict=True))
 
 
 @dataclass
 class LayerCandidate:
-    """A teacher layer, and what became of its student.
+    """A teacher layer's trial, and its row of the record, which tells how far its student came."""
 
-    Args:
-        layer: The teacher layer.
-        trial: Its trial.
-        scores: By step, the scores by name.
-        steps: Steps that it trained.
-        own_loss: Its loss on held-out text at the end.
-        diverged: Whether its training, or a score, came to no finite number.
-        cut: Whether it was dropped after a round.
-    """
-
-    layer: int
     trial: Trial
-    scores: dict[int, Scores] = field(default_factory=dict)
-    steps: int = 0
-    own_loss: float = math.nan
-    diverged: bool = False
-    cut: bool = False
-
-    @property
-    def state(self) -> str:
-        """`trained`, `cut` or `diverged`."""
-        return "diverged" if self.diverged else "cut" if self.cut else "trained"
+    row: SearchedLayer
 
     @property
     def score(self) -> float:
-        """The mean of its last scores; NaN where there are none."""
-        return mean_score(self.scores[max(self.scores)]) if self.scores else math.nan
+        """The last score; NaN where there is none."""
+        found = self.row.scores[-1].score if self.row.scores else None
+        return math.nan if found is None else found
 
     @property
-    def rank(self) -> tuple[bool, int, float]:
-        """Sorts candidates best first: who came further, then who scored higher where it ended."""
-        return self.diverged, -max(self.scores, default=0), math.inf if math.isnan(self.score) else -self.score
-
-    def row(self, rank: int) -> dict[str, Any]:
-        """Return its row of the record."""
-        scores = [
-            {"step": step, **{name: plain(value) for name, value in {"score": mean_score(found), **found}.items()}}
-            for step, found in sorted(self.scores.items())
-        ]
-        steps, own_loss = self.steps, plain(self.own_loss)
-        return {
-            "rank": rank, "layer": self.layer, "scores": scores, "steps": steps, "state": self.state,
-            "own_loss": own_loss,
-        }  # fmt: skip
-
-
-Measure: TypeAlias = Callable[[PreTrainedModel, RunPlan, str], Scores]
-
-
-def halve(
-    proxy: Proxy,
-    plans: Sequence[RunPlan],
-    candidates: Sequence[LayerCandidate],
-    rungs: Sequence[Rung],
-    measure: Measure,
-    console: Console,
-) -> None:
-    """Train candidates side by side; after every round but the last the lower ones are dropped.
-
-    Args:
-        proxy: Trains them, all by one learning-rate schedule.
-        plans: One for each candidate.
-        candidates: They get their scores and states.
-        rungs: The rounds; none, or a single one, scores all at the end.
-        measure: Scores a student; more is better.
-        console: Where scores are said as soon as they are known.
-    """
-
-    def score(index: int, step: int, student: PreTrainedModel) -> None:
-        one = candidates[index]
-        one.scores[step] = found = measure(student, plans[index], str(one.layer))
-        parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
-        engine.say(console, f"  layer {one.layer} after {step} steps: {one.score:.2f} ({parts})")
-        with suppress(UpdateFinishedTrialError):
-            one.trial.report(one.score, step)
-
-    def drop(step: int, left: int, students: Mapping[int, PreTrainedModel]) -> Collection[int]:
-        for index, student in students.items():
-            score(index, step, plain_copy(student, plans[index]))
-        best = survivors({index: -candidates[index].score for index in students}, left)
-        for index in students:
-            candidates[index].cut = index not in best
-        return best
-
-    cuts = {end: partial(drop, end, after.candidates) for end, after in zip(ends_of(rungs), rungs[1:], strict=False)}
-    for index, found in enumerate(proxy.train(plans, cuts=cuts)):
-        one = candidates[index]
-        one.steps, one.diverged, one.own_loss = found.steps, found.diverged, found.held_out.get("loss", math.nan)
-        if one.state == "trained":
-            score(index, found.steps, found.student)
-            one.diverged = math.isnan(one.score)
+    def order(self) -> tuple[bool, int, float]:
+        """Sorts candidates best first: the longer in training, then the higher score at the end."""
+        step = self.row.scores[-1].step if self.row.scores else 0
+        return self.row.state == "diverged", -step, math.inf if math.isnan(self.score) else -self.score
 
 
 class TeacherLayerSearch(engine.Search):
@@ -229,9 +151,8 @@ class TeacherLayerSearch(engine.Search):
 
     Attributes:
         layers: The candidates in order.
-        rungs: The rounds; none where all are trained as long as the recipe says.
-        rounds: Candidates and last step of each.
-        plans: One for each candidate; they differ in the teacher layer only.
+        rounds: Candidates and last step of each; none where all are trained as long as the recipe says.
+        plans: By candidate; they differ in the teacher layer only.
     """
 
     kind = "teacher-layer"
@@ -239,6 +160,7 @@ class TeacherLayerSearch(engine.Search):
     stopped = "Stopped; the same command starts the training of the candidates again."
     request: TeacherLayerRequest
     _study: Study
+    _scores: HeldOutScores
     _waits = False
 
     def __init__(self, request: TeacherLayerRequest) -> None:
@@ -255,28 +177,29 @@ class TeacherLayerSearch(engine.Search):
                 f"The student has {student} layers and its teacher {teacher}; give student.shape at most {teacher}."
             )
         self.layers = choose_layers(request.layers, plan)
-        self.rungs = self._rungs(plan)
-        self.rounds = [(rung.candidates, end) for rung, end in zip(self.rungs, ends_of(self.rungs), strict=True)]
-        if self.rungs:
-            recipe = replace(request.proxy, steps=ends_of(self.rungs)[-1]).proxy_recipe
-        self.plans = [plan_run(engine.with_option(recipe, OPTION, layer)) for layer in self.layers]
-        self.plan = self.plans[0]
+        self.rounds = self._rounds(plan)
+        if self.rounds:
+            recipe = replace(request.proxy, steps=self.rounds[-1][1]).proxy_recipe
+        self.plans = {layer: plan_run(engine.with_option(recipe, OPTION, layer)) for layer in self.layers}
+        self.plan = self.plans[self.layers[0]]
 
-    def _rungs(self, plan: RunPlan) -> Sequence[Rung]:
+    def _rounds(self, plan: RunPlan) -> list[tuple[int, int]]:
         count, halving, total = len(self.layers), self.request.halving, self.request.steps_total
         if halving is None:
             if total is None:
-                return ()
+                return []
             if total < count:
                 raise RecipeError(
                     f"--steps-total {total} leaves some of {count} candidates without a step; give at least {count}."
                 )
-            return (Rung(count, total // count),)
-        if total is not None:
-            if len(plan.stages) > 1:
-                engine.steps_of_only_stage(plan, "--no-halving")
-            return halving_rungs(count, total, halving)
-        return rungs_of_training(count, engine.steps_of_only_stage(plan, "--no-halving"), halving)
+            return [(count, total // count)]
+        if total is None:
+            return rounds_of_training(count, engine.steps_of_only_stage(plan, "--no-halving"), halving)
+        if len(plan.stages) > 1:
+            engine.steps_of_only_stage(plan, "--no-halving")
+        rungs = halving_rungs(count, total, halving)
+        ends = accumulate(rung.steps for rung in rungs)
+        return [(rung.candidates, end) for rung, end in zip(rungs, ends, strict=True)]
 
     def identity(self) -> dict[str, Any]:
         """Return what scores must have in common to be compared."""
@@ -288,8 +211,8 @@ class TeacherLayerSearch(engine.Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_pairs(engine.held_out_corpus(self.proxy))
-        held_out_batches(engine.held_out_corpus(self.proxy), self.proxy.tokenizer)
+        held_out_pairs(self.held_out)
+        held_out_batches(self.held_out, self.proxy.tokenizer)
 
     def is_finished(self, study: Study) -> bool:
         """Return whether the study has a result."""
@@ -297,9 +220,9 @@ class TeacherLayerSearch(engine.Search):
 
     def announce(self, study: Study) -> None:
         """Say how many candidates there are, and the rounds."""
-        rungs = ", ".join(f"{candidates} to step {end}" for candidates, end in self.rounds)
+        rounds = ", ".join(f"{candidates} to step {end}" for candidates, end in self.rounds)
         if not self.is_finished(study):
-            engine.say(self.console, f"{len(self.layers)} teacher layers at once{f': {rungs}' if rungs else ''}")
+            self.say(f"{len(self.layers)} teacher layers at once{f': {rounds}' if rounds else ''}")
 
     def load(self, study: Study) -> None:
         """Keep the study for the result; the teacher is loaded when no other process trains the candidates."""
@@ -310,32 +233,70 @@ class TeacherLayerSearch(engine.Search):
         if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             return [self._candidate(layer, ask()) for layer in self.layers]
         if not self._waits:
-            engine.say(
-                self.console, "Another process is at work on this study, or was killed elsewhere; waiting for it."
-            )
+            self.say("Another process is at work on this study, or was killed elsewhere; waiting for it.")
             self._waits = True
         return []
 
     def _candidate(self, layer: int, trial: Trial) -> LayerCandidate:
         trial.suggest_int(OPTION, layer, layer)
-        return LayerCandidate(layer, trial)
+        return LayerCandidate(
+            trial, SearchedLayer(rank=None, layer=layer, scores=[], steps=0, state="trained", own_loss=None)
+        )
+
+    def plan_of(self, candidate: LayerCandidate) -> RunPlan:
+        """Return the recipe that reads its layer."""
+        return self.plans[candidate.row.layer]
+
+    def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, Cut]:
+        """Drop the lower candidates after every round but the last."""
+        return {end: partial(self._drop, candidates, end, left) for (_, end), (left, _) in pairwise(self.rounds)}
+
+    def _drop(
+        self, candidates: Sequence[LayerCandidate], step: int, left: int, students: Mapping[int, PreTrainedModel]
+    ) -> Collection[int]:
+        for index, student in students.items():
+            self.say(f"  {self._measure(candidates[index], step, plain_copy(student, self.plan))}")
+        best = survivors({index: -candidates[index].score for index in students}, left)
+        for index in students.keys() - set(best):
+            candidates[index].row.state = "cut"
+        return best
+
+    def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
+        """Score a student, and return the line that tells it."""
+        found = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
+        candidate.row.scores.append(LayerScore(**plain({"step": step, "score": mean_score(found), **found})))
+        with suppress(UpdateFinishedTrialError):
+            candidate.trial.report(candidate.score, step)
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+        return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
+
+    def score(self, candidate: LayerCandidate, trained: Trained) -> tuple[engine.Outcome, str]:
+        """Return the last score of a candidate."""
+        row = candidate.row
+        row.steps, row.own_loss = trained.steps, trained.held_out.get("loss")
+        if trained.diverged:
+            row.state = "diverged"
+        line = f"layer {row.layer}: {row.state}"
+        if row.state == "trained":
+            line = self._measure(candidate, trained.steps, trained.student)
+            row.state = "diverged" if math.isnan(candidate.score) else "trained"
+        value = math.nan if row.state == "diverged" else candidate.score
+        return engine.Outcome(value, cut=row.state == "cut"), line
 
     def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[engine.Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
-        proxy, corpus = self.proxy, engine.held_out_corpus(self.proxy)
-        scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, corpus, self.plan, LAYER_SCORES)
-        started = time.monotonic()
-        halve(proxy, self.plans, candidates, self.rungs, scores.measure, self.console)
-        for one in candidates:
-            yield engine.Outcome(math.nan if one.diverged else one.score, cut=one.state == "cut")
-        if all(one.diverged for one in candidates):
+        proxy, started = self.proxy, time.monotonic()
+        self._scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan, LAYER_SCORES)
+        yield from super().train(candidates)
+        if all(one.row.state == "diverged" for one in candidates):
             raise TrainingError(
                 "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
                 f"--name. The study is kept in {shown(self.request.proxy.place)}."
             )
-        best_first = sorted(candidates, key=lambda one: one.rank)
+        for rank, one in enumerate(sorted(candidates, key=lambda one: one.order), start=1):
+            one.row.rank = rank
         result = {
-            "layers": [one.row(rank) for rank, one in enumerate(best_first, start=1)],
+            "layers": plain(sorted((one.row for one in candidates), key=lambda row: row.rank or 0)),
             "seconds": round(time.monotonic() - started, 1),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
         }
@@ -345,7 +306,6 @@ class TeacherLayerSearch(engine.Search):
         """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
         plan, result = self.plan, study.user_attrs[RESULT]
         best = result["layers"][0]
-        recipe = engine.with_option(self.request.proxy.recipe, OPTION, best["layer"])
         return {
             "created": result["created"],
             "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
@@ -355,7 +315,7 @@ class TeacherLayerSearch(engine.Search):
             "rungs": [{"candidates": candidates, "end": end} for candidates, end in self.rounds],
             "layers": result["layers"],
             "best": best,
-            "recipe": recipe.model_dump(mode="json", exclude_unset=True),
+            "recipe": engine.with_option(self.request.proxy.recipe, OPTION, best["layer"]),
             "cost": {"steps": sum(row["steps"] for row in result["layers"]), "seconds": result["seconds"]},
         }
 
@@ -373,7 +333,7 @@ def search_teacher_layer(
     its candidates share one training; another process that is at work on the study is waited for.
 
     Args:
-        request: What is asked.
+        request: The request.
         console: Where progress goes; nowhere by default.
         poll_seconds: Between looks at what another process does.
 
@@ -407,7 +367,7 @@ def choose_layers(layers: Sequence[int] | None, plan: RunPlan) -> tuple[int, ...
     """Return the candidates in order.
 
     Args:
-        layers: What was asked for; None for all.
+        layers: Those of the request; None for all.
         plan: Of the recipe.
 
     Raises:

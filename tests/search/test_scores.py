@@ -1,0 +1,234 @@
+"""What candidates are scored by: held-out text as a naive reference has it, tasks as `limbeck evaluate` has them."""
+
+import copy
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rich.console import Console
+from scipy.stats import spearmanr
+
+import limbeck
+from limbeck.core.studies import Evaluation
+from limbeck.errors import CorpusError, TrainingError
+from limbeck.evaluation.protocols import task_columns
+from limbeck.evaluation.tasks import TASKS
+from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.models.taps import StreamTap
+from limbeck.recipe.load import load_recipe
+from limbeck.recipe.plan import plan_run
+from limbeck.search import scores as scores_module
+from limbeck.search.requests import PAPER_TASKS, task_measures
+from limbeck.search.scores import (
+    LAYER_SCORES,
+    HeldOutScores,
+    TaskScores,
+    describe_tasks,
+    held_out_batches,
+    held_out_pairs,
+    last_layers,
+    loss_kind,
+    mean_score,
+    plain_copy,
+)
+from limbeck.training.run import build_corpora
+from limbeck.training.students import dropouts, make_student, save_student
+from tests.support import mapping_search
+from tests.support.corpora import write_text
+from tests.support.models import tiny_tokenizer
+from tests.support.task_files import write_tasks
+
+SETTINGS = ("length=32", "epochs=1", "batch_size=8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("scored")
+
+
+@pytest.fixture(scope="module")
+def plan(folder):
+    teacher = mapping_search.write_teacher(folder, layers=3, hidden=32, heads=4, ffn=32)
+    shape = {"shape": {"layers": 2, "hidden": 16, "heads": 4, "ffn": 16}}
+    return plan_run(load_recipe(mapping_search.recipe_data(teacher, write_text(folder / "text", 60), student=shape)))
+
+
+@pytest.fixture(scope="module")
+def teacher(plan):
+    return load_model(plan.recipe.teacher.model)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(plan):
+    return load_tokenizer(plan.recipe.teacher.model)
+
+
+@pytest.fixture(scope="module")
+def corpus(plan, tokenizer):
+    return build_corpora(plan, tokenizer, Console(quiet=True))[0]
+
+
+@pytest.fixture(scope="module")
+def measure(teacher, tokenizer, corpus, plan):
+    """Scores of a student: those of mappings and those of layers."""
+    both = [HeldOutScores(teacher, tokenizer, corpus, plan, *names) for names in ((), (LAYER_SCORES,))]
+    return lambda student: [scores.measure(student, plan, "0-3") for scores in both]
+
+
+@pytest.fixture
+def student(plan, teacher):
+    return make_student(plan.student_choice, None, None, lambda **options: teacher, 0)[0].eval()
+
+
+@torch.no_grad()
+def naive_agreement(student, teacher, tokenizer, corpus):
+    pairs = held_out_pairs(corpus)
+    similarities = []
+    for model in (student, teacher):
+        vectors = {}
+        for text in {text for pair in pairs for text in pair}:
+            ids = torch.tensor([tokenizer(text, truncation=True, max_length=32)["input_ids"]])
+            vectors[text] = model(input_ids=ids).last_hidden_state[0].mean(0)
+        similarities.append([float(torch.cosine_similarity(vectors[a], vectors[b], dim=0)) for a, b in pairs])
+    return 100 * spearmanr(*similarities).statistic
+
+
+def test_held_out_scores_are_those_of_the_outputs(measure, student, plan, teacher, tokenizer, corpus, monkeypatch):
+    before = copy.deepcopy(student.state_dict())
+    of_mapping, of_layer = measure(student)
+    assert measure(student) == [of_mapping, of_layer], "a student is left as it is"
+    assert not student.training and all(torch.equal(before[k], v) for k, v in student.state_dict().items())
+    assert not any(module._forward_hooks for module in student.modules())
+    assert of_mapping["agreement"] == of_layer["agreement"]
+    relations, explained = last_layers(teacher, held_out_batches(corpus, tokenizer), [plan.student]).compare(student)
+    assert of_layer["explained"] == pytest.approx(100 * explained)
+    assert 0 < of_mapping["relations"] < 100 and relations > 0
+    monkeypatch.setattr(scores_module, "PAIRS", 60)
+    found = HeldOutScores(teacher, tokenizer, corpus, plan).measure(student, plan, "")
+    assert found["agreement"] == pytest.approx(naive_agreement(student, teacher, tokenizer, corpus), abs=0.05)
+
+
+def test_the_teacher_has_all_of_itself(measure, teacher):
+    of_mapping, of_layer = measure(copy.deepcopy(teacher))
+    assert of_mapping == pytest.approx({"agreement": 100, "relations": 100}, abs=0.01)
+    assert of_layer == pytest.approx({"agreement": 100, "explained": 100}, abs=0.5)
+
+
+def test_a_student_that_knows_nothing_has_nothing(measure, student):
+    layer = student.encoder.layer[-1]
+    with torch.no_grad():
+        for part in ("query", "key", "value"):
+            getattr(layer.attention.self, part).weight.zero_()
+            getattr(layer.attention.self, part).bias.zero_()
+    assert measure(student)[0]["relations"] == pytest.approx(0, abs=1e-4)
+    with torch.no_grad():
+        layer.output.LayerNorm.weight.zero_()
+    of_mapping, of_layer = measure(student)
+    assert math.isnan(of_mapping["agreement"]) and math.isnan(mean_score(of_mapping))
+    assert of_layer["explained"] == pytest.approx(0, abs=5)
+
+
+def test_fitness_is_the_mean_of_all_scores():
+    assert mean_score({"sst2": 88.0, "mnli": 77.0, "squad": 80.0}) == pytest.approx(245 / 3)
+    assert math.isnan(mean_score({"sst2": 88.0, "mnli": math.nan}))
+    assert math.isnan(mean_score({"sst2": math.inf}))
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        ("{name: hidden_states, mapping: last}", "hidden"),
+        ("{name: hidden_states, mapping: [1, 0]}", "relations"),
+        ("{name: minilmv2, relation_heads: 4}", "relations"),
+        ("{name: tinybert, mapping: uniform}", "hidden"),
+        ("sentence_embedding", "hidden"),
+    ],
+)
+def test_the_loss_of_shapes_fits_the_method(plan, method, kind):
+    assert loss_kind(plan_run(load_recipe(plan.recipe, [f"stages.0.method={method}"]))) == kind
+
+
+def test_held_out_blocks_come_in_three_batches_or_more():
+    def rows(count):
+        return SimpleNamespace(held_out=[{"input_ids": [5 + number % 9] * 6} for number in range(count)])
+
+    tokenizer = tiny_tokenizer("bert")
+    assert [len(batch["input_ids"]) for batch in held_out_batches(rows(200), tokenizer)] == [32, 32, 32]
+    assert [len(batch["input_ids"]) for batch in held_out_batches(rows(10), tokenizer)] == [3, 3, 3, 1]
+    with pytest.raises(CorpusError, match="2 blocks are held out"):
+        held_out_batches(rows(2), tokenizer)
+
+
+def test_a_plain_copy_is_the_student_without_its_taps(plan, student):
+    inputs = {"input_ids": torch.arange(5, 17).reshape(2, 6), "attention_mask": torch.ones(2, 6, dtype=torch.long)}
+    with torch.no_grad():
+        expected = student(**inputs).last_hidden_state
+        with StreamTap(student, [key for term in plan.stages[0].terms for key in term.student]) as tap:
+            before = tap(**inputs)
+            found = plain_copy(student, plan)
+            assert torch.equal(found(**inputs).last_hidden_state, expected) and not found.training
+            after = tap(**inputs)
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    return write_tasks(folder / "tasks")
+
+
+@pytest.fixture
+def spec(data):
+    return task_measures("rte,mrpc", data=str(data), preset="quick", seeds=1, settings=SETTINGS)
+
+
+def test_tasks_give_what_an_evaluation_gives(spec, data, plan, student, tokenizer, tmp_path):
+    left = tmp_path / "candidates" / "0-3" / "student"
+    left.mkdir(parents=True)
+    (left / "half.safetensors").write_bytes(b"left by a killed worker")
+    names = list(describe_tasks(spec)["tasks"])
+    found = TaskScores(spec, names, tokenizer, tmp_path / "candidates").measure(student, plan, "0-3")
+    assert not (tmp_path / "candidates").exists(), "students are not kept"
+    save_student(tmp_path / "kept", student, tokenizer, dropouts=dropouts(plan.student_choice), sentence=None)
+    result = limbeck.evaluate(
+        [tmp_path / "kept"], "rte,mrpc", output=tmp_path / "evaluation", data=data, preset="quick", seeds=1,
+        overrides=SETTINGS,
+    )  # fmt: skip
+    columns = result.summary["models"][0]["columns"]
+    assert found == {"rte": columns["rte"]["mean"], "mrpc": columns["mrpc"]["metrics"]["accuracy"]["mean"]}
+
+
+def summary_of(**cells):
+    """A summary of tasks with a column or two each, of which only some have figures."""
+    keys = {"mnli": ("mnli-m", "mnli-mm"), "squad": ("squad",)}
+    columns = [{"key": key, "title": key, "task": task} for task, own in keys.items() for key in own]
+    figures = {key.replace("_", "-"): {"mean": value} for key, value in cells.items()}
+    models = [{"name": "student", "columns": figures}]
+    return SimpleNamespace(summary=Evaluation.read({"columns": columns, "models": models, "notes": ["it diverged"]}))
+
+
+def test_the_first_column_of_a_task_counts(spec, plan, student, tokenizer, tmp_path, monkeypatch):
+    scores = TaskScores(spec, ["mnli", "squad"], tokenizer, tmp_path / "candidates")
+    outcome = summary_of(mnli_m=70.0, mnli_mm=10.0, squad=50.0)
+    monkeypatch.setattr(scores_module, "evaluate_students", lambda *a, **k: outcome)
+    assert scores.measure(student, plan, "0-3") == {"mnli": 70.0, "squad": 50.0}
+    monkeypatch.setattr(scores_module, "evaluate_students", lambda *a, **k: summary_of(mnli_m=70.0))
+    with pytest.raises(TrainingError, match=r"^No score of squad: it diverged$"):
+        scores.measure(student, plan, "0-3")
+
+
+def test_the_paper_has_accuracy_matched_accuracy_and_f1():
+    """ELM section 5.2: accuracy of SST-2 and MNLI, F1 of SQuAD 1.1."""
+    main = {name: (task_columns(TASKS[name])[0].key, TASKS[name].metrics[0]) for name in PAPER_TASKS}
+    assert main == {"sst2": ("sst2", "accuracy"), "mnli": ("mnli-m", "accuracy"), "squad": ("squad", "f1_answer")}
+
+
+def test_other_rows_are_other_tasks(spec, data, tmp_path):
+    known = describe_tasks(spec)
+    assert known == describe_tasks(spec) and known["settings"] == {"length": 32, "epochs": 1, "batch_size": 8}
+    other = write_tasks(tmp_path / "other")
+    lines = (other / "RTE" / "dev.tsv").read_text().splitlines()
+    (other / "RTE" / "dev.tsv").write_text("\n".join(lines[:-1]) + "\n")
+    changed = describe_tasks(spec.model_copy(update={"data": str(other)}))["tasks"]
+    assert changed["rte"] != known["tasks"]["rte"] and changed["mrpc"] == known["tasks"]["mrpc"]

@@ -1,0 +1,89 @@
+"""What searches without models share: a trainer of students that are their candidates, and a note of all it trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from limbeck.models.loading import load_tokenizer
+from limbeck.recipe.load import load_recipe
+from limbeck.search import engine
+from limbeck.search.requests import ProxyRequest
+from limbeck.training.run import build_corpora
+
+STEPS = 30
+
+
+@dataclass
+class Asked:
+    """What a search asked for, and which candidates diverge; `before` is called with the candidates of a training."""
+
+    batches: list = field(default_factory=list)
+    measured: list = field(default_factory=list)
+    steps: set = field(default_factory=set)
+    diverges: set = field(default_factory=set)
+    before: Callable[[list], object] | None = None
+    teachers: int = 0
+
+    @property
+    def tried(self):
+        return [candidate for batch in self.batches for candidate in batch]
+
+
+def install_proxy(monkeypatch, candidate_of) -> Asked:
+    """Put a trainer in the place of the real one, whose students are `candidate_of` their plan."""
+    asked = Asked()
+
+    class FakeProxy:
+        def __init__(self, plan, *, share, console):
+            self.tokenizer = load_tokenizer(plan.recipe.teacher.model)
+            self.corpora = build_corpora(plan, self.tokenizer, console)
+
+        def load_teacher(self):
+            asked.teachers += 1
+            return self
+
+        to = eval = lambda self, *device: self
+
+        def train(self, plans, *, cuts):
+            candidates = [candidate_of(plan) for plan in plans]
+            if asked.before is not None:
+                asked.before(candidates)
+            asked.batches.append(candidates)
+            asked.steps |= {plan.recipe.stages[0].training["max_steps"] for plan in plans}
+            active, steps = dict(enumerate(candidates)), {}
+            for step in [1, *sorted(cuts), plans[0].recipe.stages[0].training["max_steps"]]:
+                steps |= dict.fromkeys(active, step)
+                active = {index: one for index, one in active.items() if one not in asked.diverges}
+                if step in cuts:
+                    active = {index: active[index] for index in cuts[step](dict(active))}
+            return [
+                SimpleNamespace(student=one, steps=steps[index], diverged=one in asked.diverges, held_out={"loss": 0.5})
+                for index, one in enumerate(candidates)
+            ]
+
+    monkeypatch.setattr(engine, "Proxy", FakeProxy)
+    return asked
+
+
+def recipe_of(
+    teacher: Path, text: Path, shape, length: int, method, steps: int = STEPS, rate: float = 1e-3
+) -> dict[str, Any]:
+    training = {"max_steps": steps, "per_device_train_batch_size": 8, "learning_rate": rate, "bf16": False}
+    return {
+        "output": "run",
+        "seed": 3,
+        "teacher": {"model": str(teacher)},
+        "student": {"shape": shape},
+        "corpus": {"sources": [str(text)], "length": length, "held_out": 0.3},
+        "stages": [{"method": method, "training": training}],
+    }
+
+
+def request_of(kind, usual, recipe, output, *, name, steps=None, share=1.0, storage=None, **options):
+    """A request of this kind; its options lie over the usual ones."""
+    proxy = ProxyRequest(load_recipe(recipe), Path(output or "."), name, steps=steps, share=share, storage=storage)
+    return kind(proxy, **{**usual, **options})
