@@ -110,7 +110,7 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
 def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> None:
     if metrics:
         write_tables(metrics, folder)
-    write_run_cards(record.run.to_plain(), folder)
+    write_run_cards(record.run, folder)
 
 
 def _is_finished(record: RunRecord, folder: Path) -> bool:

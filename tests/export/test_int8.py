@@ -5,6 +5,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from limbeck.core.records import Int8Latency
 from limbeck.export import batches, formats
 from limbeck.export import onnx as onnx_files
 from limbeck.export.batches import ExportMismatchError
@@ -73,10 +74,10 @@ def test_a_speed_that_few_or_unlike_rounds_say_is_not_told(change, told):
     row = {"batch": 1, "length": 128, "rounds": 9, "speedup": 2.0}
     row |= {f"{kind}{part}_ms": 20.0 if kind == "float32" else 10.0 for kind in ("float32", "int8")
             for part in ("", "_p10", "_p90")}  # fmt: skip
-    row |= change
+    row = Int8Latency(**row | change)
     assert speed_of(row) == told
     last = latency_markdown([row]).splitlines()[-1]
-    assert last.startswith(f"| 1 x 128 | {row['rounds']} |") and last.endswith(f"| {told} |")
+    assert last.startswith(f"| 1 x 128 | {row.rounds} |") and last.endswith(f"| {told} |")
     assert (busy_line([row]) == "") == (told != "–")
     assert "1 x 128" in busy_line([row]) or told != "–"
 

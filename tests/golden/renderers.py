@@ -109,7 +109,7 @@ def export_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str
 
     record = read(folder, "export.json")
     said = "\n".join((export_title(record), *export_lines(record)))
-    return {"latencies": latency_table(record["int8"]["latency"])}, {"lines.txt": f"{said}\n"}
+    return {"latencies": latency_table(record)}, {"lines.txt": f"{said}\n"}
 
 
 def run_card(folder: Path, record: dict[str, Any], export: dict[str, Any] | None = None) -> str:

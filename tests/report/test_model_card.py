@@ -10,6 +10,7 @@ from huggingface_hub.repocard_data import eval_results_to_model_index, model_ind
 from markdown_it import MarkdownIt
 
 from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line
+from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
 from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.export.source import EXPORT_HEADS
@@ -17,15 +18,9 @@ from limbeck.methods.composition import Term
 from limbeck.models.heads import HEADS
 from limbeck.models.streams import StreamKey
 from limbeck.report import write_model_card
+from limbeck.report.card_parts import short_name, web_address
 from limbeck.report.export_card import card_without_run, card_writer, run_problem
-from limbeck.report.model_card import (
-    budget,
-    find_record,
-    layer_rows,
-    short_name,
-    web_address,
-    write_run_cards,
-)
+from limbeck.report.model_card import budget, find_record, layer_rows, write_run_cards
 from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.students import describe_layers
 from tests.support.models import make_teacher
@@ -226,7 +221,7 @@ def test_a_student_is_called_by_its_folder_where_nobody_named_it(tmp_path: Path,
     front, text = path.read_text(encoding="utf-8").split("\n---\n", 1)
     assert text.strip().startswith(f"# {shown}\n")
     assert yaml.safe_load(front.removeprefix("---\n"))["model-index"][0]["name"] == shown
-    assert find_record(student)["name"] == shown
+    assert find_record(student).name == shown
 
 
 def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: Path):
@@ -333,11 +328,14 @@ def test_scores_are_looked_for_in_the_run_and_in_the_comparison(tmp_path: Path):
 def test_layers_are_those_of_the_record_else_of_the_terms():
     layers = [{"student": [3], "teacher": [10], "terms": ["query-query"]}, {"student": [3], "teacher": [10],
               "terms": ["value-value"]}, {"student": [1], "teacher": [1, 2], "terms": ["layers"]}]  # fmt: skip
-    assert layer_rows({"layers": layers}) == [("3", "10", "query-query, value-value"), ("1", "1, 2", "layers")]
+    assert layer_rows(Stage.read({"layers": layers})) == [
+        ("3", "10", "query-query, value-value"),
+        ("1", "1, 2", "layers"),
+    ]
     terms = {"hidden_1_7": 0.1, "attention_1_7": 0.2, "hidden_0_0": 0.3, "soft_labels": 0.4}
-    assert layer_rows({"final_terms": terms}) == [("1", "7", "hidden, attention"), ("0", "0", "hidden")]
+    assert layer_rows(Stage.read({"final_terms": terms})) == [("1", "7", "hidden, attention"), ("0", "0", "hidden")]
     for nothing in ({}, {"layers": None}, {"layers": "x", "final_terms": None}, {"layers": [1, {"student": 3}]}):
-        assert layer_rows(nothing) == []
+        assert layer_rows(Stage.read(nothing)) == []
 
 
 def test_a_run_says_which_layers_it_maps():
@@ -351,17 +349,16 @@ def test_a_run_says_which_layers_it_maps():
         {"student": [1], "teacher": [2, 3], "terms": ["a"]},
         {"student": [2], "teacher": [6], "terms": ["b", "c"]},
     ]
-    assert layer_rows({"layers": described}) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
+    assert layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
 
 
 def test_the_budget_is_on_the_device_that_trained():
     stages = [{"steps": 1000, "tokens": 2_000_000, "seconds": 7000, "device": "cuda:0"}, {"seconds": 200.0}]
     hardware = {"device": "An accelerator", "cpu": "A processor"}
-    assert (
-        budget({"hardware": hardware}, stages) == "1,000 steps, 2.00 M tokens, 2.0 hours of training on An accelerator"
-    )
-    assert budget({}, [{"steps": 5, "seconds": 6.0}]) == "5 steps, 6.0 seconds of training"
-    assert budget({"hardware": hardware}, []) == ""
+    run = Run.read({"hardware": hardware, "stages": stages})
+    assert budget(run) == "1,000 steps, 2.00 M tokens, 2.0 hours of training on An accelerator"
+    assert budget(Run.read({"stages": [{"steps": 5, "seconds": 6.0}]})) == "5 steps, 6.0 seconds of training"
+    assert budget(Run.read({"hardware": hardware})) == ""
 
 
 def run_snippets(text: str, folder: Path, capsys) -> list[str]:
@@ -446,5 +443,5 @@ def test_assistants_have_cards_of_their_own(tmp_path: Path):
     assert "6x384" in card.text and "minilmv2" in card.text
     assert "sentence\\_embedding" not in card.text, "a stage of the other student"
     assert "Its quality was not measured" in card.text
-    assert find_record(own)["name"] == "quickstart, assistant" and find_record(student)["name"] == "quickstart"
-    assert find_record(tmp_path) == {}
+    assert find_record(own).name == "quickstart, assistant" and find_record(student).name == "quickstart"
+    assert find_record(tmp_path) is None

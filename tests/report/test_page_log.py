@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from limbeck.core.records import PlannedStage, Stage
 from limbeck.report.figures import loss_blocks
 from limbeck.report.findings import MOST_POINTS, RATE, StageFound, read_stage_log, thin
 from limbeck.report.plot_drawing import svg_of
@@ -53,14 +54,14 @@ def test_a_log_is_read_by_terms_and_says_what_it_could_not_read(tmp_path):
         {"step": 3, "loss": "text", "loss_hidden_1_2": True},
     ]
     log = write_log(tmp_path, entries, '[1]\n{"step": 4, "lo')
-    assert log.curve("loss").points == ((1.0, 3.0), (2.0, 2.0)), "in the order of the steps"
-    assert log.curve("eval_hidden_1_2").points == ((2.0, 1.5),)
-    assert log.curve("eval_runtime") is None and log.curve("tokens") is None
+    assert log.curves["loss"].points == ((1.0, 3.0), (2.0, 2.0)), "in the order of the steps"
+    assert log.curves["eval_hidden_1_2"].points == ((2.0, 1.5),)
+    assert not {"eval_runtime", "tokens"} & set(log.curves)
     assert log.terms() == ["hidden_1_2"] and (log.not_finite, log.damaged, log.lines) == (2, 2, 4)
     assert log.reached == {"step": 3.0}, "of the last line with a loss"
     lines = [
         line
-        for block in loss_blocks(StageFound("s", {"steps": 3}, {}, log), "S")
+        for block in loss_blocks(StageFound("s", Stage(steps=3), PlannedStage(), log), "S")
         for line in getattr(block, "lines", ())
     ]
     assert any("2 logged values are infinite" in line for line in lines)
@@ -73,7 +74,7 @@ def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
     entries = [{"step": step, "loss": 1.0, **terms} for step in (1, 2)]
     entries += [{"step": step, "eval_loss": 1.0, **held_out} for step in (1, 2)]
     log = write_log(tmp_path, entries)
-    titles = [block.title for block in loss_blocks(StageFound("s", {"steps": 2}, {}, log), "S")]
+    titles = [block.title for block in loss_blocks(StageFound("s", Stage(steps=2), PlannedStage(), log), "S")]
     assert titles == [
         "S: Loss", "S: Term hidden (1 of 2)", "S: Term hidden (1 of 2), held-out text", "S: Term hidden (2 of 2)",
         "S: Term hidden (2 of 2), held-out text", "S: Term pooled",
@@ -81,8 +82,8 @@ def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
 
 
 def test_a_stage_without_a_log_says_so(tmp_path):
-    for record, said in (({}, "nothing was logged yet"), ({"steps": 3}, "no log is there")):
-        blocks = list(loss_blocks(StageFound("s", record, {}, read_stage_log(tmp_path)), "Stage 's'"))
+    for record, said in ((Stage(), "nothing was logged yet"), (Stage(steps=3), "no log is there")):
+        blocks = list(loss_blocks(StageFound("s", record, PlannedStage(), read_stage_log(tmp_path)), "Stage 's'"))
         assert [block.lines for block in blocks] == [(f"Stage 's': {said}.",)]
 
 
@@ -100,7 +101,7 @@ def test_an_unfinished_stage_is_shown_as_far_as_its_log_goes(tmp_path):
     (tmp_path / "checkpoint-1000").mkdir()
     history = {"log_history": [{"step": 1000, "loss": 9.0}]}
     (tmp_path / "checkpoint-1000" / "trainer_state.json").write_text(json.dumps(history))
-    found = StageFound("s", {}, {}, write_log(tmp_path, entries))
+    found = StageFound("s", Stage(), PlannedStage(), write_log(tmp_path, entries))
     said = [line for block in loss_blocks(found, "Stage 's'") for line in getattr(block, "lines", ())]
     assert said == ["Stage 's' is not finished: its curves are from log.jsonl, up to step 2,000."]
     assert stage_facts(found)[:5] == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
@@ -119,21 +120,23 @@ def test_tokens_a_second_are_those_between_two_lines_without_evaluation(tmp_path
         {"step": 6, "loss": 1.0, "tokens": 650, "seconds": 9.0},
     ]
     log = write_log(tmp_path, entries)
-    assert log.curve(RATE).points == ((1.0, 50.0), (2.0, 200.0), (6.0, 50.0))
-    blocks = loss_blocks(StageFound("s", {"steps": 6}, {}, log), "S")
+    assert log.curves[RATE].points == ((1.0, 50.0), (2.0, 200.0), (6.0, 50.0))
+    blocks = loss_blocks(StageFound("s", Stage(steps=6), PlannedStage(), log), "S")
     figure = next(block for block in blocks if getattr(block, "title", "") == "S: Tokens/s")
     assert [row[1] for row in figure.data.rows] == ["50", "200", "50"]
 
 
 def test_logs_without_times_have_no_rate(tmp_path):
     log = write_log(tmp_path, [{"step": step, "loss": 1.0, "tokens": 100.0 * step} for step in (1, 2, 3)])
-    assert log.curve(RATE) is None
-    assert [block.title for block in loss_blocks(StageFound("s", {"steps": 3}, {}, log), "S")] == ["S: Loss"]
+    assert RATE not in log.curves
+    assert [block.title for block in loss_blocks(StageFound("s", Stage(steps=3), PlannedStage(), log), "S")] == [
+        "S: Loss"
+    ]
 
 
 def test_a_thinned_curve_says_so_and_stays_small(tmp_path):
     entries = [{"step": step, "loss": 1.0 + step % 7, "loss_a": 1.0, "loss_b": 2.0} for step in range(1, 20_001)]
     log = write_log(tmp_path, entries)
-    loss = next(iter(loss_blocks(StageFound("s", {"steps": 1}, {}, log), "S")))
+    loss = next(iter(loss_blocks(StageFound("s", Stage(steps=1), PlannedStage(), log), "S")))
     assert loss.caption.startswith("Thinned from 20,000 points")
     assert len(loss.data.rows) <= 201 and len(svg_of(loss)) < 60_000

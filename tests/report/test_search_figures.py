@@ -2,6 +2,7 @@
 
 import pytest
 
+from limbeck.core.studies import Search
 from limbeck.report.plot_drawing import svg_of
 from limbeck.report.search_figures import distribution_figures, search_pictures
 from tests.support.reports import layer_search_record, mapping_search_record, shape_search_record
@@ -29,7 +30,7 @@ def test_every_score_has_its_own_panel_of_generations_and_its_figure_on_a_page()
     median = series_of(panels["squad"])["median"]
     assert median.boxes == [[75.82, 72.82], [76.04, 75.82]] and [x for x, _ in median.points] == [1, 2]
     assert "sst2: medians 86.00, 87.50" in figure.description
-    assert [page.drawing for page in distribution_figures(record)] == [panels["sst2"], panels["squad"]]
+    assert [page.drawing for page in distribution_figures(Search.read(record))] == [panels["sst2"], panels["squad"]]
 
 
 def test_one_score_is_the_fitness_and_needs_no_second_panel():
@@ -38,7 +39,7 @@ def test_one_score_is_the_fitness_and_needs_no_second_panel():
     for candidate in record["candidates"]:
         candidate["scores"] = {"sst2": candidate["fitness"]}
     assert [name for name, _ in search_pictures(record)["distribution"].drawing.panels] == ["fitness"]
-    assert list(distribution_figures(record)) == []
+    assert list(distribution_figures(Search.read(record))) == []
 
 
 def test_a_single_member_and_a_single_generation_can_be_drawn():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from limbeck.core.records import Run
 from limbeck.report.model_card import inherited_fields, recorded_hub_name
 from limbeck.training.teacher import teacher_facts
 from tests.support.models import make_teacher
@@ -16,15 +17,18 @@ TEACHER_CARD = "---\nlicense: other\nlicense_name: mine\nlicense_link: https://x
 def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path: Path):
     teacher = make_teacher(tmp_path, "bert", layers=1)
     values = {"teacher": {"name_or_path": str(teacher)}}
-    assert inherited_fields(values) == {}
+    assert inherited_fields(Run.read(values)) == {}
     (teacher / "README.md").write_text(TEACHER_CARD.format("[en]"))
     licence = {"license": "other", "license_name": "mine", "license_link": "https://x.org/l"}
-    assert inherited_fields(values) == {**licence, "language": "en"}
+    assert inherited_fields(Run.read(values)) == {**licence, "language": "en"}
     (teacher / "README.md").write_text(TEACHER_CARD.format("[en, de]"))
-    assert inherited_fields(values) == licence, "the student may have seen one of them only"
-    assert inherited_fields({**values, "license": "mit", "language": "de"}) == {"license": "mit", "language": "de"}
+    assert inherited_fields(Run.read(values)) == licence, "the student may have seen one of them only"
+    assert inherited_fields(Run.read({**values, "license": "mit", "language": "de"})) == {
+        "license": "mit",
+        "language": "de",
+    }
     (teacher / "README.md").write_text("---\n: [\n---\n")
-    assert inherited_fields(values) == {}
+    assert inherited_fields(Run.read(values)) == {}
     card, _ = card_of({**run_record(), "license": "mit"}, tmp_path)
     assert card.data.license == "mit"
 
@@ -44,17 +48,17 @@ def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path:
     ],
 )
 def test_base_model_is_what_was_recorded_as_a_hub_name(teacher, expected):
-    assert recorded_hub_name({"teacher": teacher}) == expected
+    assert recorded_hub_name(Run.read({"teacher": teacher})) == expected
 
 
 def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkeypatch):
     given = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "package:x", "name": "org/name"}}}
-    assert recorded_hub_name(given) == "org/name"
+    assert recorded_hub_name(Run.read(given)) == "org/name"
     unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
-    assert recorded_hub_name(unnamed) is None, "it may have been a folder"
+    assert recorded_hub_name(Run.read(unnamed)) is None, "it may have been a folder"
     module = import_module("limbeck.report.model_card")  # The package has a function of the module's name.
     monkeypatch.setattr(module, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
-    assert recorded_hub_name(unnamed) == "org/name"
+    assert recorded_hub_name(Run.read(unnamed)) == "org/name"
 
 
 def test_what_a_teacher_was_is_settled_where_it_is_at_hand(tmp_path: Path, monkeypatch):

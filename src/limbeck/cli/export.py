@@ -113,7 +113,7 @@ def _show(done: Export, would_push: str | None, pushed: str | None) -> None:
     for line in export_lines(done.record):
         print_line(line, style="yellow" if line.startswith("int8 is slower") else None)
     if done.record.get("int8"):
-        result_console().print(latency_table(done.record["int8"]["latency"]))
+        result_console().print(latency_table(done.record))
     if would_push is not None:
         size = sum(done.files.values()) / 1e6
         print_line(f"Would push {len(done.files)} files, {size:.1f} MB, to {would_push}:", style="bold")

@@ -31,6 +31,8 @@ from limbeck.core.files import atomic_text
 Number: TypeAlias = int | float
 MOST_BYTES = 400 * 2**20
 """Of a record; more is read as damaged."""
+_MOST = 2**1000
+"""Of a number; more is no float."""
 
 
 class Record(BaseModel):
@@ -172,6 +174,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, int):
+        return value if abs(value) < _MOST else None
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -361,6 +365,11 @@ class Untrained(Record):
     names: list[str] = Field(default_factory=list)
     from_teacher: list[str] = Field(default_factory=list)
     frozen: list[str] = Field(default_factory=list)
+
+
+def modules_of(names: Sequence[str]) -> list[str]:
+    """Name the modules two levels above tensors, each once: `encoder.layer.2.output` says enough of its weights."""
+    return list(dict.fromkeys(".".join(name.split(".")[:-2]) or name for name in names))
 
 
 class Hardware(Record):
@@ -618,6 +627,11 @@ class RunEvaluation(Record):
     def batches(self) -> list[BatchLatency]:
         """The latency at each batch size; none where it was not measured."""
         return self.latency.batches if self.latency is not None else []
+
+    @property
+    def first_batch(self) -> BatchLatency:
+        """The latency at the first batch size."""
+        return self.batches[0] if self.batches else BatchLatency()
 
 
 class Run(Made):

@@ -2,135 +2,157 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote
 
+from jinja2 import Environment, PackageLoader
 from rich.console import RenderableType
 
 from limbeck.core.blocks import NOTHING, Layout, Table, console
-from limbeck.core.markdown import plain_table
+from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line, plain_table
+from limbeck.core.records import Differences, Export, Int8, Int8Latency
 from limbeck.core.timing import FEWEST_ROUNDS
-from limbeck.report.quality import is_doubtful
+from limbeck.report.quality import format_count, is_doubtful
+
+ExportRecord: TypeAlias = Mapping[str, Any] | Export
+"""The record of an export, typed or as plain values."""
 
 
 @dataclass(frozen=True)
 class HeadUsage:
-    """A kind of head.
+    """The use of a kind of head.
 
     Attributes:
-        noun: What the student is.
+        noun: The student, in a word or two.
         pipeline_tag: The Hub's name of the task.
         model_class: The class that loads it.
-        batch: Code that makes a batch.
+        texts: The arguments of the tokenizer.
         answer: Code that reads the answer from `output`.
+        graph_answer: Code that reads it from a session of ONNX Runtime.
+        takes_pairs: Whether a text may stand alone or in a pair.
     """
 
     noun: str
     pipeline_tag: str
     model_class: str
-    batch: str
+    texts: str
     answer: str
+    graph_answer: str
+    takes_pairs: bool = False
+
+    @property
+    def batch(self) -> str:
+        """Code that makes a batch."""
+        cut, comment = ("truncation=True, ", "  # one text, or a pair") if self.takes_pairs else ("", "")
+        return f'batch = tokenizer({self.texts}, {cut}return_tensors="pt"){comment}'
 
 
-_TEXT = 'batch = tokenizer("A first sentence.", "A second one.", truncation=True, return_tensors="pt")'
-_QUESTION = 'batch = tokenizer("Who reads?", "The student reads what the teacher reads.", return_tensors="pt")'
+_PAIR = '"A first sentence.", "A second one."'
+_LIST = f"[{_PAIR}], padding=True"
+_LOGITS = '(logits,) = session.run(["logits"], inputs)\n'
 
 HEAD_USAGE = {
     "masked_lm": HeadUsage(
         "A masked language model",
         "fill-mask",
         "AutoModelForMaskedLM",
-        'batch = tokenizer(f"A {tokenizer.mask_token} sentence.", return_tensors="pt")',
+        'f"A {tokenizer.mask_token} sentence."',
         "print(tokenizer.decode(output.logits[batch.input_ids == tokenizer.mask_token_id].argmax(-1)))",
+        _LOGITS + 'print(tokenizer.decode(logits[batch["input_ids"] == tokenizer.mask_token_id].argmax(-1)))',
     ),
     "classification": HeadUsage(
         "A text classifier",
         "text-classification",
         "AutoModelForSequenceClassification",
-        _TEXT + "  # one text, or a pair",
+        _PAIR,
         "print(model.config.id2label[output.logits.argmax(-1).item()])",
+        _LOGITS + "print(config.id2label[int(logits.argmax(-1)[0])])",
+        takes_pairs=True,
     ),
     "regression": HeadUsage(
         "A text regressor",
         "text-classification",
         "AutoModelForSequenceClassification",
-        _TEXT + "  # one text, or a pair",
+        _PAIR,
         "print(output.logits.item())",
+        _LOGITS + "print(logits.item())",
+        takes_pairs=True,
     ),
     "question_answering": HeadUsage(
         "An extractive question answerer",
         "question-answering",
         "AutoModelForQuestionAnswering",
-        _QUESTION,
+        '"Who reads?", "The student reads what the teacher reads."',
         "start, end = output.start_logits.argmax(), output.end_logits.argmax()\n"
         "print(tokenizer.decode(batch.input_ids[0, start : end + 1]))",
+        'start, end = session.run(["start_logits", "end_logits"], inputs)\n'
+        'print(tokenizer.decode(batch["input_ids"][0, start.argmax() : end.argmax() + 1]))',
+    ),
+    "token_classification": HeadUsage(
+        "A token classifier",
+        "token-classification",
+        "AutoModelForTokenClassification",
+        _LIST,
+        "print([[model.config.id2label[int(label)] for label in row] for row in output.logits.argmax(-1)])",
+        _LOGITS + "print([[config.id2label[int(label)] for label in row] for row in logits.argmax(-1)])",
     ),
 }
-"""The head's kind, as the run's record has it, to how it is used."""
-
-
-# How an ONNX file is run in ONNX Runtime, by what it returns: for its model card.
-
-
-_TEXTS = '["A first sentence.", "A second one."]'
-_OPEN = """import numpy as np
-import onnxruntime
-from transformers import {classes}
-
-folder = "path/to/student"
-{config}tokenizer = AutoTokenizer.from_pretrained(folder)
-session = onnxruntime.InferenceSession(f"{{folder}}/{file}")
-
-batch = tokenizer({batch}, truncation=True, max_length={longest}, return_tensors="np")
-inputs = {{node.name: batch[node.name].astype(np.int64) for node in session.get_inputs()}}
-"""
-_BATCHES = {
-    "masked_lm": 'f"A {tokenizer.mask_token} sentence."',
-    "question_answering": '"Who reads?", "The student reads what the teacher reads."',
-    "classification": '"A first sentence.", "A second one."',
-    "regression": '"A first sentence.", "A second one."',
-}
-_ANSWERS = {
-    "masked_lm": '(logits,) = session.run(["logits"], inputs)\n'
-    'print(tokenizer.decode(logits[batch["input_ids"] == tokenizer.mask_token_id].argmax(-1)))',
-    "classification": '(logits,) = session.run(["logits"], inputs)\nprint(config.id2label[int(logits.argmax(-1)[0])])',
-    "regression": '(logits,) = session.run(["logits"], inputs)\nprint(logits.item())',
-    "token_classification": '(logits,) = session.run(["logits"], inputs)\n'
-    "print([[config.id2label[int(label)] for label in row] for row in logits.argmax(-1)])",
-    "question_answering": 'start, end = session.run(["start_logits", "end_logits"], inputs)\n'
-    'print(tokenizer.decode(batch["input_ids"][0, start.argmax() : end.argmax() + 1]))',
-}
+"""By the head's kind, as records have it."""
 _HIDDEN = '(hidden,) = session.run(["last_hidden_state"], inputs)\nprint(hidden.shape)  # texts, tokens, width'
-_SENTENCES = '(vectors,) = session.run(["sentence_embedding"], inputs)\n'
+_VECTORS = '(vectors,) = session.run(["sentence_embedding"], inputs)\nprint({})'
 
 
-def onnx_usage(export: Mapping[str, Any]) -> str:
-    """Return Python that runs an exported graph on a line of text.
-
-    Args:
-        export: The record of the export; `file`, `head`, `pooling`, `normalize` and `longest` are read.
-    """
-    head = str(export.get("head"))
-    answer = _ANSWERS.get(head) or _vectors(export)
-    labels = "config." in answer
-    opened = _OPEN.format(
-        classes="AutoConfig, AutoTokenizer" if labels else "AutoTokenizer",
-        config="config = AutoConfig.from_pretrained(folder)\n" if labels else "",
-        file=export["file"],
-        batch=_BATCHES.get(head, f"{_TEXTS}, padding=True"),
-        longest=int(export["longest"]),
+def onnx_usage(export: Export) -> str:
+    """Return Python that runs an exported graph on a line of text, by its outputs."""
+    head = HEAD_USAGE.get(export.head or "")
+    vectors = _VECTORS.format("vectors @ vectors.T" if export.normalize else "vectors.shape")
+    answer = head.graph_answer if head else vectors if export.pooling else _HIDDEN
+    template = templates().get_template("onnx_usage.py.j2")
+    return template.render(
+        labels="config." in answer, export=export, texts=head.texts if head else _LIST, answer=answer
     )
-    return opened + answer
 
 
-def _vectors(export: Mapping[str, Any]) -> str:
-    if not export.get("pooling"):
-        return _HIDDEN
-    return _SENTENCES + ("print(vectors @ vectors.T)" if export.get("normalize") else "print(vectors.shape)")
+@cache
+def templates() -> Environment:
+    """Return the templates of cards, which are Markdown: the filters escape what a record holds."""
+    environment = Environment(
+        loader=PackageLoader("limbeck.report"),
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        text=escape_markdown, code=inline_code, block=code_block, link=web_address, count=format_count, short=short_name
+    )
+    return environment
 
 
-# What an export is, in Markdown and in plain lines: size, differences, and what int8 gains or costs.
+def web_address(value: Any) -> str:
+    """Return an http(s) address that cannot end the link it stands in; empty for anything else."""
+    line = one_line(value)
+    return quote(line, safe=":/?#@!$&=+,;%~-._") if re.match(r"https?://[^/\s]", line) else ""
+
+
+def short_name(value: Any) -> str:
+    """Return a path's last part; Hub names and `package:` or `hub:` sources as they are."""
+    line = one_line(value)
+    is_path = line.startswith(("/", ".", "~")) or "\\" in line or line.count("/") > 1 or Path(line).exists()
+    return folder_name(line) if is_path and not re.match(r"(package|hub):", line) else line
+
+
+def folder_name(path: str) -> str:
+    """Return a path's last part, on whatever system it was written."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path
+
+
+# An export in Markdown and in plain lines: size, differences, and what int8 gains or costs.
 
 
 _KINDS = ("float32", "int8")
@@ -142,85 +164,110 @@ _NAMES = {
 }
 
 
-def export_title(export: Mapping[str, Any]) -> str:
-    """Return what an export is, for a sentence: `ONNX in float32, operator set 17`."""
-    title = _NAMES[export["format"]]
-    if export["dtype"] != "int8":
-        title += f" in {export['dtype']}"
-    return f"{title}, operator set {export['opset']}" if export.get("opset") else title
+def export_title(record: ExportRecord) -> str:
+    """Return an export in a few words: `ONNX in float32, operator set 17`."""
+    export = Export.read(record)
+    precision = "" if export.dtype == "int8" else f" in {export.dtype}"
+    return f"{_NAMES[export.format]}{precision}" + (f", operator set {export.opset}" if export.opset else "")
 
 
-def export_lines(export: Mapping[str, Any]) -> list[str]:
-    """Return what was measured of an export, a plain sentence an entry.
+def export_part(export: Export) -> str:
+    """Return the section of a card on an export: its kind, how far from its source, and what int8 gains or costs."""
+    lines = [f"{escape_markdown(export.source)} as {escape_markdown(export_title(export))}.", ""]
+    lines += [f"- {escape_markdown(line)}" for line in export_lines(export)]
+    if export.int8:
+        lines += ["", latency_markdown(export.int8.latency)]
+    return "\n".join(lines)
 
-    Args:
-        export: The record of the export.
-    """
-    found = export["differences"]
-    lines = [] if export.get("int8") else [f"Weights: {export['megabytes']:.1f} MB."]
+
+def export_lines(record: ExportRecord) -> list[str]:
+    """Return what was measured of an export, a plain sentence an entry."""
+    return list(_export_lines(Export.read(record)))
+
+
+def _export_lines(export: Export) -> Iterator[str]:
+    found = export.differences
+    if export.int8 is None:
+        yield f"Weights: {export.megabytes:.1f} MB."
     largest = ", ".join(
-        f"{value:.2g} in {name} (largest value {found['scale'][name]:.2g})" if value is not None else f"none in {name}"
-        for name, value in found["largest"].items()
+        f"{value:.2g} in {name} (largest value {found.scale[name]:.2g})" if value is not None else f"none in {name}"
+        for name, value in found.largest.items()
     )
-    lines.append(
-        f"Largest difference from the source, on {found['texts']} sample texts in {found['batches']} batches of up to "
-        f"{found['tokens']} tokens: {largest}."
+    yield (
+        f"Largest difference from the source, on {found.texts} sample texts in {found.batches} batches of up to "
+        f"{found.tokens} tokens: {largest}."
     )
-    if export["dtype"] != "float32":
-        lines += _quality(found)
-    if export.get("int8"):
-        lines += _int8_lines(export)
-    if export["dtype"] == "float16" and export["format"] == "onnx":
-        lines.append(
-            "On a CPU, ONNX Runtime computes many float16 operators in float32 with casts; it is meant for a GPU."
+    if export.dtype != "float32":
+        yield from _quality(found)
+    if export.int8 is not None:
+        yield from _int8_lines(export.int8, export.weight_bits)
+    if export.dtype == "float16" and export.format == "onnx":
+        yield "On a CPU, ONNX Runtime computes many float16 operators in float32 with casts; it is meant for a GPU."
+    if verified := export.verified:
+        yield f"Verified in a fresh process on {verified.texts} texts in {verified.batches} batches."
+
+
+def _quality(found: Differences) -> Iterator[str]:
+    if cosine := found.cosine:
+        yield f"Cosine with the source's vectors: {cosine['mean']:.4f} on average, {cosine['lowest']:.4f} at worst."
+    if found.equal_decisions is not None:
+        yield (
+            f"Decisions equal to the source's: {found.equal_decisions:.1%}; KL of the probabilities "
+            f"{found.mean_kl:.2g} nats."
         )
-    verified = export.get("verified")
-    if verified:
-        lines.append(f"Verified in a fresh process on {verified['texts']} texts in {verified['batches']} batches.")
-    return lines
 
 
-def latency_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Return the latencies of float32 and int8 for the terminal: medians with their 10th and 90th percentile, in ms.
+def _int8_lines(int8: Int8, weight_bits: int | None) -> Iterator[str]:
+    yield f"Size: {int8.megabytes['int8']:.1f} MB, float32 {int8.megabytes['float32']:.1f} MB."
+    slower = [row for row in int8.latency if row.speedup < 0.97 and not _is_doubtful(row)]
+    if slower:
+        where = ", ".join(f"{row.batch} x {row.length} ({1 / row.speedup:.2f} times)" for row in slower)
+        yield f"int8 is slower than float32 here at {where} tokens: use --format onnx for that."
+    if busy := busy_line(int8.latency):
+        yield busy
+    if weight_bits == 7:
+        yield "Weights have 7 bits: the processor that exported it has no VNNI, where 8 could overflow."
+    else:
+        yield "Weights have 8 bits: for x86 processors without VNNI, where that may overflow, export it on one."
 
-    Args:
-        rows: As an export's record has them.
-    """
+
+def latency_table(record: ExportRecord) -> RenderableType:
+    """Return the latencies of float32 and int8 for the terminal: medians, 10th and 90th percentile, in ms."""
     headings = ("texts x tokens", "rounds", "float32 ms", "10th–90th", "int8 ms", "10th–90th", "int8 is")
-    cells = []
-    for row in rows:
-        times = (
-            f for kind in _KINDS for median, low, high in [milliseconds(row, kind)] for f in (median, f"{low}–{high}")
-        )
-        cells.append((f"{row['batch']} x {row['length']}", str(row["rounds"]), *times, speed_of(row)))
-    return console(Table("", headings, tuple(cells), words=(0,), layout=Layout(fold=False, collapsed=False)))
+    layout = Layout(fold=False, collapsed=False)
+    export = Export.read(record)
+    return console(_latencies(export.int8.latency if export.int8 else (), headings, ("{0}", "{1}–{2}"), layout))
 
 
-def latency_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+def latency_markdown(rows: Sequence[Int8Latency]) -> str:
     """Return the latencies of float32 and int8 as a table."""
     headings = ("Texts x tokens", "Rounds", "float32, ms (10th–90th)", "int8, ms (10th–90th)", "int8 is")
+    return plain_table(replace(_latencies(rows, headings, ("{0} ({1}–{2})",), Layout()), words=(0, 4)))
+
+
+def _latencies(rows: Sequence[Int8Latency], headings: tuple[str, ...], forms: tuple[str, ...], layout: Layout) -> Table:
     cells = []
     for row in rows:
-        times = ("{} ({}–{})".format(*milliseconds(row, kind)) for kind in _KINDS)
-        cells.append((f"{row['batch']} x {row['length']}", str(row["rounds"]), *times, speed_of(row)))
-    return plain_table(Table("", headings, tuple(cells), words=(0, 4)))
+        times = (form.format(*_milliseconds(row, kind)) for kind in _KINDS for form in forms)
+        cells.append((f"{row.batch} x {row.length}", str(row.rounds), *times, speed_of(row)))
+    return Table("", headings, tuple(cells), words=(0,), layout=layout)
 
 
-def milliseconds(row: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
-    """Return median, 10th and 90th percentile of `"float32"` or `"int8"`, in three digits or more."""
-    values = (float(row[f"{kind}{part}_ms"]) for part in ("", "_p10", "_p90"))
-    median, low, high = (f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in values)
-    return median, low, high
+def _milliseconds(row: Int8Latency, kind: str) -> Iterator[str]:
+    """Yield median, 10th and 90th percentile of `"float32"` or `"int8"`, in three digits or more."""
+    for part in ("", "_p10", "_p90"):
+        value: float = getattr(row, f"{kind}{part}_ms")
+        yield f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def speed_of(row: Mapping[str, Any]) -> str:
-    """Say how fast int8 is in a row of the latencies; nothing where that cannot be told, see `busy_line`."""
-    return NOTHING if _is_doubtful(row) else speed_words(row["speedup"])
+def speed_of(row: Int8Latency) -> str:
+    """Say how fast int8 is in a row of the latencies; nothing where that is unreliable, see `busy_line`."""
+    return NOTHING if _is_doubtful(row) else speed_words(row.speedup)
 
 
-def busy_line(rows: Sequence[Mapping[str, Any]]) -> str:
+def busy_line(rows: Sequence[Int8Latency]) -> str:
     """Say which rows have no speed, and why; empty where all have."""
-    untold = [f"{row['batch']} x {row['length']}" for row in rows if _is_doubtful(row)]
+    untold = [f"{row.batch} x {row.length}" for row in rows if _is_doubtful(row)]
     if not untold:
         return ""
     return (
@@ -229,8 +276,8 @@ def busy_line(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _is_doubtful(row: Mapping[str, Any]) -> bool:
-    return is_doubtful(row["float32_ms"], row["int8_ms"], row["speedup"], row["rounds"])
+def _is_doubtful(row: Int8Latency) -> bool:
+    return is_doubtful(row.float32_ms, row.int8_ms, row.speedup, row.rounds)
 
 
 def speed_words(speedup: float) -> str:
@@ -238,32 +285,3 @@ def speed_words(speedup: float) -> str:
     if 0.97 <= speedup <= 1.03:
         return "as fast"
     return f"{speedup:.2f}x faster" if speedup > 1 else f"{1 / speedup:.2f}x slower"
-
-
-def _quality(found: Mapping[str, Any]) -> list[str]:
-    lines = []
-    if cosine := found.get("cosine"):
-        lines.append(
-            f"Cosine with the source's vectors: {cosine['mean']:.4f} on average, {cosine['lowest']:.4f} at worst."
-        )
-    if found.get("equal_decisions") is not None:
-        lines.append(
-            f"Decisions equal to the source's: {found['equal_decisions']:.1%}; KL of the probabilities "
-            f"{found['mean_kl']:.2g} nats."
-        )
-    return lines
-
-
-def _int8_lines(export: Mapping[str, Any]) -> list[str]:
-    sizes, rows = export["int8"]["megabytes"], export["int8"]["latency"]
-    lines = [f"Size: {sizes['int8']:.1f} MB, float32 {sizes['float32']:.1f} MB."]
-    slower = [row for row in rows if row["speedup"] < 0.97 and not _is_doubtful(row)]
-    if slower:
-        where = ", ".join(f"{row['batch']} x {row['length']} ({1 / row['speedup']:.2f} times)" for row in slower)
-        lines.append(f"int8 is slower than float32 here at {where} tokens: use --format onnx for that.")
-    lines += [busy] if (busy := busy_line(rows)) else []
-    if export.get("weight_bits") == 7:
-        lines.append("Weights have 7 bits: the processor that exported it has no VNNI, where 8 could overflow.")
-    else:
-        lines.append("Weights have 8 bits: for x86 processors without VNNI, where that may overflow, export it on one.")
-    return lines

@@ -12,10 +12,9 @@ from limbeck.core.studies import Comparison, ComparisonSummary, HeldOutMeasure, 
 from limbeck.report.comparison_tables import combination, comparison_tables
 from limbeck.report.evaluation import cost_blocks, page_tables, pass_of, task_bars
 from limbeck.report.figures import Measured, bars_figure, course_figures, layers_figure, quality_figure
-from limbeck.report.findings import ComparisonFound, RunFound, run_states
+from limbeck.report.findings import ComparisonFound, RunFound, run_states, without_path
 from limbeck.report.plots import Bar, BarGroup
 from limbeck.report.quality import format_count
-from limbeck.report.records import without_path
 from limbeck.report.run import provenance_blocks, stage_links
 
 _MOST_DIAGRAMS = 12
@@ -41,7 +40,7 @@ def comparison_sections(found: ComparisonFound) -> list[blocks.Section]:
         *blocks.guarded("Runs", lambda: _runs(record)),
         *blocks.guarded("Notes", lambda: _notes(record)),
         *blocks.guarded("Plan", lambda: _plan(record)),
-        *blocks.guarded("Provenance", lambda: provenance_blocks(record.to_plain(), found.folder)),
+        *blocks.guarded("Provenance", lambda: provenance_blocks(record, found.folder)),
     ]
 
 
@@ -137,7 +136,7 @@ def _layers(found: ComparisonFound) -> Iterator[blocks.Block]:
     for run in found.runs:
         for stage in run.stages:
             links = stage_links(run, stage)
-            if links is None or not any(kind.pairs for kind in links.kinds):
+            if links is None or not links.joins:
                 continue
             several = f", stage '{stage.title}'" if len(run.stages) > 1 else ""
             figure = layers_figure(f"{_combination(found, run)}{several}", links)

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Section, Steps, Table, guarded, mean
-from limbeck.core.records import Hardware
+from limbeck.core.records import Hardware, Made
 from limbeck.core.studies import Column, ColumnFigure, Costs, Evaluation, EvaluationCell
 from limbeck.evaluation.grid_summary import FINISHED
 from limbeck.report.evaluation_tables import chosen_lines, cost_tables, metric_name, metrics_table, scores_table
 from limbeck.report.figures import Measured, bars_figure, quality_figure
-from limbeck.report.findings import EvaluationFound
+from limbeck.report.findings import EvaluationFound, last_part, without_path
 from limbeck.report.plots import Bar, BarGroup
-from limbeck.report.records import last_part, without_path
 from limbeck.report.run import provenance_blocks
 
 _MOST_CELLS = 100
@@ -170,12 +169,8 @@ def _cells(cells: Sequence[EvaluationCell]) -> Iterator[Block]:
 def _provenance(found: EvaluationFound) -> Iterator[Block]:
     """Describe the machine of the last cell, and the models and data of all."""
     cell = found.cells[-1] if found.cells else EvaluationCell()
-    record = {
-        "versions": cell.versions,
-        "git_commit": cell.commit or "",
-        "hardware": Hardware(device=cell.device).to_plain(),
-        "updated": cell.created or "",
-    }
+    hardware = Hardware(device=cell.device)
+    record = Made(versions=cell.versions, git_commit=cell.commit, hardware=hardware, updated=cell.created)
     yield from provenance_blocks(record, found.folder)
     rows = dict.fromkeys(("model", cell.model, cell.model_fingerprint or "") for cell in found.cells)
     rows |= dict.fromkeys(("task", cell.task, cell.data_fingerprint or "") for cell in found.cells)

@@ -8,27 +8,23 @@ from typing import Any
 
 from huggingface_hub import ModelCard
 
-from limbeck.core.files import record_damage
 from limbeck.core.markdown import code_block
+from limbeck.core.records import Export, Run, load
 from limbeck.errors import RecipeError
 from limbeck.export.source import locate
 from limbeck.models.locating import is_local, resolve_model
-from limbeck.report.card_parts import HEAD_USAGE, onnx_usage
+from limbeck.report.card_parts import HEAD_USAGE, ExportRecord, export_part, onnx_usage
 from limbeck.report.model_card import (
     CARD,
     dump_front_matter,
-    export_part,
     export_tags,
     find_record,
     is_in_float32,
     run_of,
+    usage_fields,
     write_model_card,
 )
 from limbeck.report.task_scores import find_scores
-
-_TASKS = {"token_classification": "token-classification"} | {
-    head: usage.pipeline_tag for head, usage in HEAD_USAGE.items()
-}
 
 
 def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Mapping[str, Any]], None]:
@@ -43,13 +39,13 @@ def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Ma
     """
     located = locate(name)
     student = Path(located).expanduser()
-    record = find_record(student) if student.is_dir() else {}
-    if evaluation is not None and not record:
+    record = find_record(student) if student.is_dir() else None
+    if evaluation is not None and record is None:
         raise RecipeError(f"--evaluation is for the card of a run's student, and '{name}' is in no run; leave it out.")
-    scores = find_scores(student, evaluation) if record else None
+    scores = find_scores(student, evaluation) if record is not None else None
 
     def write(folder: Path, export: Mapping[str, Any]) -> None:
-        if record:
+        if record is not None:
             write_model_card(record, folder, scores=scores, export=export)
         else:
             (folder / CARD).write_text(card_without_run(located, export), encoding="utf-8")
@@ -65,45 +61,40 @@ def run_problem(name: str) -> str | None:
     """
     student = Path(locate(name)).expanduser()
     run = run_of(student) if student.is_dir() else None
-    damage = record_damage(run) if run is not None else None
-    return None if damage is None else f"{damage} The model card is made without it."
+    if run is None or not load(Run, run).is_empty:
+        return None
+    return (
+        f"'{run / Run.FILE}' is damaged and cannot be read: what the run was and how it ended is not known from it. "
+        "The model card is made without it."
+    )
 
 
-def card_without_run(located: str, export: Mapping[str, Any]) -> str:
+def card_without_run(located: str, record: ExportRecord) -> str:
     """Return the card of a model that no run on this machine made: its own one, where it has one, and what is new.
 
     Args:
         located: The model, as it was located.
-        export: The record of the export.
+        record: Of the export.
     """
-    resolved = resolve_model(located)
+    export, resolved = Export.read(record), resolve_model(located)
     own = _own_card(Path(resolved)) if is_local(resolved) else None
     if own is not None:
         fields, text = own
         if not is_in_float32(export):  # Its scores are those of the source.
             fields = {key: value for key, value in fields.items() if key not in ("model-index", "metrics")}
     else:
-        fields = {
-            "library_name": "sentence-transformers" if export["pooling"] else "transformers",
-            "pipeline_tag": _task(export),
-        }
+        fields = dict(usage_fields(pooled=bool(export.pooling), head=HEAD_USAGE.get(export.head or "")))
         if not is_local(resolved):
-            quantised = {"base_model_relation": "quantized"} if export["dtype"] == "int8" else {}
+            quantised = {"base_model_relation": "quantized"} if export.dtype == "int8" else {}
             fields |= {"base_model": resolved, **quantised}
-        text = f"# {str(export['source']).replace('/', ' / ')}"
+        text = f"# {export.source.replace('/', ' / ')}"
     fields["tags"] = list(dict.fromkeys([*(fields.get("tags") or []), *export_tags(export)])) or None
-    parts = [text.strip(), "## This export", export_part(export)]
-    if export.get("file"):
-        parts += [
-            "This folder holds the graph and no PyTorch weights. Replace `path/to/student` by it.",
-            code_block(onnx_usage(export), "python"),
-        ]
-    return dump_front_matter({key: value for key, value in fields.items() if value}) + "\n" + "\n\n".join(parts) + "\n"
-
-
-def _task(export: Mapping[str, Any]) -> str:
-    plain = "sentence-similarity" if export["pooling"] else "feature-extraction"
-    return _TASKS.get(str(export["head"]), plain)
+    front = dump_front_matter({key: value for key, value in fields.items() if value})
+    parts = [f"{front}\n{text.strip()}", "## This export", export_part(export)]
+    if export.file:
+        note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` by it."
+        parts += [note, code_block(onnx_usage(export), "python")]
+    return "\n\n".join(parts) + "\n"
 
 
 def _own_card(folder: Path) -> tuple[dict[str, Any], str] | None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from limbeck.core.blocks import NOTHING, Block, Figure, Notes, Table, slug
 from limbeck.inspection import MEAN_HEAD
 from limbeck.report import plots
-from limbeck.report.findings import RATE, Curve, Record, RunFound, StageFound
+from limbeck.report.findings import RATE, Curve, RunFound, StageFound
 from limbeck.report.layer_links import LayerLinks, without_layers
 from limbeck.report.plot_drawing import names_fit
 from limbeck.search.shape_space import pareto_front
@@ -232,7 +232,7 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     """
     log = stage.log
     if not log.curves:
-        yield Notes((f"{heading}: {'no log is there' if stage.record else 'nothing was logged yet'}.",))
+        yield Notes((f"{heading}: {'no log is there' if stage.is_finished else 'nothing was logged yet'}.",))
     drawn = {"Loss": {"training": "loss", "held-out text": "eval_loss"}}
     terms = log.terms()
     for title, group in _groups(terms).items() if len(terms) > 1 else ():
@@ -241,13 +241,13 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
         if len(group) == 1:
             [term] = group
             drawn[f"Term {title}"] = {f"{term}, training": f"loss_{term}", f"{term}, held-out text": measured[term]}
-        elif any(len(curve.points) > 1 for curve in map(log.curve, measured.values()) if curve):
+        elif any(len(curve.points) > 1 for curve in map(log.curves.get, measured.values()) if curve):
             drawn[f"Term {title}, held-out text"] = measured
     for title, names in drawn.items():
-        found = [(label, curve) for label, name in names.items() if (curve := log.curve(name)) is not None]
+        found = [(label, curve) for label, name in names.items() if (curve := log.curves.get(name)) is not None]
         if found:
             yield _curves_figure(f"{heading}: {title}", found, "mean over the steps since the last log")
-        rate = log.curve(RATE)
+        rate = log.curves.get(RATE)
         if title == "Loss" and rate is not None and len(rate.points) > 1:  # One value is in the table of stages.
             label = "tokens a second since the last log, without padding and evaluation"
             yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, zero=True, style=2)
@@ -264,7 +264,7 @@ def course_figures(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Figure]:
     by_place: dict[int, list[tuple[str, StageFound]]] = {}
     for label, run in runs:
         for place, stage in enumerate(run.stages, start=1):
-            if stage.log.curve("loss") is not None:
+            if stage.log.curves.get("loss") is not None:
                 alike.setdefault((stage.title, stage.method), []).append((label, stage))
                 by_place.setdefault(place, []).append((label, stage))
     for (title, method), courses in alike.items():
@@ -313,7 +313,7 @@ def _in_batches(title: str, found: Curves, label: str, caption: str = "", *, zer
 
 
 def _found(courses: Sequence[tuple[str, StageFound]], name: str) -> Curves:
-    return [(label, curve) for label, stage in courses if (curve := stage.log.curve(name)) is not None]
+    return [(label, curve) for label, stage in courses if (curve := stage.log.curves.get(name)) is not None]
 
 
 def _share(curve: Curve) -> Curve:
@@ -339,7 +339,7 @@ def _groups(terms: Sequence[str]) -> dict[str, Sequence[str]]:
 
 def _notes(stage: StageFound, heading: str) -> Iterator[Block]:
     log = stage.log
-    if not stage.record and log.lines:
+    if not stage.is_finished and log.lines:
         step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
         yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
     not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn."
@@ -377,7 +377,7 @@ def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
     return {"": attention_figure(maps)} | ({} if far is None else {"-divergence": divergence_figure(far, heads=True)})
 
 
-def attention_figure(maps: Record) -> Figure:
+def attention_figure(maps: Mapping[str, Any]) -> Figure:
     """Draw all attention maps of a sentence as panels on one scale, the teacher's to the left of the student's."""
     panels = [(figure.title.partition(": ")[2], figure.drawing) for figure in map_figures(maps)]
     pairs = len(maps["pairs"])
@@ -393,7 +393,7 @@ def attention_figure(maps: Record) -> Figure:
     return Figure("attention", title, "", words, plots.Panels(panels, columns), data)
 
 
-def map_figures(maps: Record) -> list[Figure]:
+def map_figures(maps: Mapping[str, Any]) -> list[Figure]:
     """Draw each attention map of a sentence, the teacher's before the student's; every row is a token that looks."""
     tokens = [str(token) for token in maps["tokens"]]
     shown = [one for pair in maps["pairs"] for one in reversed(pair) if one is not None]
@@ -412,7 +412,7 @@ def map_figures(maps: Record) -> list[Figure]:
     return figures
 
 
-def divergence_figure(result: Record, *, heads: bool = False) -> Figure:
+def divergence_figure(result: Mapping[str, Any], *, heads: bool = False) -> Figure:
     """Draw the mean divergence of every pair of layers.
 
     Args:
@@ -436,7 +436,7 @@ def divergence_figure(result: Record, *, heads: bool = False) -> Figure:
     return replace(figure, drawing=plots.Panels([(how, heat), ("each head, nearest layers", each)], 2))
 
 
-def similarity_figure(result: Record) -> Figure:
+def similarity_figure(result: Mapping[str, Any]) -> Figure:
     """Draw the similarity of every pair of layers as a heat map from 0 to 1."""
     values = [[None if value is None else float(value) for value in row] for row in result["values"]]
     owners = ("", "") if result["student"] == result["teacher"] else ("student ", "teacher ")
@@ -449,7 +449,7 @@ def similarity_figure(result: Record) -> Figure:
     return heat_figure("Similarity of layers", heat, words, caption=caption)
 
 
-def contribution_figure(result: Sequence[Record]) -> Figure:
+def contribution_figure(result: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw the mean cosine between the input and the output of each layer, a line for each model."""
     labels = name_roles([model["name"] for model in result])
     series = [
@@ -461,7 +461,7 @@ def contribution_figure(result: Sequence[Record]) -> Figure:
     return plot_figure("How much each layer keeps of its input", plot, caption=caption)
 
 
-def phrases_figure(result: Record) -> Figure:
+def phrases_figure(result: Mapping[str, Any]) -> Figure:
     """Draw the normalised mutual information of each layer, a line for each model, with the deviation over seeds."""
     labels = name_roles([model["name"] for model in result["models"]])
     series = []
@@ -479,7 +479,7 @@ def phrases_figure(result: Record) -> Figure:
     return plot_figure("What each layer knows of phrases", plots.Plot(series, x, y), caption=caption)
 
 
-def _pair(result: Record) -> str:
+def _pair(result: Mapping[str, Any]) -> str:
     ours, theirs = short_name(result["student"]), short_name(result["teacher"])
     return ours if result["student"] == result["teacher"] else f"student {ours}, teacher {theirs}"
 

@@ -1,52 +1,24 @@
-"""What lies in the folders that a report is asked for, as it was read: nothing of it is trusted to be whole."""
+"""What lies in the folders that a report is about, as far as it can be read, and the names of runs and models."""
 
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any
 
 from limbeck.core.blocks import NOTHING, Facts, Table, duration
 from limbeck.core.files import read_json
-from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest
+from limbeck.core.records import PlannedStage, Run, Stage
+from limbeck.core.studies import Comparison, Evaluation, EvaluationCell, EvaluationRequest, Search
 from limbeck.report.plots import Point
-from limbeck.report.records import number
 from limbeck.training.record import LOG, RunStatus
 from limbeck.training.stage import DONE
-
-# How many tokens a second a stage trained on, from one line of its log to the next.
-
-
-class TokenRate:
-    """Reads the lines of a log in their order and tells the rate since the line before.
-
-    The rate is (tokens here - tokens before) / (seconds here - seconds before - seconds of evaluation between).
-    Lines of runs that logged no times have none, and neither has the line after them.
-    """
-
-    def __init__(self) -> None:
-        self._before: tuple[float, float] | None = (0.0, 0.0)  # Tokens and seconds.
-        self._paused = 0.0
-
-    def read(self, entry: Mapping[str, Any]) -> float | None:
-        """Take the next line; return tokens a second where it tells the loss of steps, and when that was."""
-        if "loss" not in entry:
-            self._paused += max(number(entry, "eval_runtime") or 0.0, 0.0)
-            return None
-        tokens, seconds = number(entry, "tokens"), number(entry, "seconds")
-        before, paused = self._before, self._paused
-        self._before = None if tokens is None or seconds is None else (tokens, seconds)
-        self._paused = 0.0
-        if before is None or tokens is None or seconds is None:
-            return None
-        spent, trained = seconds - before[1] - paused, tokens - before[0]
-        return trained / spent if spent > 0 and trained >= 0 else None
-
 
 # The course of a stage: its log as curves, thinned to what a figure can show.
 
@@ -88,29 +60,24 @@ class StageLog:
     """
 
     source: str = ""
-    curves: Mapping[str, Curve] | None = None
+    curves: Mapping[str, Curve] = field(default_factory=dict)
     reached: Mapping[str, float] = field(default_factory=dict)
     lines: int = 0
     not_finite: int = 0
     damaged: int = 0
 
-    def curve(self, name: str) -> Curve | None:
-        """Return a curve by its name."""
-        return (self.curves or {}).get(name)
-
     def terms(self) -> list[str]:
         """Return the names of the terms, as they were logged."""
-        return [name.removeprefix(_TERM) for name in self.curves or {} if name.startswith(_TERM)]
+        return [name.removeprefix(_TERM) for name in self.curves if name.startswith(_TERM)]
 
 
 def read_stage_log(folder: Path) -> StageLog:
-    """Read the log of a stage as far as it goes; where there is none, what its last checkpoint knows."""
+    """Read the log of a stage as far as it goes; where there is none, that of its last checkpoint."""
     path = folder / LOG
     found = _gather(_lines(path, whole=(folder / DONE).is_file()), LOG) if path.is_file() else StageLog()
     if found.lines:
         return found
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=_step_of)
-    for checkpoint in reversed(checkpoints):
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step_of, reverse=True):
         history = read_json(checkpoint / _STATE).get("log_history")
         if isinstance(history, list):
             return _gather(history, f"{checkpoint.name}/{_STATE}")
@@ -138,7 +105,7 @@ def _lines(path: Path, *, whole: bool) -> Iterator[Any]:
 
     Args:
         path: The file.
-        whole: Whether it should be; else its last line may be one that is being written, and is left out.
+        whole: Whether it should be; else its last line may still be written, and is left out.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -153,59 +120,70 @@ def _lines(path: Path, *, whole: bool) -> Iterator[Any]:
 
 
 def _gather(found: Iterable[Any], source: str) -> StageLog:
-    steps: dict[str, array[float]] = {}
-    values: dict[str, array[float]] = {}
+    """Make curves of the lines of a log.
+
+    The rate of a line is (tokens - tokens before) / (seconds - seconds before - seconds of evaluation between).
+    Lines of runs that logged no times have none, and neither has the line after them.
+    """
+    places: dict[str, tuple[array[float], array[float]]] = {}
     reached: dict[str, float] = {}
-    rate = TokenRate()
+    before: tuple[float, float] | None = (0.0, 0.0)  # Tokens and seconds.
     lines = not_finite = damaged = 0
-
-    def add(name: str, step: float, value: float) -> None:
-        steps.setdefault(name, array("d")).append(step)
-        values.setdefault(name, array("d")).append(value)
-
+    paused = 0.0
     for entry in found:
-        step = number(entry, "step")
+        step = _number(entry, "step") if isinstance(entry, Mapping) else None
         if step is None:
             damaged += 1
             continue
         lines += 1
+        values = {name: _number(entry, name) for name, value in entry.items() if _is_curve(name) and _is_number(value)}
         if "loss" in entry:
-            named = {name: number(entry, name) for name in ("step", "tokens", "seconds")}
+            tokens, seconds = _number(entry, "tokens"), _number(entry, "seconds")
+            named = {"step": step, "tokens": tokens, "seconds": seconds}
             reached = {name: value for name, value in named.items() if value is not None}
-        if (tokens_per_second := rate.read(entry)) is not None:
-            add(RATE, step, tokens_per_second)
-        for name, value in entry.items():
-            if not _is_curve(name) or not isinstance(value, (int, float)) or isinstance(value, bool):
-                continue
-            finite = number(entry, name)
-            if finite is None:
+            here = None if tokens is None or seconds is None else (tokens, seconds)
+            if before is not None and here is not None:
+                spent, trained = here[1] - before[1] - paused, here[0] - before[0]
+                values |= {RATE: trained / spent} if spent > 0 and trained >= 0 else {}
+            before, paused = here, 0.0
+        else:
+            paused += max(_number(entry, "eval_runtime") or 0.0, 0.0)
+        for name, value in values.items():
+            if value is None:
                 not_finite += 1
             else:
-                add(name, step, finite)
-    terms = {name.removeprefix(_TERM) for name in values if name.startswith(_TERM)}
-    held_out = {f"{_HELD_OUT}{name}" for name in ("loss", *terms)}
+                steps, known = places.setdefault(name, (array("d"), array("d")))
+                steps.append(step)
+                known.append(value)
+    held_out = {f"{_HELD_OUT}{name.removeprefix(_TERM)}" for name in places if name.startswith(_TERM)} | {"eval_loss"}
     curves = {
-        name: thin(sorted(zip(steps[name], values[name], strict=True), key=_first))
-        for name in values
+        name: thin(sorted(zip(*pair, strict=True), key=lambda point: point[0]))
+        for name, pair in places.items()
         if not name.startswith(_HELD_OUT) or name in held_out
     }
     return StageLog(source, curves, reached, lines, not_finite, damaged)
+
+
+def _number(entry: Mapping[str, Any], name: str) -> float | None:
+    """Return a finite number of a line; None for anything else."""
+    value: Any = entry.get(name)
+    try:
+        return float(value) if _is_number(value) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_curve(name: str) -> bool:
     return name in ("loss", "learning_rate", "grad_norm") or name.startswith((_TERM, _HELD_OUT))
 
 
-def _first(point: Point) -> float:
-    return point[0]
-
-
 def _step_of(checkpoint: Path) -> int:
     number = checkpoint.name.removeprefix("checkpoint-")
     return int(number) if number.isascii() and number.isdigit() else -1
-
-
-Record: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -221,138 +199,120 @@ class StageFound:
     """
 
     title: str
-    record: Record
-    plan: Record
+    record: Stage
+    plan: PlannedStage
     log: StageLog
     layer_cosines: Sequence[float] = ()
 
     @property
+    def is_finished(self) -> bool:
+        """Whether there is a record of its end."""
+        return not self.record.is_empty
+
+    @property
     def method(self) -> str:
         """The name of its method."""
-        named = self.plan.get("method")
-        found = named.get("name") if isinstance(named, Mapping) else None
-        return str(self.record.get("method") or found or "")
+        return self.record.method or self.plan.method_name
 
 
-@dataclass(frozen=True)
-class RunFound:
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A folder of any kind.
+
+    Args:
+        folder: The folder.
+        title: Its name.
+        problems: What could not be read.
+    """
+
+    folder: Path
+    title: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFound(Found):
     """A run.
 
     Args:
-        folder: Its folder.
-        title: Its name.
         record: `run.json`.
         status: How it stands.
         stages: In order.
         recipe: `recipe.yaml`, as it is.
-        problems: What could not be read.
         inside: Evaluations, searches and inspections in its folder.
     """
 
-    folder: Path
-    title: str
-    record: Record
+    record: Run
     status: RunStatus
     stages: tuple[StageFound, ...]
     recipe: str
-    problems: tuple[str, ...] = ()
     inside: tuple[Found, ...] = ()
 
 
-@dataclass(frozen=True)
-class ComparisonFound:
+@dataclass(frozen=True, kw_only=True)
+class ComparisonFound(Found):
     """A comparison.
 
     Args:
-        folder: Its folder.
-        title: Its name.
         record: `comparison.json`.
         runs: One of each method, mapping and student.
-        problems: What could not be read.
         unfinished: How runs stand that were begun and are not finished, unless the comparison is.
     """
 
-    folder: Path
-    title: str
     record: Comparison
     runs: tuple[RunFound, ...]
-    problems: tuple[str, ...] = ()
     unfinished: tuple[RunStatus, ...] = ()
 
 
-@dataclass(frozen=True)
-class SearchFound:
+@dataclass(frozen=True, kw_only=True)
+class SearchFound(Found):
     """A search of one of the three kinds.
 
     Args:
-        folder: Its folder.
-        title: Its name.
         record: `search.json`.
-        problems: What could not be read.
-        so_far: What its study holds before it is finished, as the record will have it.
+        so_far: The content of its study before it is finished, as the record will have it.
         standing: How it stands then.
     """
 
-    folder: Path
-    title: str
-    record: Record
-    problems: tuple[str, ...] = ()
-    so_far: Record = field(default_factory=dict)
+    record: Search
+    so_far: Search | None = None
     standing: tuple[tuple[str, str], ...] = ()
 
     @property
     def status(self) -> str:
         """`finished`, `running`, `interrupted`, `dead` or, where nothing tells, `not finished`."""
-        if self.record.get("status") == "finished":
-            return "finished"
-        return dict(self.standing).get("Status", "not finished")
+        return "finished" if self.record.is_finished else dict(self.standing).get("Status", "not finished")
 
 
-@dataclass(frozen=True)
-class EvaluationFound:
+@dataclass(frozen=True, kw_only=True)
+class EvaluationFound(Found):
     """An evaluation: its tables, its cells, and its request."""
 
-    folder: Path
-    title: str
     summary: Evaluation
     cells: tuple[EvaluationCell, ...]
     asked: EvaluationRequest
-    problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class InspectionFound:
-    """What inspections left in a folder, by their names."""
+@dataclass(frozen=True, kw_only=True)
+class InspectionFound(Found):
+    """The results of inspections in a folder, plain values by the inspections' names."""
 
-    folder: Path
-    title: str
     results: Mapping[str, Any] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
 
 
-Found: TypeAlias = RunFound | ComparisonFound | SearchFound | EvaluationFound | InspectionFound
-
-
-# How a run that is not finished stands, as `limbeck status` tells it.
+# How a run that is not finished stands, as `limbeck status` shows it.
 
 
 def run_state(status: RunStatus) -> Facts:
-    """Say where a run is, or was at last, and when it last gave a sign of life.
-
-    Args:
-        status: Of the run, as it was read for the page.
-    """
+    """Say where a run is, or was at last, and when it last gave a sign of life."""
     return Facts(tuple((name, value) for name, value in _pairs(status) if value))
 
 
 def run_states(states: Sequence[RunStatus]) -> Table:
     """Say of several runs how they stand, a row each."""
     columns = ("Status", "At", "Step", "Loss", "Tokens/s", "Last sign of life")
-    rows = tuple(
-        (status.name, *(found[name] or NOTHING for name in columns))
-        for status in states
-        for found in [dict(_pairs(status))]
-    )
+    described = [(status.name, dict(_pairs(status))) for status in states]
+    rows = tuple((name, *(found[column] or NOTHING for column in columns)) for name, found in described)
     return Table("Runs that are not finished", ("", *columns), rows, words=(1, 2, 6))
 
 
@@ -374,3 +334,32 @@ def _pairs(status: RunStatus) -> tuple[tuple[str, str], ...]:
 def last_sign(seconds: float | None) -> str:
     """Say how long before the page was made there was a sign of life; nothing where none is known."""
     return "" if seconds is None else f"{duration(seconds)} before this page was made"
+
+
+# Names of runs, comparisons, searches and models in cards and reports.
+
+
+_DEFAULTS = ("", "run", "comparison", "mapping", "architecture", "teacher-layer")
+
+
+def title_of(name: str | None, folder: Path) -> str:
+    """Return a name, or the folder's where it is none or the default of its kind.
+
+    Args:
+        name: As the record has it.
+        folder: Of the run, comparison or search.
+    """
+    given = " ".join((name or "").split())
+    return folder.resolve().name or given if given in _DEFAULTS else given
+
+
+def last_part(name: str) -> str:
+    """Return the last part of a name; of the student in a run's folder, the run's."""
+    parts = [part for part in name.removeprefix("package:").rstrip("/").split("/") if part]
+    return parts[-2] if len(parts) > 1 and parts[-1] == "student" else parts[-1] if parts else name
+
+
+def without_path(name: str) -> str:
+    """Return a name of the Hub or of a package as it is, and of a folder its last part."""
+    is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return last_part(name) if is_path else name

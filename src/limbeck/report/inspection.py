@@ -23,7 +23,7 @@ from limbeck.inspection import (
     PhraseClustering,
 )
 from limbeck.report import figures
-from limbeck.report.findings import InspectionFound, Record
+from limbeck.report.findings import InspectionFound
 from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
 
 
@@ -214,7 +214,7 @@ def inspection_sections(found: InspectionFound) -> list[blocks.Section]:
     return sections
 
 
-def _attention(result: Record) -> Iterator[blocks.Block]:
+def _attention(result: Mapping[str, Any]) -> Iterator[blocks.Block]:
     if result["divergence"] is not None:
         yield figures.divergence_figure(result["divergence"])
     maps = result["maps"]

@@ -9,18 +9,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from limbeck.core.records import LayerLink
 from limbeck.errors import LimbeckError
 from limbeck.methods.composition import LABELLED_TASKS, Pairing, Term
 from limbeck.methods.registry import METHODS
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.report.plots import SCORES, LinkKind
-from limbeck.report.records import texts
 
 _SHAPE = re.compile(r"(\S+) (\d+)x(\d+), (\d+) heads, FFN (\d+)(?:, embedding (\d+))?")
 _LAYERS = re.compile(r"(_\d+)+$")
 _MOST_LAYERS = 200
-_HEADINGS = ("Term", "Objective", "Weight", "Student", "Teacher")
 
 
 @dataclass(frozen=True)
@@ -44,17 +43,18 @@ class LayerLinks:
     whole: bool = True
 
     @property
+    def joins(self) -> bool:
+        """Whether any layers are joined."""
+        return any(kind.pairs for kind in self.kinds)
+
+    @property
     def pairs(self) -> set[tuple[int, int]]:
         """The pairs of numbered layers, without scores."""
         return {pair for kind in self.kinds for pair in kind.pairs if SCORES not in pair}
 
 
 def find_links(
-    method: Mapping[str, Any],
-    student: str,
-    teacher: str,
-    task: str = "text",
-    layer_cosines: Sequence[float] | None = None,
+    method: Mapping[str, Any], student: str, teacher: str, task: str = "text", layer_cosines: Sequence[float] = ()
 ) -> LayerLinks | None:
     """Compose a method for a student and a teacher of recorded shapes.
 
@@ -68,30 +68,30 @@ def find_links(
     Returns:
         None where the record does not say enough, or says what no method takes.
     """
-    shapes = _read_shape(student), _read_shape(teacher)
-    name = method.get("name")
-    if shapes[0] is None or shapes[1] is None or not isinstance(name, str) or name not in METHODS:
+    ours, theirs, name = _read_shape(student), _read_shape(teacher), method.get("name")
+    if ours is None or theirs is None or not isinstance(name, str) or name not in METHODS:
         return None
-    known = METHODS[name]
-    pairing = Pairing(
-        shapes[0],
-        shapes[1],
-        next((labelled for labelled in LABELLED_TASKS if labelled == task), "text"),
-        tuple(layer_cosines) if layer_cosines else None,
-    )
+    labels = next((known for known in LABELLED_TASKS if known == task), "text")
+    pairing = Pairing(ours, theirs, labels, tuple(layer_cosines) or None)  # type: ignore[arg-type]
     try:
-        options = known.options.model_validate({key: value for key, value in method.items() if key != "name"})
-        terms = known.compose(options, pairing)
+        options = METHODS[name].options.model_validate({key: value for key, value in method.items() if key != "name"})
+        terms = METHODS[name].compose(options, pairing)
     except (LimbeckError, ValidationError):
         return None
-    return LayerLinks(shapes[0].layers, shapes[1].layers, _kinds(terms), _HEADINGS, tuple(map(_row_of, terms)))
+    found: dict[str, dict[tuple[int, int], None]] = {}
+    for term in terms:  # Those that read no teacher join nothing.
+        streams = dict.fromkeys(key.kind for key in term.student)
+        pairs = found.setdefault(f"{term.objective} ({', '.join(streams)})", {})
+        pairs |= dict.fromkeys((_row(a), _row(b)) for a in term.student for b in term.teacher)
+    headings = ("Term", "Objective", "Weight", "Student", "Teacher")
+    return LayerLinks(ours.layers, theirs.layers, _kinds(found), headings, tuple(map(_row_of, terms)))
 
 
-def recorded_links(layers: Sequence[Mapping[str, Any]], student: str, teacher: str) -> LayerLinks | None:
+def recorded_links(layers: Sequence[LayerLink], student: str, teacher: str) -> LayerLinks | None:
     """Read the layers that a stage joined as its record has them, whatever its teacher was.
 
     Args:
-        layers: `layers` of the stage's record: `student` and `teacher` layers and the names of their `terms` each.
+        layers: Of the stage's record.
         student: The shape of the student, as records write it; empty if it is not known.
         teacher: The shape of its teacher, likewise.
 
@@ -101,8 +101,8 @@ def recorded_links(layers: Sequence[Mapping[str, Any]], student: str, teacher: s
     found: dict[str, dict[tuple[int, int], None]] = {}
     rows = []
     for entry in layers:
-        own, theirs = _layers(entry, "student"), _layers(entry, "teacher")
-        for term in texts(entry, "terms"):
+        own, theirs = ([n for n in side if 0 <= n <= _MOST_LAYERS] for side in (entry.student, entry.teacher))
+        for term in entry.terms:
             kind = found.setdefault(without_layers(term), {})
             kind |= dict.fromkeys((a, b) for a in own for b in theirs)
             rows.append((term, ", ".join(map(str, own)), ", ".join(map(str, theirs))))
@@ -112,8 +112,12 @@ def recorded_links(layers: Sequence[Mapping[str, Any]], student: str, teacher: s
     shapes = _read_shape(student), _read_shape(teacher)
     deepest = (max(pair[side] for pair in pairs) for side in (0, 1))
     depths = [max(shape.layers, deep) if shape else deep for shape, deep in zip(shapes, deepest, strict=True)]
-    kinds = [LinkKind(label, tuple(joined)) for label, joined in found.items()]
-    return LayerLinks(depths[0], depths[1], kinds, ("Term", "Student", "Teacher"), tuple(rows), None not in shapes)
+    headings = ("Term", "Student", "Teacher")
+    return LayerLinks(depths[0], depths[1], _kinds(found), headings, tuple(rows), None not in shapes)
+
+
+def _kinds(found: Mapping[str, Mapping[tuple[int, int], None]]) -> list[LinkKind]:
+    return [LinkKind(label, tuple(pairs)) for label, pairs in found.items()]
 
 
 def without_layers(term: str) -> str:
@@ -146,27 +150,9 @@ def _read_shape(text: str) -> Shape | None:
     return Shape(found[1], layers, hidden, heads, heads, hidden // heads, ffn, 0, embedding, None)
 
 
-def _layers(entry: Mapping[str, Any], side: str) -> list[int]:
-    """Read numbers of layers; what is none is left out."""
-    found = entry.get(side)
-    known = [layer for layer in found if type(layer) is int] if isinstance(found, list) else []
-    return [layer for layer in known if 0 <= layer <= _MOST_LAYERS]
-
-
 def _row_of(term: Term) -> tuple[str, ...]:
     streams = describe_streams(term.student), describe_streams(term.teacher) or "labels"
     return (term.name, term.objective, f"{term.weight:g}", *streams)
-
-
-def _kinds(terms: Sequence[Term]) -> list[LinkKind]:
-    """Gather the pairs of layers by what joins them; terms that read no teacher join nothing."""
-    found: dict[str, dict[tuple[int, int], None]] = {}
-    for term in terms:
-        streams = dict.fromkeys(key.kind for key in term.student)
-        label = f"{term.objective} ({', '.join(streams)})"
-        pairs = found.setdefault(label, {}) if term.teacher else {}
-        pairs |= dict.fromkeys((_row(a), _row(b)) for a in term.student for b in term.teacher)
-    return [LinkKind(label, tuple(pairs)) for label, pairs in found.items()]
 
 
 def _row(key: StreamKey) -> int:

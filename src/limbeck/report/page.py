@@ -4,71 +4,70 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from limbeck.core.blocks import DAMAGED, NOTHING, Block, Section, Table, duration, guarded
+from limbeck.core.blocks import NOTHING, Block, Cell, Section, Table, duration, guarded, number
 from limbeck.core.files import atomic_text
+from limbeck.core.records import RunEvaluation
 from limbeck.errors import OutputError, RecipeError
 from limbeck.report.collect import collect
 from limbeck.report.comparison import comparison_sections
 from limbeck.report.evaluation import evaluation_sections
 from limbeck.report.figures import Measured, course_figures, quality_figure
-from limbeck.report.findings import ComparisonFound, EvaluationFound, Found, InspectionFound, RunFound, SearchFound
+from limbeck.report.findings import (
+    ComparisonFound,
+    EvaluationFound,
+    Found,
+    InspectionFound,
+    RunFound,
+    SearchFound,
+    last_part,
+    title_of,
+    without_path,
+)  # fmt: skip
 from limbeck.report.html import MADE_BY_US, Page, Part, name_uniquely, render_html, render_markdown
 from limbeck.report.inspection import inspection_sections
 from limbeck.report.plot_drawing import write_figure
-from limbeck.report.quality import comparison_rows
-from limbeck.report.records import last_part, mapping, number, text, title_of, without_path
-from limbeck.report.run import measured_models, quality_of, run_sections
-from limbeck.report.search import search_sections, what_was_found
+from limbeck.report.quality import labelled_rows
+from limbeck.report.run import Quality, measured_models, quality_of, run_sections
+from limbeck.report.search import result_of, search_sections
 
-# What a folder is, how it stands and what came of it, in a few words each.
+# A folder in a few words: its kind, how it stands, and its result.
 
 
 def describe_kind(found: Found) -> tuple[str, str, str]:
-    """Return what a folder is, how it stands, and what came of it."""
+    """Return the kind of a folder, how it stands, and its result."""
+    kind, status, result = "inspection", "finished", ""
     match found:
         case RunFound():
-            return "run", found.status.status, _of_run(found)
+            kind, status, result = "run", found.status.status, _of_run(found)
         case ComparisonFound():
-            return "comparison", found.record.status or NOTHING, f"{len(found.record.cells)} runs"
+            kind, status, result = "comparison", found.record.status or NOTHING, f"{len(found.record.cells)} runs"
         case SearchFound():
-            kind = f"{text(found.record, 'kind')} search".strip()
-            return kind, found.status, _of_search(found)
+            kind, status, result = f"{found.record.kind or ''} search".strip(), found.status, result_of(found)
         case EvaluationFound():
-            state = "not finished" if found.summary.is_empty else "finished"
-            return "evaluation", state, f"{len(found.cells)} cells"
+            status = "not finished" if found.summary.is_empty else "finished"
+            kind, result = "evaluation", f"{len(found.cells)} cells"
         case InspectionFound():
-            return "inspection", "finished", ", ".join(found.results) or NOTHING
+            result = ", ".join(found.results)
+    return kind, status, result or NOTHING
+
+
+def _of_run(found: RunFound) -> str:
+    quality = quality_of(found)
+    kept = f" ({quality.kept:.1%} of the teacher's)" if quality is not None and quality.kept is not None else ""
+    return "" if quality is None else f"{quality}{kept}"
 
 
 def subtitle(found: Found) -> str:
     """Say in a line what a part of the report is about."""
     kind, status, result = describe_kind(found)
-    what = kind.capitalize()
+    subject = kind.capitalize()
     if isinstance(found, RunFound):
-        teacher = last_part(text(found.record, "teacher", "name_or_path"))
-        student = text(found.record, "student", "shape")
-        what = f"{what}: {teacher} to {student}" if teacher and student else what
-    return f"{what}; {status}" + (f"; {result}" if result != NOTHING else "")
-
-
-def _of_run(found: RunFound) -> str:
-    quality = quality_of(mapping(found.record, "evaluation"))
-    if quality is None or quality.student is None:
-        return NOTHING
-    kept = f" ({quality.kept:.1%} of the teacher's)" if quality.kept is not None else ""
-    return f"{quality.label} {quality.student:.3f}{kept}"
-
-
-def _of_search(found: SearchFound) -> str:
-    try:
-        if found.status == "finished":
-            return what_was_found(found.record)
-        return f"{what_was_found({**found.record, **found.so_far})}, so far" if found.so_far.get("best") else NOTHING
-    except DAMAGED:
-        return NOTHING  # A damaged record; its own part of the report says so.
+        teacher, student = last_part(found.record.teacher.name_or_path), found.record.student.shape
+        subject += f": {teacher} to {student}" if teacher and student else ""
+    return f"{subject}; {status}" + (f"; {result}" if result != NOTHING else "")
 
 
 # Several folders side by side: kind, quality and speed of their models, course of their training.
@@ -82,11 +81,11 @@ def side_by_side(found: Sequence[Found], titles: Sequence[str]) -> list[Section]
         titles: What each is called.
     """
     runs = [(title, one) for title, one in zip(titles, found, strict=True) if isinstance(one, RunFound)]
-    return [
-        *guarded("Side by side", lambda: _all(found, titles)),
-        *(guarded("Runs side by side", lambda: _runs(runs)) if len(runs) > 1 else []),
-        *(guarded("Training side by side", lambda: course_figures(runs)) if len(runs) > 1 else []),
-    ]
+    sections = guarded("Side by side", lambda: _all(found, titles))
+    if len(runs) > 1:
+        sections += guarded("Runs side by side", lambda: _runs(runs))
+        sections += guarded("Training side by side", lambda: course_figures(runs))
+    return sections
 
 
 def _all(found: Sequence[Found], titles: Sequence[str]) -> Iterator[Block]:
@@ -95,55 +94,40 @@ def _all(found: Sequence[Found], titles: Sequence[str]) -> Iterator[Block]:
 
 
 def _runs(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Block]:
-    names = [title for title, _ in runs]
-    facts = [_facts(run) for _, run in runs]
-    labels = list(dict.fromkeys(label for found in facts for label in found))
+    facts = [dict(_facts(run)) for _, run in runs]
+    labels = dict.fromkeys(label for found in facts for label in found)
     rows = tuple((label, *(found.get(label, NOTHING) for found in facts)) for label in labels)
-    yield Table("Runs, a column each", ("", *names), rows)
-    qualities = {
-        quality.label: quality for _, run in runs if (quality := quality_of(mapping(run.record, "evaluation")))
-    }
+    yield Table("Runs, a column each", ("", *(title for title, _ in runs)), rows)
+    qualities: dict[str, Quality] = {}
     models: dict[tuple[str, float], Measured] = {}
     for title, run in runs:
-        for model in measured_models(run):
+        if (quality := quality_of(run)) is None:
+            continue
+        qualities[quality.label] = quality
+        for model in measured_models(run, quality):
             name = model.name if model.teacher else title
             # One teacher is measured anew by every run; its first latency stands for all.
             key = (name, round(model.quality, 4)) if model.teacher else (name, model.latency)
-            models.setdefault(key, Measured(name, model.latency, model.quality, model.teacher))
+            models.setdefault(key, replace(model, name=name))
     if len(qualities) == 1 and len(models) > 1:
-        quality = next(iter(qualities.values()))
+        [quality] = qualities.values()
         yield quality_figure(list(models.values()), quality.label, quality.latency)
 
 
-def _facts(run: RunFound) -> dict[str, str]:
-    record = run.record
-    tokens = [number(stage.record, "tokens") for stage in run.stages]
-    seconds = number(record, "timings", "total")
-    found = {
-        "Status": run.status.status,
-        "Teacher": without_path(text(record, "teacher", "name_or_path")),
-        "Student": text(record, "student", "shape"),
-        "Methods": ", ".join(stage.method for stage in run.stages),
-        "Tokens": f"{sum(count for count in tokens if count is not None):,.0f}" if any(tokens) else NOTHING,
-        "Tokens/s": ", ".join(_rate(number(stage.record, "tokens_per_second")) for stage in run.stages),
-        "Time": NOTHING if seconds is None else duration(seconds),
-        "Held-out loss": ", ".join(_loss(number(stage.record, "held_out", "loss")) for stage in run.stages),
-    }
-    part = ""
-    for row in comparison_rows(mapping(record, "evaluation")):
-        label, _, student, change = row.cells()
-        part = part if label.startswith(" ") else label
-        named = f"{part},{label[1:]}" if label.startswith(" ") else label
-        found[named] = f"{student} ({change})" if change else student
-    return found
-
-
-def _rate(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,.0f}"
-
-
-def _loss(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.4g}"
+def _facts(run: RunFound) -> Iterator[tuple[str, str]]:
+    record, stages = run.record, [stage.record for stage in run.stages]
+    seconds = record.timings.get("total")
+    yield "Status", run.status.status
+    yield "Teacher", without_path(record.teacher.name_or_path)
+    yield "Student", record.student.shape
+    yield "Methods", ", ".join(stage.method for stage in run.stages)
+    yield "Tokens", str(number(sum(stage.tokens or 0 for stage in stages) or None))
+    yield "Tokens/s", ", ".join(str(number(stage.tokens_per_second)) for stage in stages)
+    yield "Time", NOTHING if seconds is None else duration(seconds)
+    yield "Held-out loss", ", ".join(str(Cell(stage.held_out.get("loss"), "{:.4g}")) for stage in stages)
+    for label, row in labelled_rows(record.evaluation or RunEvaluation()):
+        _, _, student, change = row.cells()
+        yield label, f"{student} ({change})" if change else student
 
 
 def build_page(found: Sequence[Found]) -> Page:
@@ -180,17 +164,18 @@ def _sections(found: Found) -> list[Section]:
             return evaluation_sections(found)
         case InspectionFound():
             return inspection_sections(found)
+    raise TypeError(found)
 
 
 def _titles(found: Sequence[Found]) -> list[str]:
     """Name what was collected; where names come twice, with their folders."""
     names = [title_of(one.title, one.folder) for one in found]
-    with_folder = [f"{name} ({one.folder.name})" for name, one in zip(names, found, strict=True)]
-    with_path = [f"{name} ({one.folder})" for name, one in zip(names, found, strict=True)]
-    choices = zip(names, with_folder, with_path, strict=True)
+    short = [f"{name} ({one.folder.name})" for name, one in zip(names, found, strict=True)]
+    whole = [f"{name} ({one.folder})" for name, one in zip(names, found, strict=True)]
+    choices = zip(names, short, whole, strict=True)
     return [
-        name if names.count(name) == 1 else short if with_folder.count(short) == 1 else long
-        for name, short, long in choices
+        name if names.count(name) == 1 else with_folder if short.count(with_folder) == 1 else with_path
+        for name, with_folder, with_path in choices
     ]
 
 
@@ -257,10 +242,11 @@ def write_report(
     beside = html.with_suffix(".md") if markdown else None
     place = Path(figures).expanduser() if figures is not None else html.with_name(f"{html.stem}-figures")
     drawn: list[Path] = []
-    if markdown or figures is not None:
-        drawn = [place / f"{figure.name}{suffix}" for figure in page.figures() for suffix in (".svg", ".png")]
-        for file, figure in zip(drawn, (one for one in page.figures() for _ in range(2)), strict=True):
+    for figure in page.figures() if markdown or figures is not None else ():
+        files = [place / f"{figure.name}{suffix}" for suffix in (".svg", ".png")]
+        for file in files:
             write_figure(figure, file)
+        drawn += files
     _write(html, render_html(page))
     if beside is not None:
         relative = Path(os.path.relpath(place, beside.parent)).as_posix()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import RenderableType
 
@@ -14,6 +14,8 @@ from limbeck.core.markdown import plain_table
 from limbeck.core.records import BatchLatency, Retrieval, RunEvaluation, TaskFigures, text_of
 from limbeck.core.timing import FEWEST_ROUNDS
 
+Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
+"""A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
 _MOST_APART = 1.1
 """The median of the ratios over the ratio of the medians; on an idle machine they are within 2 percent."""
 
@@ -98,11 +100,11 @@ def format_count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def comparison_rows(comparison: Mapping[str, Any]) -> list[Row]:
+def comparison_rows(comparison: Measured) -> list[Row]:
     """Return the rows of a table of teacher and student, without those whose figures are missing for both models.
 
     Args:
-        comparison: As `limbeck.evaluation.Comparison.to_dict()` gives it; every part may be missing.
+        comparison: Teacher and student; every part may be missing.
     """
     rows = _rows(RunEvaluation.read(comparison))
     return [row for row in rows if row.teacher is not None or row.student is not None]
@@ -136,7 +138,7 @@ def _rows(found: RunEvaluation) -> Iterator[Row]:
 _METRICS = {"accuracy": "Accuracy", "spearman": "Spearman with the labels", "exact_span": "Exact answer windows"}
 
 
-def comparison_notes(comparison: Mapping[str, Any]) -> list[str]:
+def comparison_notes(comparison: Measured) -> list[str]:
     """Return the lines that belong below the table: how it was measured, and why figures are missing."""
     return list(_notes(RunEvaluation.read(comparison)))
 
@@ -174,18 +176,18 @@ def _is_unsteady(batch: BatchLatency) -> bool:
     return is_doubtful(*whole, batch.rounds) or is_doubtful(*part, batch.rounds)
 
 
-def quality_table(comparison: Mapping[str, Any], caption: str = "Teacher beside student") -> Table:
+def quality_table(comparison: Measured, caption: str = "Teacher beside student") -> Table:
     """Lay out the rows; a label with a space before it is of the row above."""
     rows = tuple(row.cells() for row in comparison_rows(comparison))
     return Table(caption, ("", "Teacher", "Student", "Student vs teacher"), rows, words=(0, 3), layout=BOXED)
 
 
-def comparison_table(comparison: Mapping[str, Any], *, title: str = "Teacher beside student") -> RenderableType:
+def comparison_table(comparison: Measured, *, title: str = "Teacher beside student") -> RenderableType:
     """Return the table for the terminal; it fits 80 columns and wraps below that."""
     return console(quality_table(comparison, title), Notes(tuple(comparison_notes(comparison))))
 
 
-def comparison_markdown(comparison: Mapping[str, Any], *, notes: bool = True) -> str:
+def comparison_markdown(comparison: Measured, *, notes: bool = True) -> str:
     """Return the table in Markdown, its notes below it unless asked otherwise."""
     lines = [plain_table(quality_table(comparison)).replace("|  |", "| |", 1)]
     if notes and (found := comparison_notes(comparison)):
@@ -193,15 +195,23 @@ def comparison_markdown(comparison: Mapping[str, Any], *, notes: bool = True) ->
     return "\n".join(lines) + "\n"
 
 
-def comparison_csv(comparison: Mapping[str, Any]) -> str:
+def comparison_csv(comparison: Measured) -> str:
     """Return the rows as CSV with unrounded numbers: figure, teacher, student, speedup."""
-    rows, whole = [], ""
-    for row in comparison_rows(comparison):
-        label = f"{whole}, {row.label.strip()}" if row.label.startswith(" ") else row.label
-        whole = whole if row.label.startswith(" ") else row.label
-        values = {"teacher": row.teacher, "student": row.student, "speedup": row.speedup}
+    names = ("teacher", "student", "speedup")
+    rows = []
+    for label, row in labelled_rows(comparison):
+        values = {name: getattr(row, name) for name in names}
         rows.append({"figure": label, **{n: None if v is None else float(v) for n, v in values.items()}})
-    return to_csv(("figure", "teacher", "student", "speedup"), rows)
+    return to_csv(("figure", *names), rows)
+
+
+def labelled_rows(comparison: Measured) -> Iterator[tuple[str, Row]]:
+    """Return the rows with their whole labels: a part's begins with that of the row above."""
+    whole = ""
+    for row in comparison_rows(comparison):
+        is_part = row.label.startswith(" ")
+        whole = whole if is_part else row.label
+        yield f"{whole}, {row.label.strip()}" if is_part else row.label, row
 
 
 def write_tables(

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from limbeck.core import blocks
+from limbeck.core import blocks, studies
+from limbeck.core.blocks import DAMAGED, Block, Notes, Table, guarded
 from limbeck.core.files import atomic_text
+from limbeck.core.records import text_of
 from limbeck.errors import OutputError
-from limbeck.report import search_tables
+from limbeck.report import search_figures, search_tables
 from limbeck.report.figures import layers_figure
-from limbeck.report.findings import Record, SearchFound
+from limbeck.report.findings import SearchFound, without_path
 from limbeck.report.layer_links import find_links
 from limbeck.report.plot_drawing import write_figure
-from limbeck.report.records import entries, mapping, number, text, texts, without_path
 from limbeck.report.run import provenance_blocks
-from limbeck.report.search_figures import distribution_figures, evolution_figure, race_figure, shapes_figure
 
-RECORD, RECIPE = "search.json", "recipe.yaml"
+RECIPE = "recipe.yaml"
 _SUFFIXES = (".svg", ".png")
 
 
@@ -41,7 +41,7 @@ def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, 
     Raises:
         OutputError: if a file cannot be written.
     """
-    texts = {RECORD: json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"}
+    texts = {studies.Search.FILE: text_of(record)}
     if record.get("recipe") is not None:
         header = f"# Found by `limbeck search {record['kind']}` (study '{record['name']}'); train it: limbeck distill\n"
         texts[RECIPE] = header + yaml.safe_dump(record["recipe"], sort_keys=False, allow_unicode=True, width=100)
@@ -53,13 +53,10 @@ def write_search(folder: Path, record: Mapping[str, Any], figures: Mapping[str, 
             atomic_text(folder / name, text, shared=True)
     except OSError as error:
         raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}.") from None
-    written = [folder / name for name in texts]
-    for stem, figure in figures.items():
-        for suffix in _SUFFIXES:
-            path = folder / f"{stem}{suffix}"
-            write_figure(figure, path, titled=True)
-            written.append(path)
-    return written
+    pictures = {folder / f"{stem}{suffix}": figure for stem, figure in figures.items() for suffix in _SUFFIXES}
+    for path, figure in pictures.items():
+        write_figure(figure, path, titled=True)
+    return [*(folder / name for name in texts), *pictures]
 
 
 # The sections of a report.
@@ -72,89 +69,60 @@ _HOW = {
     "interrupted": "was stopped; {goes_on}",
     "dead": "is not finished, and its workers are gone without a word; {goes_on}",
 }
-
-
-def _mapping_course(record: Record, so_far: str) -> Iterator[blocks.Block]:
-    if not record["generations"]:
-        yield blocks.Notes(("No mapping has a fitness yet." if so_far else "No generation is finished.",))
-        return
-    yield evolution_figure(record)
-    yield from distribution_figures(record)
-    yield replace(search_tables.generations(record), caption=f"Generations{so_far}")
-    yield replace(search_tables.best_mappings(record), caption=f"Best mappings{so_far}", strong=(0,))
-
-
-def _shape_course(record: Record, so_far: str) -> Iterator[blocks.Block]:
-    if not record["shapes"]:
-        yield blocks.Notes(("Of no shape it is known yet what becomes of it.",))
-        return
-    strong = () if record["best"] is None else (0,)
-    if strong:
-        yield shapes_figure(record)
-        yield replace(search_tables.front(record), caption=f"Front of loss and latency{so_far}")
-    yield replace(
-        search_tables.shapes(record, _SHAPES_ON_PAGE), caption=f"All shapes{so_far}, the best first", strong=strong
-    )
-
-
-def _layer_course(record: Record, so_far: str) -> Iterator[blocks.Block]:
-    strong = () if record["best"] is None else (0,)
-    if strong:
-        yield race_figure(record, mark="best so far") if so_far else race_figure(record)
-    yield replace(search_tables.layers(record), caption=f"Layers{so_far}, the best first", strong=strong)
-
-
-_COURSES: dict[str, tuple[str, Callable[[Record, str], Iterator[blocks.Block]]]] = {
-    "mapping": ("Evolution", _mapping_course),
-    "architecture": ("Shapes", _shape_course),
-    "teacher-layer": ("Layers of the teacher", _layer_course),
-}
+_TITLES = {"mapping": "Evolution", "architecture": "Shapes", "teacher-layer": "Layers of the teacher"}
 
 
 def search_sections(found: SearchFound) -> list[blocks.Section]:
     """Lay out a search of any kind; of one that is not finished the trials of its study."""
-    record = found.record
-    title, course = _COURSES.get(text(record, "kind"), ("Search", _unknown))
-    if text(record, "status") != "finished":
-        so_far = found.so_far
+    record, so_far = found.record, found.so_far
+    title = _TITLES.get(record.kind or "", "Search")
+    if not record.is_finished:
         return [
-            *blocks.guarded("What was done", lambda: _standing(found)),
-            *blocks.guarded(title, lambda: course(so_far, " so far") if so_far else ()),
+            *guarded("What was done", lambda: _standing(found)),
+            *guarded(title, lambda: _course(so_far, " so far") if so_far is not None else ()),
         ]
     return [
-        *blocks.guarded("What was done", lambda: _flow(found)),
-        *blocks.guarded(title, lambda: _with_notes(record, course(record, ""))),
-        *blocks.guarded("Layers", lambda: _joined_layers(record)),
-        *blocks.guarded("Recipe", lambda: _recipe(record)),
-        *blocks.guarded("Provenance", lambda: provenance_blocks(record, found.folder)),
+        *guarded("What was done", lambda: _flow(found)),
+        *guarded(title, lambda: _finished_course(record)),
+        *guarded("Layers", lambda: _joined_layers(record)),
+        *guarded("Recipe", lambda: _recipe(found)),
+        *guarded("Provenance", lambda: provenance_blocks(record, found.folder)),
     ]
 
 
-def what_was_found(record: Record) -> str:
-    """Return the result of a search in a line."""
-    best, kind = mapping(record, "best"), search_tables.KINDS.get(text(record, "kind"))
-    return kind.best(best) if best and kind is not None else "nothing yet"
+def result_of(found: SearchFound) -> str:
+    """Return the result of a search in a line, or the best so far; nothing of a damaged record, as its part says so."""
+    try:
+        if found.so_far is not None:
+            best = _best(found.so_far)
+            return f"{best}, so far" if best else ""
+        return (_best(found.record) or "nothing yet") if found.record.is_finished else ""
+    except DAMAGED:
+        return ""
 
 
-def _standing(found: SearchFound) -> Iterator[blocks.Block]:
+def _best(record: studies.Search) -> str:
+    kind = search_tables.KINDS.get(record.kind or "")
+    return "" if kind is None else kind.best(record)
+
+
+def _standing(found: SearchFound) -> Iterator[Block]:
     """Say how an unfinished search stands, and what its trials can be compared with."""
-    kind = text(found.record, "kind")
+    kind = found.record.kind or ""
     lines = [*found.problems]
-    if found.record:
+    if not found.record.is_empty:
         goes_on = _GOES_ON.get(kind, "the same command goes on with it")
         how = _HOW.get(found.status, "is not finished; {goes_on}").format(goes_on=goes_on)
-        rest = (
-            "What follows is as far as it has come."
-            if found.standing
-            else "No trials are in its folder: it has none yet, or keeps them in a storage elsewhere (--storage)."
-        )
+        rest = "What follows is as far as it has come."
+        if not found.standing:
+            rest = "No trials are in its folder: it has none yet, or keeps them in a storage elsewhere (--storage)."
         lines.append(f"The search '{found.title}' ({kind or 'of an unknown kind'}) {how}. {rest}")
-    yield blocks.Notes(tuple(lines), warning=True)
+    yield Notes(tuple(lines), warning=True)
     if found.standing:
         yield blocks.Facts(found.standing)
-    if identity := mapping(found.so_far, "identity"):
-        rows = tuple((str(name), _brief(value)) for name, value in identity.items())
-        yield blocks.Table("What it is bound to", ("", "Value"), rows, words=(1,), folded=True)
+    if found.so_far is not None and found.so_far.identity:
+        rows = tuple((name, _brief(value)) for name, value in found.so_far.identity.items())
+        yield Table("What it is bound to", ("", "Value"), rows, words=(1,), folded=True)
 
 
 def _brief(value: object) -> str:
@@ -164,49 +132,67 @@ def _brief(value: object) -> str:
     return written if len(written) <= _LONGEST else f"{written[: _LONGEST - 1]}…"
 
 
-def _flow(found: SearchFound) -> Iterator[blocks.Block]:
+def _flow(found: SearchFound) -> Iterator[Block]:
     record = found.record
-    times = [number(record, "cost", name) for name in ("training_seconds", "scoring_seconds", "seconds")]
-    spent = blocks.duration(sum(time for time in times if time is not None))
+    spent = blocks.duration(record.cost.all_seconds)
     yield blocks.Steps(
         (
-            ("Teacher", f"{without_path(text(record, 'teacher', 'name'))}, {text(record, 'teacher', 'shape')}"),
-            ("Student", text(record, "student", "shape") or "shapes of a list"),
-            ("Proxy", f"{' and '.join(texts(record, 'methods'))} on {number(record, 'share') or 0:.0%} of the text"),
-            ("Search", f"{text(record, 'kind')}, {spent} of workers' time"),
-            ("Found", what_was_found(record)),
+            ("Teacher", f"{without_path(record.teacher.name)}, {record.teacher.shape}"),
+            ("Student", record.student.shape or "shapes of a list"),
+            ("Proxy", f"{' and '.join(record.methods)} on {record.share or 0:.0%} of the text"),
+            ("Search", f"{record.kind}, {spent} of workers' time"),
+            ("Found", result_of(found)),
         )
     )
-    given_up = [f"Given up: {one.get('mapping')}: {text(one, 'problem')}" for one in entries(record, "given_up")]
-    if lines := [*found.problems, *given_up]:
-        yield blocks.Notes(tuple(lines), warning=True)
+    given_up = record.given_up if isinstance(record, studies.MappingSearch) else []
+    if lines := [*found.problems, *(f"Given up: {one.mapping}: {one.problem}" for one in given_up)]:
+        yield Notes(tuple(lines), warning=True)
 
 
-def _with_notes(record: Record, course: Iterator[blocks.Block]) -> Iterator[blocks.Block]:
-    yield from course
-    if (kind := search_tables.KINDS.get(text(record, "kind"))) is not None and record.get("generations") != []:
-        yield blocks.Notes(tuple(kind.notes(record)))
+def _course(record: studies.Search, so_far: str) -> Iterator[Block]:
+    """Draw and list what a search found; `so_far` stands in the captions of one that is not finished."""
+    match record:
+        case studies.MappingSearch(generations=[]):
+            yield Notes(("No mapping has a fitness yet." if so_far else "No generation is finished.",))
+        case studies.MappingSearch():
+            yield search_figures.evolution_figure(record)
+            yield from search_figures.distribution_figures(record)
+            yield replace(search_tables.generations(record), caption=f"Generations{so_far}")
+            yield replace(search_tables.best_mappings(record), caption=f"Best mappings{so_far}", strong=(0,))
+        case studies.ArchitectureSearch(shapes=[]):
+            yield Notes(("Of no shape it is known yet what becomes of it.",))
+        case studies.ArchitectureSearch():
+            if record.best is not None:
+                yield search_figures.shapes_figure(record)
+                yield replace(search_tables.front(record), caption=f"Front of loss and latency{so_far}")
+            table = search_tables.shapes(record, f"All shapes{so_far}, the best first", _SHAPES_ON_PAGE)
+            yield replace(table, strong=() if record.best is None else (0,))
+        case studies.TeacherLayerSearch():
+            if record.best is not None:
+                yield search_figures.race_figure(record, "best so far" if so_far else "recommended")
+            strong = () if record.best is None else (0,)
+            yield replace(search_tables.layers(record), caption=f"Layers{so_far}, the best first", strong=strong)
+        case _ if not so_far:
+            yield Notes((f"There is no search of the kind '{record.kind or ''}'.",), warning=True)
 
 
-def _unknown(record: Record, so_far: str) -> Iterator[blocks.Block]:
-    if not so_far:
-        yield blocks.Notes((f"There is no search of the kind '{text(record, 'kind')}'.",), warning=True)
+def _finished_course(record: studies.Search) -> Iterator[Block]:
+    yield from _course(record, "")
+    kind = search_tables.KINDS.get(record.kind or "")
+    if kind is not None and not (isinstance(record, studies.MappingSearch) and not record.generations):
+        yield Notes(tuple(kind.notes(record)))
 
 
-def _joined_layers(record: Record) -> Iterator[blocks.Block]:
+def _joined_layers(record: studies.Search) -> Iterator[Block]:
     """Draw the layers that the result joins."""
-    student = text(record, "student", "shape")
-    for stage in entries(record, "recipe", "stages"):
-        named = stage.get("method")
-        method: Mapping[str, Any] = named if isinstance(named, Mapping) else {"name": named}
-        links = find_links(method, student, text(record, "teacher", "shape"))
-        if links is not None and any(kind.pairs for kind in links.kinds):
-            yield layers_figure(f"What was found: {text(method, 'name')}", links)
+    for stage in record.recipe.stages if record.recipe is not None else ():
+        links = find_links(stage.method, record.student.shape, record.teacher.shape)
+        if links is not None and links.joins:
+            yield layers_figure(f"What was found: {stage.method_name}", links)
 
 
-def _recipe(record: Record) -> Iterator[blocks.Block]:
-    recipe = mapping(record, "recipe")
-    if recipe:
+def _recipe(found: SearchFound) -> Iterator[Block]:
+    if found.record.recipe is not None:
         yield blocks.Paragraph("`limbeck distill recipe.yaml` in the search's folder trains what was found.")
-        dumped = yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True)
+        dumped = yaml.safe_dump(found.record.recipe.to_plain(), sort_keys=False, allow_unicode=True)
         yield blocks.Code("Recipe of what was found", dumped, "yaml")

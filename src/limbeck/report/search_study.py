@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
-import psutil
 from optuna.exceptions import OptunaError
 from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from limbeck.core import records, studies
 from limbeck.core.blocks import DAMAGED
-from limbeck.core.records import plain
 from limbeck.report.findings import last_sign
-from limbeck.report.records import mapping, number, text, texts
 from limbeck.search.architecture import SAME_AS, best_and_front, read_shapes, shape_fields
-from limbeck.search.genetic_sampler import generation_key, parameter
-from limbeck.search.mapping import SCORE
+from limbeck.search.mapping import candidates_of, generations_of
+from limbeck.search.mapping_space import elm_space
 from limbeck.search.requests import JOURNAL
 from limbeck.search.scores import LAYER_SCORES as SCORES
 from limbeck.search.study import DIVERGED, IDENTITY
 from limbeck.search.teacher_layer import OPTION
-from limbeck.search.workers import BEAT_SECONDS, MISSED_BEATS, machine, worker_key
-
-_MOST_BYTES = 400 * 2**20
+from limbeck.search.workers import BEAT_SECONDS, MISSED_BEATS, is_gone, machine, worker_key
 
 
 class _JournalText(BaseJournalBackend):
@@ -62,8 +57,8 @@ def read_study(folder: Path, name: str) -> tuple[Study | None, tuple[str, ...]]:
     if not path.is_file():
         return None, ()
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            return None, (f"'{JOURNAL}' is larger than {_MOST_BYTES // 2**20} MB, and is not read.",)
+        if path.stat().st_size > records.MOST_BYTES:
+            return None, (f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, and is not read.",)
         return optuna.load_study(study_name=name, storage=JournalStorage(_JournalText(path))), ()
     except (*DAMAGED, AssertionError, OptunaError, OSError, RecursionError) as error:
         return None, (f"The study '{name}' cannot be read from '{JOURNAL}' ({type(error).__name__}).",)
@@ -88,112 +83,69 @@ _LAYER_STATES = {
 }
 
 
-def so_far(kind: str, study: Study) -> dict[str, Any]:
+def so_far(record: studies.Search, study: Study) -> studies.Search:
     """Read what a search has found until now.
 
     Args:
-        kind: Of the search.
+        record: Of the search, from its beginning.
         study: Its study.
 
     Returns:
-        Fields of a finished search's record, as far as they are known: `generations`, `candidates`, `scores` of a
-        search of mappings; `shapes`, `front`, `limits` of one of shapes; `layers`, `scores` of one of teacher layers;
-        `best` and `identity` of all. `best` is None before anything was measured.
+        The record as far as it is known: `generations`, `candidates`, `scores` of a search of mappings; `shapes`,
+        `front`, `limits` of one of shapes; `layers`, `scores` of one of teacher layers; `best` and `identity` of all.
+        `best` is None before anything was measured.
     """
     trials = study.get_trials(deepcopy=False)
-    identity = mapping(study.user_attrs.get(IDENTITY))
-    readers = {"mapping": _mappings, "architecture": _shapes, "teacher-layer": _layers}
-    found = readers[kind](trials, study.user_attrs) if kind in readers else {}
-    return {"identity": identity, **found}
-
-
-def _mappings(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    by_gene: dict[str, dict[str, Any]] = {}
-    for trial in trials:
-        gene, layers = trial.user_attrs.get("genome"), _mapping_of(trial)
-        if trial.state == TrialState.COMPLETE and isinstance(gene, str) and layers:
-            scores = {name: value for name, value in trial.user_attrs.items() if name.startswith(SCORE)}
-            candidate = {
-                "mapping": layers,
-                "gene": gene,
-                "fitness": trial.value,
-                "scores": {name.removeprefix(SCORE): value for name, value in scores.items()},
-                "generation": trial.user_attrs.get("generation"),
-            }
-            by_gene.setdefault(gene, candidate)
-    candidates = sorted(by_gene.values(), key=lambda candidate: -candidate["fitness"])
-    best = candidates[0] if candidates else None
-    return {
-        "generations": _generations(attributes, by_gene),
-        "candidates": candidates,
-        "scores": list(best["scores"]) if best else [],
-        "best": best,
-    }
-
-
-def _mapping_of(trial: FrozenTrial) -> list[int]:
-    layers: list[int] = []
-    while (name := parameter(len(layers) + 1)) in trial.params:
-        layers.append(trial.params[name])
-    return layers
-
-
-def _generations(attributes: Mapping[str, Any], by_gene: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every generation that has a value, also the unfinished one."""
-    rows: list[dict[str, Any]] = []
-    seen: set[str] = set()
-    number_ = 1
-    while generation_key(number_) in attributes:
-        genes = texts(attributes[generation_key(number_)], "genomes")
-        members = [gene for gene in genes if gene in by_gene]
-        values = [by_gene[gene]["fitness"] for gene in members]
-        if members:
-            best = max(members, key=lambda gene: by_gene[gene]["fitness"])
-            rows.append(
-                {
-                    "number": number_,
-                    "maximum": max(values),
-                    "minimum": min(values),
-                    "mean": statistics.fmean(values),
-                    "deviation": statistics.pstdev(values),
-                    "best": by_gene[best]["mapping"],
-                    "best_gene": best,
-                    "size": len(genes),
-                    "evaluated": len({*members} - seen),
-                    "members": members,
-                }
+    identity = study.user_attrs.get(IDENTITY)
+    identity = identity if isinstance(identity, dict) else {}
+    match record:
+        case studies.MappingSearch():
+            return _mappings(trials, study, identity)
+        case studies.ArchitectureSearch():
+            shapes = [shape_fields(point, trial) for point, trial in read_shapes(trials).done.items()]
+            best, front = best_and_front(shapes)
+            limits = studies.ShapeLimits.read({"latency_share": identity.get("limit.latency_share")})
+            return studies.ArchitectureSearch(
+                kind=record.kind, identity=identity, shapes=shapes, front=front, best=best, limits=limits
             )
-        seen.update(genes)
-        number_ += 1
-    return rows
+        case studies.TeacherLayerSearch():
+            return _layers(trials, identity)
+    return studies.Search(identity=identity)
 
 
-def _shapes(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    shapes = [shape_fields(point, trial) for point, trial in read_shapes(trials).done.items()]
-    best, front = best_and_front(shapes)
-    return {
-        "shapes": plain(shapes),
-        "front": front,
-        "best": plain(best),
-        "limits": {"latency_share": number(attributes.get(IDENTITY), "limit.latency_share")},
-    }
+def _mappings(trials: Sequence[FrozenTrial], study: Study, identity: dict[str, Any]) -> studies.MappingSearch:
+    if "space.choices" not in identity:
+        return studies.MappingSearch(kind="mapping", identity=identity)  # It has just begun.
+    layers = {layer for choices in identity["space.choices"] for layer in choices}
+    space = elm_space(identity["space.student layers"], identity["space.teacher layers"], layers - {0})
+    candidates = candidates_of(trials, space)
+    by_gene = {candidate.gene: candidate for candidate in candidates}
+    return studies.MappingSearch(
+        kind="mapping",
+        identity=identity,
+        generations=[studies.Generation.read(row) for row in generations_of(study, space, by_gene)],
+        candidates=candidates,
+        scores=list(candidates[0].scores) if candidates else [],
+        best=candidates[0] if candidates else None,
+    )
 
 
-def _layers(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Every candidate with its scores; one that was begun again counts from its last beginning."""
-    rows = {
-        trial.params[OPTION]: {
-            "layer": trial.params[OPTION],
-            "scores": [{"step": step, "score": score} for step, score in sorted(trial.intermediate_values.items())],
-            "state": _LAYER_STATES.get(trial.state, "waiting"),
-        }
-        for trial in trials
-        if OPTION in trial.params
-    }
-    scored = [row for row in rows.values() if row["scores"]]
-    ranked = sorted(scored, key=lambda row: (row["scores"][-1]["step"], row["scores"][-1]["score"]), reverse=True)
-    unscored = sorted((row for row in rows.values() if not row["scores"]), key=lambda row: row["layer"])
-    return {"layers": [*ranked, *unscored], "scores": list(SCORES), "best": ranked[0] if ranked else None}
+def _layers(trials: Sequence[FrozenTrial], identity: dict[str, Any]) -> studies.TeacherLayerSearch:
+    """Read every candidate with its scores; one that was begun again counts from its last beginning."""
+    rows = {}
+    for trial in trials:
+        if (layer := trial.params.get(OPTION)) is not None:
+            steps = sorted(trial.intermediate_values.items())
+            scores = [studies.LayerScore(step=step, score=score) for step, score in steps]
+            state = _LAYER_STATES.get(trial.state, "waiting")
+            rows[layer] = studies.SearchedLayer(layer=layer, scores=scores, state=state)
+    scored = [row for row in rows.values() if row.scores]
+    ranked = sorted(scored, key=lambda row: (row.scores[-1].step, row.scores[-1].score or 0.0), reverse=True)
+    unscored = sorted((row for row in rows.values() if not row.scores), key=lambda row: row.layer)
+    best = ranked[0] if ranked else None
+    return studies.TeacherLayerSearch(
+        kind="teacher-layer", identity=identity, layers=[*ranked, *unscored], scores=list(SCORES), best=best
+    )
 
 
 # How a search that is not finished stands: who works on it, what its trials came to, its last sign of life.
@@ -207,7 +159,6 @@ _STATES = {
     TrialState.PRUNED: "ended early",
     TrialState.FAIL: "failed",
 }
-_SAME_PROCESS = 1.0  # Seconds between two readings of when a process was started.
 
 
 def standing(study: Study, silent: float) -> tuple[tuple[str, str], ...]:
@@ -241,26 +192,12 @@ def _came_to(trial: FrozenTrial) -> str:
     return _SAME if SAME_AS in attributes else _DIVERGED if attributes.get(DIVERGED) else _STATES[trial.state]
 
 
-def _worker(sign: Any, silent: float) -> str:
+def _worker(sign: dict[str, Any], silent: float) -> str:
     """Judge a worker by its process where this machine can see it, else by the age of the last sign of any."""
-    if mapping(sign).get("ended"):
-        return "ended"
-    if text(sign, "machine") == machine():
-        return "at work" if _process_lives(sign) else "gone"
-    return "at work" if silent <= MISSED_BEATS * (number(sign, "interval") or BEAT_SECONDS) else "gone"
-
-
-def _process_lives(sign: Mapping[str, Any]) -> bool:
-    found, started = number(sign, "process"), number(sign, "started")
-    try:
-        process = psutil.Process(int(found)) if found is not None and found >= 0 else None
-        if process is None or process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        return started is None or abs(process.create_time() - started) <= _SAME_PROCESS
-    except (psutil.NoSuchProcess, OverflowError, ValueError):
-        return False
-    except psutil.AccessDenied:
-        return True
+    if sign["ended"] or is_gone(sign):
+        return "ended" if sign["ended"] else "gone"
+    lives = sign["machine"] == machine() or silent <= MISSED_BEATS * (sign["interval"] or BEAT_SECONDS)
+    return "at work" if lives else "gone"
 
 
 def _counted(counts: Counter[str], order: tuple[str, ...]) -> str:

@@ -269,7 +269,7 @@ class MappingSearch(_Generations, engine.Search):
     def found(self, study: Study) -> dict[str, Any]:
         """Return generations (the paper's table 5), every mapping that has a fitness, best first, and its recipe."""
         trials = study.get_trials(deepcopy=False)
-        candidates = _candidates(trials, self.space)
+        candidates = candidates_of(trials, self.space)
         best = candidates[0] if candidates else None
         recipe = None if best is None else engine.with_option(self.request.proxy.recipe, OPTION, best.mapping)
         by_gene = {candidate.gene: candidate for candidate in candidates}
@@ -277,7 +277,7 @@ class MappingSearch(_Generations, engine.Search):
             "student": {"shape": str(self.plan.student)},
             "space": {"size": self.space.size, **self.space.description},
             "scores": list(self.fitness["tasks" if self.on_tasks else "held_out"]),
-            "generations": _generation_fields(study, self.space, by_gene),
+            "generations": generations_of(study, self.space, by_gene),
             "candidates": candidates,
             "best": best,
             "recipe": recipe,
@@ -435,7 +435,8 @@ def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
     return rows
 
 
-def _generation_fields(study: Study, space: MappingSpace, by_gene: Mapping[str, Any]) -> list[dict[str, Any]]:
+def generations_of(study: Study, space: MappingSpace, by_gene: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the generations as the record has them; `by_gene` are the mappings that have a fitness."""
     names = ("number", "maximum", "minimum", "mean", "deviation", "best_gene", "size", "evaluated")
     rows = []
     for row in generation_rows(study, space):
@@ -446,8 +447,8 @@ def _generation_fields(study: Study, space: MappingSpace, by_gene: Mapping[str, 
     return rows
 
 
-def _candidates(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.Candidate]:
-    """Every evaluated mapping, once, by fitness; of equals the first that was tried."""
+def candidates_of(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.Candidate]:
+    """Return every evaluated mapping, once, by fitness; of equals the first that was tried."""
     found = [
         studies.Candidate(
             mapping=list(space.decode(genome)),

@@ -151,10 +151,11 @@ class LostTrials:
 
 def _is_dead(sign: dict[str, Any]) -> bool:
     """Whether a worker has ended, or its process is seen to be gone."""
-    return sign["ended"] or _is_gone(sign)
+    return sign["ended"] or is_gone(sign)
 
 
-def _is_gone(sign: dict[str, Any]) -> bool:
+def is_gone(sign: dict[str, Any]) -> bool:
+    """Return whether a worker's process is seen to be gone; on another machine it cannot be seen."""
     if sign["machine"] != machine():
         return False
     try:
