@@ -8,8 +8,9 @@ from typing import Any
 
 from huggingface_hub import ModelCard
 
+from limbeck.core.files import record_damage
 from limbeck.core.markdown import code_block
-from limbeck.core.records import Export, Run, load
+from limbeck.core.records import Export
 from limbeck.errors import RecipeError
 from limbeck.export.source import locate
 from limbeck.models.locating import is_local, resolve_model
@@ -61,12 +62,8 @@ def run_problem(name: str) -> str | None:
     """
     student = Path(locate(name)).expanduser()
     run = run_of(student) if student.is_dir() else None
-    if run is None or not load(Run, run).is_empty:
-        return None
-    return (
-        f"'{run / Run.FILE}' is damaged and cannot be read: what the run was and how it ended is not known from it. "
-        "The model card is made without it."
-    )
+    damage = record_damage(run) if run is not None else None
+    return None if damage is None else f"{damage} The model card is made without it."
 
 
 def card_without_run(located: str, record: ExportRecord) -> str:
