@@ -18,7 +18,7 @@ from limbeck.methods.composition import MappingChoice
 from limbeck.methods.layer_mapping import STRATEGIES, LayerMapping, resolve_mapping, without_last
 from limbeck.models.families import Shape
 
-quick = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 depths = st.integers(1, 64)
 ADAPTER: TypeAdapter[Any] = TypeAdapter(MappingChoice)
 

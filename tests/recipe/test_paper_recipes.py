@@ -7,7 +7,7 @@ Files that differ only in widths, teacher family, text and training arguments ar
 and their options, depths and heads of teacher, student and assistant, factorised embeddings, start, masking, task. Of
 each the first file is run, on a random teacher of its family and depth an eighth as wide; a composition whose stages
 are the first stages of another (hidden states before an output distribution) is run as part of that one. Compositions
-that differ from an earlier one in the student's depth alone are marked slow, to keep this file under a minute.
+that differ from an earlier one in the student's depth and in options alone are marked slow, to keep this file short.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def published_teacher(recipe: Mapping[str, Any]) -> tuple[str, int, int, int]:
     return PUBLISHED.get(recipe["teacher"]["model"], PUBLISHED["google-bert/bert-base-uncased"])
 
 
-def composition(recipe: Mapping[str, Any], *, depth: bool = True) -> tuple[str, ...]:
+def composition(recipe: Mapping[str, Any], *, in_full: bool = True) -> tuple[str, ...]:
     """What decides how a recipe trains, whatever the widths, the family and the training arguments.
 
     First what holds for the whole run: depth and heads of teacher and student, factorised embeddings, the start, the
@@ -65,14 +65,18 @@ def composition(recipe: Mapping[str, Any], *, depth: bool = True) -> tuple[str, 
 
     Args:
         recipe: As read.
-        depth: Whether the student's depth is part of it.
+        in_full: Whether the student's depth and the options of methods are part of it.
     """
     _, layers, _, heads = published_teacher(recipe)
     stages = [
-        [stage["method"], _build(stage["student"]) if "student" in stage else None, stage.get("augment")]
+        [
+            stage["method"] if in_full else stage["method"]["name"],
+            _build(stage["student"]) if "student" in stage else None,
+            stage.get("augment"),
+        ]
         for stage in recipe.get("stages", [])
     ]
-    whole = [layers, heads, _build(recipe["student"])[0 if depth else 1 :], task_of(recipe)]
+    whole = [layers, heads, _build(recipe["student"])[0 if in_full else 1 :], task_of(recipe)]
     return tuple(json.dumps(part, sort_keys=True) for part in (whole, *stages))
 
 
@@ -80,14 +84,14 @@ def representatives(paths: Sequence[Path]) -> dict[Path, bool]:
     """The first file of every composition, without those whose stages are the first stages of another's.
 
     Returns:
-        File to whether its composition differs from an earlier one's in the student's depth alone.
+        File to whether its composition differs from an earlier one's in the student's depth and options alone.
     """
     first = {composition(recipe_of(path)): path for path in reversed(paths)}
     begun = {key[:end] for key in first for end in range(2, len(key))}
     found: dict[Path, bool] = {}
     known: set[tuple[str, ...]] = set()
     for path in sorted(path for key, path in first.items() if key not in begun):
-        alike = composition(recipe_of(path), depth=False)
+        alike = composition(recipe_of(path), in_full=False)
         found[path] = alike in known
         known.add(alike)
     return found

@@ -158,7 +158,7 @@ def load_recipe(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequ
 
 def dump_recipe(recipe: Recipe) -> str:
     """Write a recipe as YAML, with every default filled in."""
-    return dump_yaml(recipe.model_dump(mode="json"))
+    return dump_yaml(recipe.model_dump())
 
 
 # Recipes that come with the package.
