@@ -3,12 +3,9 @@
 import dataclasses
 import io
 import json
-import signal
+import multiprocessing
 import statistics
-import subprocess
-import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -179,16 +176,17 @@ def test_a_study_of_other_sizes_limits_or_measurements_is_refused(run, asked):
             run(**change)
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_only_what_it_was_training(run, asked, files, tmp_path, study):
     log = tmp_path / "log"
-    command = [sys.executable, "-m", shape_search.__name__, *map(str, (*files, tmp_path / "out", log))]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as worker:
-        until = time.monotonic() + 60
-        while not log.exists() or len(log.read_text().splitlines()) < 2:
-            assert time.monotonic() < until and worker.poll() is None
-            time.sleep(0.05)
-        worker.send_signal(signal.SIGKILL)
+    arguments = (*files, tmp_path / "out", log)
+    worker = multiprocessing.get_context("fork").Process(target=shape_search.work, args=arguments)
+    worker.start()
+    until = time.monotonic() + 60
+    while not log.exists() or len(log.read_text().splitlines()) < 2:
+        assert time.monotonic() < until and worker.is_alive()
+        time.sleep(0.05)
+    worker.kill()
+    worker.join()
     first, killed = ([tuple(p) for p in json.loads(line)] for line in log.read_text().splitlines())
     states = [trial.state.name for trial in study().trials]
     assert states.count("COMPLETE") == states.count("RUNNING") == 2

@@ -9,7 +9,7 @@ from optuna.study import get_all_study_names
 from optuna.trial import TrialState
 from rich.console import Console
 
-from limbeck.errors import CorpusError, Interrupted, OutputError, RecipeError, TrainingError
+from limbeck.errors import Interrupted, LimbeckError, OutputError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.search import engine
 from limbeck.search.study import open_storage
@@ -39,18 +39,21 @@ def run(kind, recipe, tmp_path):
     return search
 
 
-def test_a_finished_search_gives_its_result_again_and_trains_nothing(kind, run, recipe, asked):
-    first = run()
+def test_a_finished_search_gives_its_result_again_wherever_it_is_and_trains_nothing(kind, run, recipe, asked, tmp_path):
+    storage = f"sqlite:///{tmp_path}/search.db"
+    first = run(storage=storage)
     tried = list(asked.tried)
-    again = run()
-    assert asked.tried == tried and len(set(tried)) == len(tried)
+    again = run(storage=storage)
     assert {**again, "created": ""} == {**first, "created": ""} and first.keys() >= COMMON
     json.dumps(first, allow_nan=False)
+    elsewhere = run({**recipe, "output": "elsewhere", "name": "another"}, tmp_path / "other", storage=storage)
+    assert kind.results(elsewhere) == kind.results(first)
+    assert asked.tried == tried and len(set(tried)) == len(tried)
 
 
 def test_what_is_found_is_the_recipe_with_the_best_candidate(kind, run, recipe, asked):
     found = yaml.safe_load(yaml.safe_dump(run(steps=12, share=0.5)["recipe"]))
-    assert kind.take_decided(found)
+    assert kind.take_decided(found) and asked.steps == {12}
     kind.take_decided(recipe)
     assert found == recipe, "steps and share were the candidates'"
 
@@ -98,28 +101,21 @@ def test_the_trial_of_a_killed_worker_is_failed_and_its_candidate_trained(kind, 
 def test_a_study_of_another_run_is_refused_and_left_alone(kind, run, recipe, asked, study, tmp_path):
     run()
     before = study()
-    text = write_text(tmp_path / "other", 20)
-    teacher = kind.write_teacher(tmp_path / "same")
-    sizes = {"mapping": (8, 16, 2, 16), "architecture": (3, 16, 4, 32), "teacher-layer": (4, 16, 4, 32)}[kind.NAME]
-    head = "masked_lm" if kind.NAME == "mapping" else None
-    layers, hidden, heads, ffn = sizes
-    other = make_teacher(
-        tmp_path / "another", "bert", head=head, seed=9, layers=layers, hidden=hidden, heads=heads, ffn=ffn
-    )
-    refused = [
-        (recipe | {"seed": 4}, {}, "another seed: 3, not 4"),
-        (
-            load_recipe(recipe, ["stages.0.training.learning_rate=1e-4"]),
-            {},
-            "another stages.0.training.learning_rate: ",
-        ),
-        (load_recipe(recipe, ["stages.0.training.bf16=true"]), {}, "another stages.0.training.bf16: false, not true"),
-        (load_recipe(recipe, ["corpus.length=20"]), {}, "another corpus: "),
-        (recipe | {"corpus": recipe["corpus"] | {"sources": [str(text)]}}, {}, "another corpus: "),
-        (recipe | {"teacher": {"model": str(other)}}, {}, "another teacher: "),
-        (recipe, {"steps": 29}, "another stages.0.training.max_steps: "),
-        (recipe, {"share": 0.5}, "another share: 1.0, not 0.5"),
-    ]
+    layers, hidden, heads, ffn = kind.TEACHER
+    head = "masked_lm" if kind is mapping_search else None
+    sizes = {"head": head, "layers": layers, "hidden": hidden, "heads": heads, "ffn": ffn}
+    other = make_teacher(tmp_path / "another", "bert", seed=9, **sizes)
+    changes = {
+        "seed=4": "another seed: 3, not 4",
+        "stages.0.training.learning_rate=1e-4": "another stages.0.training.learning_rate: ",
+        "stages.0.training.bf16=true": "another stages.0.training.bf16: false, not true",
+        "corpus.length=20": "another corpus: ",
+        f"corpus.sources=[{write_text(tmp_path / 'other', 20)}]": "another corpus: ",
+        f"teacher.model={other}": "another teacher: ",
+    }
+    refused = [(load_recipe(recipe, [change]), {}, named) for change, named in changes.items()]
+    refused.append((recipe, {"steps": 29}, "another stages.0.training.max_steps: "))
+    refused.append((recipe, {"share": 0.5}, "another share: 1.0, not 0.5"))
     for data, options, named in refused:
         with pytest.raises(OutputError, match="continue it as it was made, or search into another output") as caught:
             run(data, **options)
@@ -127,53 +123,38 @@ def test_a_study_of_another_run_is_refused_and_left_alone(kind, run, recipe, ask
     after = study()
     assert (after.trials, after.user_attrs) == (before.trials, before.user_attrs)
     tried = list(asked.tried)
-    run(recipe | {"teacher": {"model": str(teacher)}})
+    run(recipe | {"teacher": {"model": str(kind.write_teacher(tmp_path / "same"))}})
     assert asked.tried == tried, "the same teacher in another place"
 
 
-def test_the_same_run_under_another_roof_is_the_same_study(kind, run, recipe, asked, tmp_path):
-    storage = f"sqlite:///{tmp_path}/search.db"
-    first = run(storage=storage)
-    tried = list(asked.tried)
-    again = run({**recipe, "output": "elsewhere", "name": "another"}, tmp_path / "other", storage=storage)
-    assert asked.tried == tried and kind.results(again) == kind.results(first)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"steps": 0}, "--steps 0 leaves nothing to do; give 1 or more"),
-        ({"steps": 10**20}, "--steps 10{20} is more than any training takes; give at most 1,000,000,000"),
-        ({"share": 0.0}, "--share 0.0 is no share of the corpus"),
-        ({"share": 1.5}, "--share 1.5 is no share of the corpus"),
-        ({"share": float("nan")}, "--share nan is no share of the corpus"),
-        ({"name": " "}, "--name is empty"),
-        ({"storage": "mongodb://somewhere/search"}, "Unknown storage 'mongodb'"),
-        ({"storage": "sqlite:////nowhere/at/all/search.db"}, "cannot be reached.*check the URL"),
-    ],
-    ids=str,
-)
-def test_requests_that_cannot_be_met(run, asked, options, message):
-    with pytest.raises((RecipeError, OutputError), match=message) as caught:
-        run(**options)
-    assert "\n" not in str(caught.value) and not asked.batches
-
-
-def test_recipes_whose_students_cannot_be_compared(run, recipe, asked, tmp_path):
+def test_requests_that_cannot_be_met(run, recipe, asked, tmp_path, monkeypatch):
+    monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"text": f"text {n}", "label": n % 2}) + "\n" for n in range(30)))
     labelled = {"sources": [str(rows)], "length": 24, "task": {"kind": "classification"}}
-    with pytest.raises(RecipeError, match=r"labelled rows \(classification\).*leave corpus.task out"):
-        run(recipe | {"corpus": labelled})
-    with pytest.raises(RecipeError, match="The recipe has no stages"):
-        run(recipe | {"stages": []})
-    assert not asked.batches and not (tmp_path / "out").exists()
-
-
-def test_too_little_held_out_text_is_refused_before_there_is_a_study(run, recipe, asked, tmp_path):
-    with pytest.raises(CorpusError, match=r"held out.*corpus\.held_out"):
-        run(recipe | {"corpus": recipe["corpus"] | {"held_out": 0.0}})
-    assert get_all_study_names(open_storage(tmp_path / "out" / "search.journal")) == []
+    nan = float("nan")
+    for data, options, message in (
+        (recipe, {"steps": 0}, "--steps 0 leaves nothing to do; give 1 or more"),
+        (recipe, {"steps": 10**20}, "--steps 10{20} is more than any training takes; give at most 1,000,000,000"),
+        (recipe, {"share": 0.0}, "--share 0.0 is no share of the corpus"),
+        (recipe, {"share": 1.5}, "--share 1.5 is no share of the corpus"),
+        (recipe, {"share": nan}, "--share nan is no share of the corpus"),
+        (recipe, {"name": " "}, "--name is empty"),
+        (recipe | {"corpus": labelled}, {}, r"labelled rows \(classification\).*leave corpus.task out"),
+        (recipe | {"stages": []}, {}, "The recipe has no stages"),
+    ):
+        with pytest.raises(LimbeckError, match=message) as caught:
+            run(data, **options)
+        assert "\n" not in str(caught.value) and not asked.batches and not (tmp_path / "out").exists()
+    for data, options, message in (
+        (recipe, {"storage": "mongodb://somewhere/search"}, "Unknown storage 'mongodb'"),
+        (recipe, {"storage": "sqlite:////nowhere/at/all/search.db"}, "cannot be reached.*check the URL"),
+        # Refused before there is a study.
+        (recipe | {"corpus": recipe["corpus"] | {"held_out": 0.0}}, {}, r"held out.*corpus\.held_out"),
+    ):
+        with pytest.raises(LimbeckError, match=message):
+            run(data, **options)
+    assert not asked.batches and get_all_study_names(open_storage(tmp_path / "out" / "search.journal")) == []
 
 
 def test_an_output_that_holds_something_else_is_left_as_it_is(kind, run, asked, tmp_path):
@@ -183,15 +164,15 @@ def test_an_output_that_holds_something_else_is_left_as_it_is(kind, run, asked, 
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "recipe.yaml").write_text("name: a run\n")
-    with pytest.raises(OutputError, match="holds no search"):
-        run(output=folder)
-    assert [path.name for path in folder.iterdir()] == ["recipe.yaml"]
-    (folder / "search.json").write_text(json.dumps({"kind": kind.NAME, "name": "mine"}))
-    with pytest.raises(OutputError, match=f"the search {kind.NAME} 'mine', not {kind.NAME} '{kind.NAME}'"):
-        run(output=folder)
-    (folder / "search.json").write_text("{")
-    with pytest.raises(OutputError, match="cannot be read"):
-        run(output=folder)
+    record = json.dumps({"kind": kind.NAME, "name": "mine"})
+    named = f"the search {kind.NAME} 'mine', not {kind.NAME} '{kind.NAME}'"
+    for content, message in ((None, "holds no search"), (record, named), ("{", "cannot be read")):
+        if content is not None:
+            (folder / "search.json").write_text(content)
+        files = {path: path.read_text() for path in folder.iterdir()}
+        with pytest.raises(OutputError, match=message):
+            run(output=folder)
+        assert {path: path.read_text() for path in folder.iterdir()} == files
     assert not asked.batches
 
 
@@ -200,6 +181,9 @@ with_workers = pytest.mark.parametrize("kind", KINDS[:2], ids=[kind.NAME for kin
 
 @with_workers
 def test_workers_that_all_end_early_say_why_and_keep_what_there_is(kind, run, asked, monkeypatch):
+    for count, message in ((-1, "--workers -1 leaves nothing to do"), (1025, "--workers 1025 is more than any search")):
+        with pytest.raises(LimbeckError, match=message):
+            run(workers=count)
     kept = kind.STOPPED.removeprefix("what")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "run_workers", lambda work, task, count, watch: ["Killed.", "Killed."])
@@ -221,10 +205,3 @@ def test_a_worker_that_fails_beside_others_is_told_of(kind, run, asked, monkeypa
     console = Console(record=True, width=100, file=io.StringIO())
     record = run(workers=2, console=console)
     assert kind.results(record) and "Out of memory." in console.export_text()
-
-
-@with_workers
-def test_no_or_too_many_workers_are_refused(run, asked):
-    for count, message in ((-1, "--workers -1 leaves nothing to do"), (1025, "--workers 1025 is more than any search")):
-        with pytest.raises(RecipeError, match=message):
-            run(workers=count)

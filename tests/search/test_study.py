@@ -1,8 +1,7 @@
 """Opening a study: every storage, its identity, and what is refused."""
 
 import json
-import subprocess
-import sys
+import multiprocessing
 from pathlib import Path
 
 import optuna
@@ -12,20 +11,19 @@ from sqlalchemy.pool import NullPool
 from limbeck.errors import OutputError, RecipeError
 from limbeck.search import GeneticSettings, elm_space, generation_rows, open_study, run_search
 from limbeck.search.study import open_storage, prepare_search_folder
-from tests.support.known_search import SPACE, expected_generations, fitness, open_known, sampler
+from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, open_known, sampler
 
 
-def evaluate(candidates):
-    return [fitness(candidate.mapping) for candidate in candidates]
+def search_in(place, generations):
+    study = open_known(place)
+    run_search(study, evaluate, generations=generations, batch=6)
+    return study
 
 
 def test_a_study_goes_on_after_its_process(place):
-    code = (
-        "import sys; sys.path.insert(0, '.')\n"
-        "from tests.support.known_search import *\n"
-        "run_search(open_known(sys.argv[1]), evaluate, generations=2, batch=6)"
-    )
-    subprocess.run([sys.executable, "-c", code, place], check=True)
+    process = multiprocessing.get_context("fork").Process(target=search_in, args=(place, 2))
+    process.start()
+    process.join()
     study = open_known(place)
     assert [row.number for row in generation_rows(study, SPACE)] == [1, 2]
     run_search(study, evaluate, generations=3, batch=6)

@@ -1,12 +1,6 @@
-"""A search whose fitness is known, the generations it must have, and a worker process that can be killed.
-
-    python -m tests.support.known_search PLACE LOG BATCH [HANG_AT]
-
-The worker writes every mapping that it starts to evaluate into LOG, and with HANG_AT never comes back from that one.
-"""
+"""A search whose fitness is known, the generations it must have, and the work of a process that can be killed."""
 
 import json
-import sys
 import time
 from pathlib import Path
 
@@ -39,16 +33,16 @@ def open_known(place, name="known", **options):
     return open_study(place, name, IDENTITY | brought.identity, brought)
 
 
-def expected_generations(generations, settings=SETTINGS, seed=SEED):
+def expected_generations(generations, settings=SETTINGS, seed=SEED, space=SPACE, fitness=fitness):
     """The same search without Optuna: lists of genomes."""
     history = []
     for number in range(1, generations + 1):
         random = np.random.default_rng([seed, 0, number])
         if history:
-            genomes, _ = next_generation(SPACE, history, settings, random)
+            genomes, _ = next_generation(space, history, settings, random)
         else:
-            genomes = first_generation(SPACE, settings, random)
-        history.append([(genome, fitness(SPACE.decode(genome))) for genome in genomes])
+            genomes = first_generation(space, settings, random)
+        history.append([(genome, fitness(space.decode(genome))) for genome in genomes])
     return [[genome for genome, _ in generation] for generation in history]
 
 
@@ -68,6 +62,7 @@ def sign_of_life(**changes):
 
 
 def work(place, log, batch, hang_at=None):
+    """Write every mapping that is begun into `log`; from mapping number `hang_at` there is no return."""
     started = 0
 
     def evaluate(candidates):
@@ -82,7 +77,3 @@ def work(place, log, batch, hang_at=None):
             yield fitness(candidate.mapping)
 
     run_search(open_known(place), evaluate, generations=GENERATIONS, batch=batch, beat_seconds=5.0, poll_seconds=0.02)
-
-
-if __name__ == "__main__":
-    work(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else None)

@@ -1,16 +1,11 @@
 """A search of shapes without models: losses and latencies are known functions of the shape.
 
 `install(monkeypatch)` puts them in the place of the real ones and returns what was asked of them.
-
-    python -m tests.support.shape_search TEACHER TEXT OUTPUT LOG
-
-is a worker that writes the shapes of each training into LOG, and never comes back from the second.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import asdict
 from functools import partial
@@ -31,6 +26,7 @@ SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
 POINTS = list(shape_points(SIZES))
 EVERYTHING = len(POINTS)
 NAME, STOPPED = "architecture", "what is trained is kept in"
+TEACHER = 3, 16, 4, 32  # layers, hidden, heads, FFN
 # A search of 6 shapes, 2 at once, without pruning.
 USUAL = {"sizes": SIZES, "measuring": MeasuringRequest("cpu", length=16, seconds=0.05)}
 make_request = partial(request_of, ArchitectureRequest, {**USUAL, "trials": 6, "batch": 2, "prune": False}, name=NAME)
@@ -103,19 +99,16 @@ def leave_running(study, request):
     return trial
 
 
-def work(teacher: str, text: str, output: str, log: str) -> None:
+def work(teacher: Path, text: Path, output: Path, log: Path) -> None:
+    """Write the shapes of each training into `log`; from the second there is no return."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         asked = install(monkeypatch)
 
         def hang(points):
-            with Path(log).open("a", encoding="utf-8") as file:
+            with log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(points) + "\n")
             while asked.batches:
                 time.sleep(0.05)
 
         asked.before = hang
-        search(make_request(recipe_data(Path(teacher), Path(text)), output))
-
-
-if __name__ == "__main__":
-    work(*sys.argv[1:])
+        search(make_request(recipe_data(teacher, text), output))
