@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.batches import padded_batches
 from limbeck.errors import ModelError
-from limbeck.models.loading import bare_tokenizer
+from limbeck.models.loading import encode_texts
 from limbeck.models.taps import check_pooling, pool
 
 if TYPE_CHECKING:
@@ -77,6 +77,48 @@ def longest_input(model: nn.Module) -> int | None:
 # Axis letters: B batch, L tokens, H hidden.
 
 
+class Batch(NamedTuple):
+    """A padded batch.
+
+    Args:
+        rows: Its rows, by their place in what was batched.
+        inputs: `input_ids` and `attention_mask`, `[B, L]`, padded on the right.
+        valid: Bool `[B, L]`, on the CPU: True for real tokens.
+    """
+
+    rows: list[int]
+    inputs: dict[str, Tensor]
+    valid: Tensor
+
+
+def batches(
+    rows: Sequence[Sequence[int]],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    device: torch.device,
+    batch_size: int = 16,
+    report: Report = no_progress,
+    what: str = "Reading",
+) -> Iterator[Batch]:
+    """Yield rows in batches of similar length, the longest first.
+
+    Args:
+        rows: Token ids, none empty.
+        tokenizer: For the padding id; padding is masked, so that any id will do for a tokenizer without one.
+        device: Where the inputs go.
+        batch_size: Rows a batch.
+        report: Receives the share of tokens that are done.
+        what: The step in words.
+    """
+    total, done = sum(map(len, rows)), 0
+    report(0.0, what, Count(0, "tokens"))
+    for chosen, inputs in padded_batches(rows, tokenizer.pad_token_id or 0, batch_size):
+        valid = inputs["attention_mask"].bool()
+        yield Batch(chosen, {name: tensor.to(device) for name, tensor in inputs.items()}, valid)
+        done += int(valid.sum())
+        report(done / total, what, Count(done, "tokens"))
+
+
 class Encoding(TypedDict, total=False):
     """The options of `encode`."""
 
@@ -123,31 +165,23 @@ def encode(
     """
     check_pooling(pooling)
     encoder = encoder_of(model)
-    token_ids = _tokenize(encoder, tokenizer, texts, max_length)
+    limit = int(min(max_length, tokenizer.model_max_length, longest_input(encoder) or max_length))
+    token_ids = encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"] if texts else []
     filled = [index for index, ids in enumerate(token_ids) if ids]
-    batches = padded_batches([token_ids[index] for index in filled], _padding_id(encoder, tokenizer), batch_size)
-    order: list[int] = []
-    vectors: list[Tensor] = []
-    tokens, total = 0, sum(map(len, token_ids))
+    rows = [token_ids[index] for index in filled]
+    found = torch.zeros(len(texts), getattr(getattr(encoder, "config", None), "hidden_size", 0))
+    what = "sentence vectors"
     with evaluation_mode(encoder, dtype) as ready, torch.inference_mode():
-        device = device_of(ready)
-        for rows, inputs in batches:
-            input_ids, mask = inputs["input_ids"].to(device), inputs["attention_mask"].to(device)
-            output: Any = ready(input_ids=input_ids, attention_mask=mask)
+        for batch in batches(rows, tokenizer, device=device_of(ready), batch_size=batch_size, report=report, what=what):
+            output: Any = ready(**batch.inputs)
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
-            vectors.append(F.normalize(pool(hidden.float(), mask.bool(), pooling), dim=-1).cpu())
-            order += [filled[row] for row in rows]
-            tokens += int(inputs["attention_mask"].sum())
-            report(tokens / total, "sentence vectors", Count(tokens, "tokens"))
-    if not vectors:
-        width = getattr(getattr(encoder, "config", None), "hidden_size", 0)
-        return torch.zeros(len(texts), width)
-    found = torch.cat(vectors)
-    in_order = torch.zeros(len(texts), found.shape[1])
-    in_order[torch.tensor(order)] = found
-    return in_order
+            vectors = pool(hidden.float(), batch.inputs["attention_mask"].bool(), pooling)
+            if found.shape[1] != vectors.shape[1]:
+                found = torch.zeros(len(texts), vectors.shape[1])
+            found[[filled[row] for row in batch.rows]] = F.normalize(vectors, dim=-1).cpu()
+    return found
 
 
 def pair_similarities(
@@ -177,31 +211,6 @@ def spearman_agreement(student_similarities: ArrayLike, teacher_similarities: Ar
         raise ValueError(f"two lists of equal length are needed, not shapes {student.shape} and {teacher.shape}")
     if len(student) < 2 or np.isnan(student).any() or np.isnan(teacher).any():
         return float("nan")
-    student_ranks, teacher_ranks = rankdata(student), rankdata(teacher)
-    student_ranks -= student_ranks.mean()
-    teacher_ranks -= teacher_ranks.mean()
-    scale = np.sqrt((student_ranks**2).sum() * (teacher_ranks**2).sum())
-    return float((student_ranks * teacher_ranks).sum() / scale) if scale > 0 else float("nan")
-
-
-def _tokenize(
-    encoder: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
-) -> list[list[int]]:
-    """Return each text's token ids, cut to `max_length` and to what the model can take, never padded."""
-    if not texts:
-        return []
-    limits = [max_length, tokenizer.model_max_length, longest_input(encoder) or max_length]
-    own = bare_tokenizer(tokenizer)
-    found: list[list[int]] = own(
-        list(texts), truncation=True, max_length=int(min(limits)), padding=False, return_attention_mask=False
-    )["input_ids"]
-    return found
-
-
-def _padding_id(encoder: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the id to pad with: the tokenizer's, else the model's, else 0 (it is masked in any case)."""
-    for owner in (tokenizer, getattr(encoder, "config", None)):
-        found = getattr(owner, "pad_token_id", None)
-        if found is not None:
-            return int(found)
-    return 0
+    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (student, teacher)]
+    scale = np.sqrt(np.prod([(each**2).sum() for each in ranks]))
+    return float((ranks[0] * ranks[1]).sum() / scale) if scale > 0 else float("nan")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -12,46 +13,14 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
+from limbeck.core.yaml import read_document
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, ExportHead, is_per_token
-from limbeck.models.loading import bare_tokenizer
+from limbeck.models.loading import encode_texts
 
 Text: TypeAlias = str | tuple[str, str]
 """One text, or two that the model reads together."""
-
-_PARAGRAPH = (
-    "A still separates what evaporates early from what stays behind. The liquid is heated, its vapour rises into the "
-    "neck, cools there and runs down as drops. What is wanted goes first or last, depending on what was put in, and "
-    "the rest is thrown away or distilled again. "
-)
-_SENTENCES = (
-    "",
-    "No.",
-    "The student reads what the teacher reads.",
-    "Is a smaller model always a faster one?",
-    "It costs 3.50 euros (or 4,10 with milk) -- e.g. on 29/02/2024.",
-    "Call f(x) = x**2 + 1, then print the result; it's 5 for x = 2.",
-    "Der Lehrer zeigt dem Schüler, worauf es ankommt.",
-    "L'élève apprend vite, mais il oublie aussi vite.",
-    "El modelo pequeño cabe en un teléfono.",
-    "Küçük bir model çoğu iş için yeterlidir.",
-    "Маленькая модель работает быстрее большой.",
-    "小さなモデルでも十分に役立ちます。",
-    "小模型也能胜任这项工作。",
-    "النموذج الصغير أسرع من الكبير.",
-    "छोटा मॉडल तेज़ चलता है।",
-    "Two sentences in a row. The second one says something else entirely.",
-    "UPPER CASE, lower case, CamelCase and snake_case 😀",
-    _PARAGRAPH,
-    _PARAGRAPH * 3,
-    _PARAGRAPH * 20,
-)
-_PAIRS = (
-    ("Who reads?", "The student reads what the teacher reads."),
-    ("A man plays the guitar.", "Somebody makes music."),
-    ("What rises into the neck?", _PARAGRAPH),
-)
 
 
 def built_in_texts(*, pairs: bool) -> list[Text]:
@@ -60,7 +29,11 @@ def built_in_texts(*, pairs: bool) -> list[Text]:
     Args:
         pairs: Add pairs of texts, which models of sentence vectors do not read.
     """
-    return [*_SENTENCES, *(_PAIRS if pairs else ())]
+    path = Path(__file__).with_name("texts.yaml")
+    found = read_document(path, f"'{path}'", "install limbeck again.")
+    paragraph = found["paragraph"] + " "
+    texts: list[Text] = [*found["sentences"], *(paragraph * times for times in (1, 3, 20))]
+    return [*texts, *map(tuple, found["pairs"]), (found["question"], paragraph)] if pairs else texts
 
 
 BATCH_SIZE = 8
@@ -97,14 +70,12 @@ def tokenise(
         names: Of the inputs.
         longest: In tokens, special ones included.
     """
-    own = bare_tokenizer(tokenizer)
     rows = []
     for text in texts:
-        first, second = (text, None) if isinstance(text, str) else text
-        found: Any = own(first, second, truncation=True, max_length=longest, padding=False)
-        length = len(found["input_ids"])
-        missing = {"attention_mask": [1] * length}
-        rows.append({name: list(found.get(name) or missing.get(name, [0] * length)) for name in names})
+        found = encode_texts(tokenizer, [text], truncation=True, max_length=longest)
+        length = len(found["input_ids"][0])
+        known = {"attention_mask": [1] * length} | {name: list(ids[0]) for name, ids in found.items()}
+        rows.append({name: known.get(name, [0] * length) for name in names})
     return rows
 
 

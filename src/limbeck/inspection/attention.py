@@ -14,10 +14,11 @@ from torch import Tensor
 
 from limbeck.core.progress import Report, no_progress
 from limbeck.errors import ModelError, RecipeError
-from limbeck.evaluation.inference import evaluation_mode
-from limbeck.inspection.subject import Batch, Subject, batches, check_comparable, encode, shortest_limit, tokenise
+from limbeck.evaluation.inference import Batch, batches, evaluation_mode
+from limbeck.inspection.subject import Subject, check_comparable, shortest_limit, tokenise
 from limbeck.models.families import blocks, family_of, shape_of
-from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.loading import encode_texts
+from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 
 # From tapped query and key streams back to attention probabilities, and the proof that it is what the model does.
@@ -148,15 +149,16 @@ def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None
             )
 
 
-def attention_keys(layers: Sequence[int]) -> list[StreamKey]:
-    """Return the streams that the attention of these layers is rebuilt from."""
-    return [StreamKey(kind, layer) for layer in layers for kind in ("query", "key")]
-
-
-def rebuild(streams: Streams, layer: int, valid: Tensor, rule: AttentionRule) -> Tensor:
-    """Return a layer's log probabilities, `[B, A, L, L]`, from tapped streams; see `log_attention`."""
-    query, key = (streams[StreamKey(kind, layer)] for kind in ("query", "key"))
-    return log_attention(query, key, valid.to(query.device), rule)
+def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> list[Tensor]:
+    """Run a model; return each layer's log probabilities, `[B, A, L, L]`, see `log_attention`."""
+    keys = [[StreamKey("query", layer), StreamKey("key", layer)] for layer in layers]
+    rules, valid = attention_rules(subject), batch.valid.to(subject.device)
+    with evaluation_mode(subject.model), StreamTap(subject.model, [key for pair in keys for key in pair]) as tap:
+        streams = tap(**batch.inputs)
+    return [
+        log_attention(streams[query], streams[key], valid, rules[layer - 1])
+        for layer, (query, key) in zip(layers, keys, strict=True)
+    ]
 
 
 _ENTRIES = 2**18  # of a map, over the rows of a batch
@@ -231,10 +233,7 @@ def measure_divergence(
             layers = range(1, subject.layers + 1)
             if number == 0:
                 check_rebuilt(subject, batch, layers)
-            with evaluation_mode(subject.model), StreamTap(subject.model, attention_keys(layers)) as tap:
-                streams = tap(**batch.inputs)
-            rules = attention_rules(subject)
-            maps = torch.stack([rebuild(streams, layer, batch.valid, rules[layer - 1]) for layer in layers])
+            maps = torch.stack(read_attention(subject, batch, layers))
             both.append(maps if by_head else mean_over_heads(maps))
         of_teacher, of_both = divergence_sums(both[0], both[1], batch.valid.to(student.device))
         entropy, cross = entropy + of_teacher.cpu(), cross + of_both.cpu()
@@ -343,8 +342,10 @@ def draw_maps(
     wanted = {role: [pair[side] for pair in layers] for side, role in enumerate(subjects)}
     for role, subject in subjects.items():
         check_layers(subject, role, wanted[role])
-        _check_heads(subject, role, heads_shown)
-    row = encode(student.tokenizer, [sentence])["input_ids"][0]
+        heads = [head for head in heads_shown if head != MEAN_HEAD]
+        highest = shape_of(subject.model.config).heads
+        _check_numbers("head", heads, highest, f"{role} '{subject.name}'", "; 'mean' is all of them")
+    row = encode_texts(student.tokenizer, [sentence])["input_ids"][0]
     for subject in subjects.values():
         _check_sentence(subject, row)
     found = {role: _maps(subject, role, row, wanted[role], heads_shown) for role, subject in subjects.items()}
@@ -361,12 +362,9 @@ def _maps(
 ) -> list[AttentionMap]:
     batch = next(batches([row], subject.tokenizer, device=subject.device))
     check_rebuilt(subject, batch, sorted(set(layers)))
-    rules = attention_rules(subject)
-    with evaluation_mode(subject.model), StreamTap(subject.model, attention_keys(layers)) as tap:
-        streams = tap(**batch.inputs)
     maps = []
-    for layer in layers:
-        found = rebuild(streams, layer, batch.valid, rules[layer - 1]).exp()[0].cpu()
+    for layer, logarithms in zip(layers, read_attention(subject, batch, layers), strict=True):
+        found = logarithms.exp()[0].cpu()
         for head in heads_shown:
             values = found.mean(0) if head == MEAN_HEAD else found[head - 1]
             maps.append(AttentionMap(role, layer, head, tuple(map(tuple, values.tolist()))))
@@ -379,20 +377,13 @@ def check_layers(subject: Subject, role: str, layers: Sequence[int]) -> None:
     Raises:
         RecipeError: naming it.
     """
-    for layer in layers:
-        if not 1 <= layer <= subject.layers:
-            raise RecipeError(
-                f"There is no layer {layer}: the {role} '{subject.name}' has layers 1 to {subject.layers}."
-            )
+    _check_numbers("layer", layers, subject.layers, f"{role} '{subject.name}'")
 
 
-def _check_heads(subject: Subject, role: str, heads_shown: Sequence[int]) -> None:
-    highest = shape_of(subject.model.config).heads
-    for head in heads_shown:
-        if head != MEAN_HEAD and not 1 <= head <= highest:
-            raise RecipeError(
-                f"There is no head {head}: the {role} '{subject.name}' has heads 1 to {highest}; 'mean' is all of them."
-            )
+def _check_numbers(kind: str, numbers: Sequence[int], most: int, owner: str, hint: str = "") -> None:
+    for number in numbers:
+        if not 1 <= number <= most:
+            raise RecipeError(f"There is no {kind} {number}: the {owner} has {kind}s 1 to {most}{hint}.")
 
 
 def _check_sentence(subject: Subject, row: list[int]) -> None:

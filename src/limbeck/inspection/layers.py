@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import CorpusError
-from limbeck.evaluation.inference import evaluation_mode
-from limbeck.inspection.subject import Subject, batches, check_comparable, layer_keys, shortest_limit, tokenise
+from limbeck.evaluation.inference import batches, evaluation_mode
+from limbeck.inspection.subject import Subject, check_comparable, layer_keys, shortest_limit, tokenise
 from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap

@@ -18,8 +18,9 @@ from torch import Tensor
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.corpus.opening import read_lines
 from limbeck.errors import CorpusError, ModelError
-from limbeck.evaluation.inference import evaluation_mode
-from limbeck.inspection.subject import Subject, batches, encode
+from limbeck.evaluation.inference import batches, evaluation_mode
+from limbeck.inspection.subject import Subject
+from limbeck.models.loading import encode_texts
 from limbeck.models.taps import StreamTap
 
 # Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark.
@@ -145,7 +146,7 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, tuple[int, in
             f"The tokenizer of '{subject.name}' does not say which characters its tokens are of; use a fast tokenizer "
             "(one with a tokenizer.json)."
         )
-    encoded = encode(subject.tokenizer, [" ".join(words) for words in text.sentences])
+    encoded = encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
     starts = [np.cumsum([0, *(len(word) + 1 for word in words)]) for words in text.sentences]
     longest = subject.longest
     placed: dict[Span, tuple[int, int]] = {}
@@ -175,7 +176,7 @@ def read_ends(
         For layers 0 to N the two, `[spans, H]` each, float32, on the CPU, in the order of `placed`.
     """
     chosen = sorted({span.sentence for span in placed})
-    rows = encode(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])["input_ids"]
+    rows = encode_texts(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])["input_ids"]
     in_row: dict[int, list[tuple[int, int, int]]] = {row: [] for row in range(len(chosen))}
     row_of = {sentence: row for row, sentence in enumerate(chosen)}
     for number, (span, (first, last)) in enumerate(placed.items()):

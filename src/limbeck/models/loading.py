@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from transformers import (
     MODEL_MAPPING,
     AutoConfig,
     AutoTokenizer,
+    BatchEncoding,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -398,18 +399,24 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
             )
 
 
-def bare_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return a copy of a tokenizer without the padding and truncation that its file fixes.
+def encode_texts(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str | tuple[str, str]], **options: Any
+) -> BatchEncoding:
+    """Tokenise texts and pairs, whatever padding and truncation the tokenizer's file fixes.
 
-    Each call rewrites these settings inside the fast tokenizer, so
-    that a call of the copy leaves the original as it is.
+    Each call rewrites these settings inside the fast tokenizer, so that a copy of it is called.
+
+    Args:
+        tokenizer: Left as it is.
+        texts: The texts.
+        options: Of the call, such as `max_length` with `truncation=True`.
     """
     own = copy.deepcopy(tokenizer)
     backend = getattr(own, "backend_tokenizer", None)
     if backend is not None:
         backend.no_padding()
         backend.no_truncation()
-    return own
+    return own(list(texts), padding=False, verbose=False, **options)
 
 
 def check_fits_model(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
