@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from limbeck.core.records import Differences
 from limbeck.export.batches import (
-    Differences,
     ExportMismatchError,
     built_in_texts,
     check_differences,
@@ -66,7 +66,7 @@ def test_an_answer_is_never_in_the_padding(batches):
 
 
 def differences(largest=0.0, scale=1.0, **fields):
-    return Differences(1, 1, 8, {"logits": largest}, {"logits": scale}, **fields)
+    return Differences(largest={"logits": largest}, scale={"logits": scale}, **fields)
 
 
 def test_the_bound_grows_with_the_values_and_refuses_nan():

@@ -688,7 +688,20 @@ class Heartbeat(File):
 
 
 class Differences(Record):
-    """An exported model beside its source."""
+    """An exported model beside its source; padding is not compared.
+
+    Attributes:
+        texts: Number of texts.
+        batches: Number of batches; a text may be in several.
+        tokens: Of the longest row.
+        largest: Output to its largest absolute difference.
+        scale: Output to the largest absolute value of the source.
+        cosine: Mean and lowest cosine of the vectors, sentence vectors where there are some, else those of tokens;
+            empty with a head.
+        equal_decisions: Share of rows (tokens, texts, answer ends) with the same most probable class; None without
+            classes.
+        mean_kl: Mean `KL(source || export)` of their class probabilities in nats; None without classes.
+    """
 
     texts: Number | None = None
     batches: Number | None = None

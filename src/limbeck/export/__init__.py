@@ -4,7 +4,8 @@ The flow: `open_source` loads what is exported; a `Format` says what is written;
 beside its source; `export_model` does all three. `push_folder` uploads the result.
 """
 
-from limbeck.export.batches import Differences, ExportMismatchError
+from limbeck.core.records import Differences
+from limbeck.export.batches import ExportMismatchError
 from limbeck.export.exporting import Export, ExportRequest, export_model
 from limbeck.export.formats import write_sentence_transformers_files
 from limbeck.export.pushing import push_folder

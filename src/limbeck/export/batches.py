@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
+from limbeck.core.records import Differences
 from limbeck.core.yaml import read_document
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import LimbeckError
@@ -140,42 +142,6 @@ class ExportMismatchError(LimbeckError):
     exit_code = 1
 
 
-@dataclass(frozen=True)
-class Differences:
-    """An exported model beside its source; padding is not compared.
-
-    Attributes:
-        texts: How many texts.
-        batches: In how many batches; a text may be in several.
-        tokens: Of the longest row.
-        largest: Output to its largest absolute difference.
-        scale: Output to the largest absolute value of the source.
-        cosine: Mean and lowest cosine of the vectors, sentence vectors where there are some, else those of tokens;
-            empty with a head.
-        equal_decisions: Share of rows (tokens, texts, answer ends) with the same most probable class; None without
-            classes.
-        mean_kl: Mean `KL(source || export)` of their class probabilities in nats; None without classes.
-    """
-
-    texts: int
-    batches: int
-    tokens: int
-    largest: dict[str, float]
-    scale: dict[str, float]
-    cosine: dict[str, float] = field(default_factory=dict)
-    equal_decisions: float | None = None
-    mean_kl: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, fit for JSON."""
-        return asdict(self)
-
-    def relative(self) -> float:
-        """Return the largest difference of all outputs, each as a share of its scale, or of 1 where that is below."""
-        shares = [value / max(1.0, self.scale[name]) for name, value in self.largest.items()]
-        return float("nan") if any(share != share for share in shares) else max(shares)
-
-
 def measure_differences(
     source: Runner, export: Runner, batches: Sequence[Batch], head: ExportHead | None, report: Report = no_progress
 ) -> Differences:
@@ -188,18 +154,14 @@ def measure_differences(
         head: The head of both.
         report: Receives progress.
     """
-    texts: set[Any] = set()
-    count = longest = 0
     gaps: dict[str, list[Tensor]] = {}
     scales: dict[str, list[Tensor]] = {}
     cosines: list[Tensor] = []
     equal: list[Tensor] = []
     divergence: list[Tensor] = []
-    for batch in batches:
+    for count, batch in enumerate(batches):
         report(count / len(batches), "Comparing with the source", Count(count, "batches"))
         wanted, given = source(batch), export(batch)
-        texts.update(batch.texts)
-        count, longest = count + 1, max(longest, int(batch.valid.sum(1).max()))
         for name, got in given.items():
             want, valid = wanted[name], batch.valid
             per_token = is_per_token(name, head)
@@ -213,13 +175,14 @@ def measure_differences(
             if name in (LOGITS, *ANSWER_ENDS) and head != "regression":
                 equal.append(real[0].argmax(-1) == real[1].argmax(-1))
                 divergence.append(_kl(*real))
+    vectors = torch.cat(cosines) if cosines else torch.zeros(0)
     return Differences(
-        texts=len(texts),
-        batches=count,
-        tokens=longest,
+        texts=len({text for batch in batches for text in batch.texts}),
+        batches=len(batches),
+        tokens=max((int(batch.valid.sum(1).max()) for batch in batches), default=0),
         largest={name: float(torch.stack(found).max()) for name, found in gaps.items()},
         scale={name: float(torch.stack(found).max()) for name, found in scales.items()},
-        cosine=_mean_and_lowest(cosines),
+        cosine={"mean": float(vectors.mean()), "lowest": float(vectors.min())} if cosines else {},
         equal_decisions=float(torch.cat(equal).float().mean()) if equal else None,
         mean_kl=float(torch.cat(divergence).mean()) if divergence else None,
     )
@@ -235,10 +198,9 @@ def check_differences(found: Differences, dtype: str) -> None:
     Raises:
         ExportMismatchError: with the difference and the bound.
     """
-    relative, bound = found.relative(), BOUNDS[dtype]
-    if relative <= bound:  # False for NaN too.
+    (share, worst), bound = largest_share(found), BOUNDS[dtype]
+    if share <= bound:
         return
-    worst = max(found.largest, key=lambda name: _or_infinity(found.largest[name] / max(1.0, found.scale[name])))
     way_out = "; use float32" if dtype != "float32" else "; it is not written, please report the model"
     raise ExportMismatchError(
         f"The export differs from its source by {found.largest[worst]:.3g} in {worst}, whose largest value is "
@@ -256,25 +218,26 @@ def check_int8_quality(found: Differences) -> None:
     if found.equal_decisions is not None:
         kept, bound, what = found.equal_decisions, LEAST_EQUAL, "share of equal decisions"
     elif kept is None:
-        kept, bound, what = 1 - found.relative(), LEAST_EQUAL, "share of the largest value that is kept"
-    if not kept >= bound:
+        kept, bound, what = 1 - largest_share(found)[0], LEAST_EQUAL, "share of the largest value that is kept"
+    if not kept >= bound:  # True for NaN too.
         raise ExportMismatchError(
             f"With int8 weights the {what} is {kept:.3f}, below {bound:g}; export the model with --format onnx."
         )
+
+
+def largest_share(found: Differences) -> tuple[float, str]:
+    """Return the largest difference as a share of its output's scale, or of 1 where that is below; and the output.
+
+    Where a difference is no number the share is infinite.
+    """
+    shares = {
+        name: math.inf if value is None or math.isnan(value) else value / max(1.0, found.scale[name] or 0.0)
+        for name, value in found.largest.items()
+    }
+    return max((share, name) for name, share in shares.items())
 
 
 def _kl(source: Tensor, export: Tensor) -> Tensor:
     """KL divergence of the last axis' softmaxes, per row, in float64."""
     p, q = (F.log_softmax(logits.double(), dim=-1) for logits in (source, export))
     return (p.exp() * (p - q)).sum(-1).flatten()
-
-
-def _mean_and_lowest(parts: list[Tensor]) -> dict[str, float]:
-    if not parts:
-        return {}
-    values = torch.cat(parts)
-    return {"mean": float(values.mean()), "lowest": float(values.min())}
-
-
-def _or_infinity(value: float) -> float:
-    return float("inf") if value != value else value

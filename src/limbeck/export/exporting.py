@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,19 +18,13 @@ import torch
 
 from limbeck.core import records
 from limbeck.core.files import atomic_folder
+from limbeck.core.folders import writing
 from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.records import Differences
 from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
-from limbeck.export import formats, onnx
-from limbeck.export.batches import (
-    Differences,
-    ExportMismatchError,
-    Text,
-    built_in_texts,
-    make_batches,
-    measure_differences,
-    tokenise,
-)
+from limbeck.export import batches, formats, onnx
+from limbeck.export.batches import ExportMismatchError, Text
 from limbeck.export.source import RUN_STUDENT, Source, input_names, locate, open_source
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_tokenizer
@@ -56,17 +49,19 @@ def compare_folder(
     """
     names = input_names(source.model, source.tokenizer)
     saved = load_tokenizer(folder)
-    before, after = (tokenise(tokenizer, texts, names, source.longest) for tokenizer in (source.tokenizer, saved))
+    before, after = (
+        batches.tokenise(tokenizer, texts, names, source.longest) for tokenizer in (source.tokenizer, saved)
+    )
     for text, ours, theirs in zip(texts, before, after, strict=True):
         if ours != theirs:
             raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
     # sentence-transformers reads text, and pads it itself: on the right.
     padded_both_ways = chosen.name != "sentence-transformers"
-    batches = make_batches(source.tokenizer, texts, names, source.longest, left=padded_both_ways)
-    if not batches:
+    sample = batches.make_batches(source.tokenizer, texts, names, source.longest, left=padded_both_ways)
+    if not sample:
         raise CorpusError("The sample text has no token; give other text with --text FILE.")
     wanted = formats.module_runner(formats.output_module(source, chosen.sentence(source)))
-    return measure_differences(wanted, chosen.runner(source, folder), batches, chosen.head(source), report)
+    return batches.measure_differences(wanted, chosen.runner(source, folder), sample, chosen.head(source), report)
 
 
 def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, texts: Sequence[Text]) -> Differences:
@@ -132,24 +127,6 @@ def check_output(output: Path, source: str, *, overwrite: bool) -> None:
         raise OutputError(f"Output folder '{output}' is not empty and holds no export; choose an empty or new folder.")
     if not overwrite:
         raise OutputError(f"Output folder '{output}' holds an export; replace it with --overwrite, or choose another.")
-
-
-@contextmanager
-def whole_folder(output: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of `output` at the end, or is removed if anything fails.
-
-    Args:
-        output: Checked by `check_output`.
-
-    Raises:
-        OutputError: if it cannot be written.
-    """
-    output = output.expanduser()
-    try:
-        with atomic_folder(output, shared=True) as partial:
-            yield partial
-    except OSError as error:
-        raise OutputError(f"Output folder '{output}' cannot be written: {error.strerror or error}.") from error
 
 
 def list_files(folder: Path) -> dict[str, int]:
@@ -226,22 +203,22 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
         OutputError: if the folder must not be written.
         ExportMismatchError: if the export does not give what the student gives.
     """
-    chosen = formats.choose_format(request.format)
+    chosen = formats.FORMATS[request.format]
     dtype = formats.choose_dtype(chosen, request.dtype)
     opset = _choose_opset(chosen, request.opset)
     check_packages(chosen.packages)
     located = locate(request.student)
-    output = request.output or default_output(located, chosen.name)
+    output = (request.output or default_output(located, chosen.name)).expanduser()
     check_output(output, located, overwrite=request.overwrite)
     report(0.0, f"Loading {located}")
     source = open_source(located)
     pairs = chosen.sentence(source) is None
-    texts = list(request.texts) if request.texts is not None else built_in_texts(pairs=pairs)
+    texts = list(request.texts) if request.texts is not None else batches.built_in_texts(pairs=pairs)
     few = texts if request.texts is None else texts[:CHECKED_TEXTS]
-    with whole_folder(output) as folder:
-        writing = formats.Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
-        writing.report(0.0, f"Writing {chosen.name}")
-        facts = chosen.write(source, folder, writing)
+    with writing(output), atomic_folder(output, shared=True) as folder:
+        options = formats.Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
+        options.report(0.0, f"Writing {chosen.name}")
+        facts = chosen.write(source, folder, options)
         found = compare_folder(source, chosen, folder, few, part_of(report, _WRITTEN, _COMPARED))
         chosen.check(found, dtype, strict=False)
         verified = None
@@ -254,7 +231,7 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
         record = saved.to_plain()
         if finish is not None:
             finish(folder, record)
-    return Export(output.expanduser(), record, list_files(output.expanduser()))
+    return Export(output, record, list_files(output))
 
 
 def check_packages(names: Sequence[str]) -> None:
@@ -263,7 +240,7 @@ def check_packages(names: Sequence[str]) -> None:
     Raises:
         RecipeError: naming the extra.
     """
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    missing = [name for name in names if not _is_installed(name)]
     if missing:
         are = "is" if len(missing) == 1 else "are"
         raise RecipeError(
@@ -295,10 +272,10 @@ def _describe(
         "normalize": None if sentence is None else sentence.normalize,
         "longest": source.longest,
         "megabytes": sum(size for name, size in list_files(folder).items() if name.endswith(".safetensors")) / 1e6,
-        "differences": found.to_dict(),
-        "verified": None if verified is None else verified.to_dict(),
+        "differences": found,
+        "verified": verified,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": _versions(),
+        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES if _is_installed(name)},
     }
 
 
@@ -311,9 +288,5 @@ def _public_name(located: str) -> str:
     return f"{folder.parent.name}/{folder.name}" if folder.name == RUN_STUDENT else folder.name
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        if importlib.util.find_spec(name.replace("-", "_")) is not None:
-            found[name] = importlib.metadata.version(name)
-    return found
+def _is_installed(name: str) -> bool:
+    return importlib.util.find_spec(name.replace("-", "_")) is not None

@@ -15,19 +15,11 @@ from torch import Tensor
 
 from limbeck.core.files import give_ordinary_mode
 from limbeck.core.progress import Report, part_of
+from limbeck.core.records import Differences
+from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, RecipeError, suggestion
-from limbeck.export import onnx
-from limbeck.export.batches import (
-    Batch,
-    Differences,
-    Runner,
-    Text,
-    built_in_texts,
-    check_differences,
-    check_int8_quality,
-    make_batches,
-    measure_differences,
-)
+from limbeck.export import batches, onnx
+from limbeck.export.batches import Batch, Runner, Text
 from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, input_names, load_weights
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, quiet
@@ -148,7 +140,7 @@ class Format(ABC):
         Raises:
             ExportMismatchError: with the difference and the bound.
         """
-        check_differences(found, dtype)
+        batches.check_differences(found, dtype)
 
 
 class Safetensors(Format):
@@ -230,7 +222,7 @@ class Onnx(Format):
         path.parent.mkdir()
         module = output_module(source, sentence)
         # Not of the given texts, which may be one: a trace takes an axis of one entry for constant.
-        own = make_batches(source.tokenizer, built_in_texts(pairs=False), module.inputs, source.longest)
+        own = batches.make_batches(source.tokenizer, batches.built_in_texts(pairs=False), module.inputs, source.longest)
         example = max(own, key=lambda batch: len(batch.texts))
         more = self.write_graph(source, module, example, path, writing)
         facts = {"opset": writing.opset, "inputs": list(module.inputs), "outputs": list(module.outputs)}
@@ -260,15 +252,15 @@ class OnnxInt8(Onnx):
     ) -> dict[str, Any]:
         """Write the graph in float32, check it, and quantise it."""
         head = self.head(source)
-        batches = make_batches(source.tokenizer, writing.texts, module.inputs, source.longest)
+        sample = batches.make_batches(source.tokenizer, writing.texts, module.inputs, source.longest)
         with TemporaryDirectory(dir=path.parent.parent) as scratch:
             full = Path(scratch) / "model.onnx"
             onnx.write_onnx(module, example, head, full, opset=writing.opset)
             # A wrong graph must not pass as the error of 8 bits.
-            exact = measure_differences(
-                module_runner(module), onnx.session_runner(onnx.open_session(full)), batches, head
+            exact = batches.measure_differences(
+                module_runner(module), onnx.session_runner(onnx.open_session(full)), sample, head
             )
-            check_differences(exact, "float32")
+            batches.check_differences(exact, "float32")
             reduced = onnx.needs_reduced_range()
             writing.report(_TRACED, "Quantising")
             onnx.quantise(full, path, reduce_range=reduced)
@@ -280,23 +272,13 @@ class OnnxInt8(Onnx):
     def check(self, found: Differences, dtype: str, *, strict: bool) -> None:
         """Refuse too little quality, if strict."""
         if strict:
-            check_int8_quality(found)
+            batches.check_int8_quality(found)
 
 
-FORMATS: dict[str, Format] = {
-    found.name: found for found in (Onnx(), OnnxInt8(), SentenceTransformers(), Safetensors())
-}
-
-
-def choose_format(name: str) -> Format:
-    """Return a format by its name.
-
-    Raises:
-        RecipeError: naming the nearest.
-    """
-    if name not in FORMATS:
-        raise RecipeError(f"Unknown format '{name}'.{suggestion(name, FORMATS)}")
-    return FORMATS[name]
+FORMATS: Registry[Format] = Registry(
+    "format", source=lambda: ((each.name, each) for each in (Onnx(), OnnxInt8(), SentenceTransformers(), Safetensors()))
+)
+"""Name to format."""
 
 
 def choose_dtype(chosen: Format, name: str | None) -> str:
