@@ -25,7 +25,8 @@ from recipes.generator.settings import (
 PAPER = "Comparative study (arXiv 2310.08797)"
 MEASURE = "mean of 3 seeds; GLUE average without CoLA, XNLI average of 15 languages after English fine-tuning"
 SOURCE = "Epochs, rate, warm-up, batch, length, betas, temperature and relation heads: appendix B; shapes: table 1."
-CHOSEN: tuple[str, ...] = ("decay 0.01, AdamW's default", "a random start and the teacher's dropout")
+DECAY = "decay 0.01, AdamW's default"
+CHOSEN: tuple[str, ...] = (DECAY, "a random start and the teacher's dropout")
 STUDENTS = {
     "6l-distilbert": ("6L-DistilBERT", shape(6, 768)),
     "6l": ("6L", shape(6, 384)),

@@ -77,8 +77,13 @@ def _comparative() -> Iterator[PaperRecipe]:
             chosen=(
                 WEIGHTS,
                 "rate and epochs of HS transfer, since appendix E names none",
-                "layers 2, 4, …, 12",
-                *comparative.CHOSEN,
+                "start from the teacher's layers 2, 4, …, 12 (appendix E names no layers) and its embeddings",
+                comparative.DECAY,
+                "the teacher's dropout",
             ),
-            differs=setting.differs,
+            differs=(
+                "the masked-language-modelling term of the published script is kept with weight 2, beside the cosine "
+                "and soft-label terms that appendix E lists",
+                *setting.differs,
+            ),
         )

@@ -29,7 +29,7 @@ def hidden_mse(
         teacher: `[B, L, width_T]`; never gets a gradient.
         valid: Real tokens, bool or 0/1, `[B, L]`, of any pattern; None means all.
         projection: W as a matrix `[width_S, width_T]`, or a module or callable from width_S to width_T; None
-            needs equal widths. One per layer pair: sharing one between layers is a known mistake.
+            needs equal widths. One per layer pair; the papers print one for all layers (ELM eq. 7, TinyBERT eq. 8).
 
     Returns:
         The summed squared error; the count is valid tokens × width_T.
