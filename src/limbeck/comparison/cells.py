@@ -13,6 +13,7 @@ from limbeck.core import studies
 from limbeck.core.files import fingerprint
 from limbeck.core.machine import choose_device
 from limbeck.errors import LimbeckError, ModelError, RecipeError
+from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, choose_teacher, plan_run
 from limbeck.recipe.training_arguments import build_arguments, check_training
@@ -74,12 +75,14 @@ class Cell:
 
     Attributes:
         combination: Student and method.
+        shape: The student's.
         seed: Of start, data order and dropout.
         steps: Of each stage.
         recipe: What `limbeck.distill` is given, without the folder.
     """
 
     combination: Combination
+    shape: Shape
     seed: int
     steps: tuple[int, ...]
     recipe: dict[str, Any]

@@ -316,11 +316,9 @@ class ComparisonPlan(Strict):
     @field_validator("methods", mode="before")
     @classmethod
     def _names_are_methods(cls, value: Any) -> Any:
-        return (
-            [{"name": entry} if isinstance(entry, str) else entry for entry in value]
-            if isinstance(value, list)
-            else value
-        )
+        if not isinstance(value, list):
+            return value
+        return [{"name": entry} if isinstance(entry, str) else entry for entry in value]
 
     @model_validator(mode="after")
     def _fits_together(self) -> ComparisonPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -32,7 +32,7 @@ from limbeck.evaluation.cell import model_fingerprint
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
 from limbeck.evaluation.protocols import PROTOCOLS
-from limbeck.models.families import Shape, shape_of
+from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.training.run import STUDENT, build_corpora
 
@@ -90,63 +90,6 @@ Distil: TypeAlias = Callable[[dict[str, Any]], object]
 def is_distilled(run: Path) -> bool:
     """Whether a run is finished, and its student is there."""
     return records.load(records.Run, run).is_finished and (run / STUDENT / "config.json").is_file()
-
-
-def distil_cells(
-    cells: Sequence[Cell], folder: Path, distil: Distil, console: Console
-) -> Iterator[tuple[Cell, str | None]]:
-    """Distil the cells that are not finished, one by one; a cell that fails stops no other.
-
-    Args:
-        cells: All cells, in this order.
-        folder: Of the comparison.
-        distil: Carries out one recipe.
-        console: Where each run is announced, with the time left for it and the rest.
-
-    Yields:
-        Each cell once it is settled, and why it failed, in one line; None where it did not.
-
-    Raises:
-        Interrupted: on Ctrl-C; the run that it met goes on from its checkpoint.
-    """
-    missing = [cell for cell in cells if not is_distilled(cell.folder(folder))]
-    took: list[float] = []
-    for cell in cells:
-        if cell not in missing:
-            yield cell, None
-            continue
-        _announce(cell, len(took) + 1, len(missing), took, console)
-        started = time.monotonic()
-        problem: str | None = None
-        try:
-            distil({**cell.recipe, "output": str(cell.folder(folder))})
-        except (Interrupted, KeyboardInterrupt) as stopped:
-            done = len(cells) - len(missing) + len(took)
-            kind = type(stopped) if isinstance(stopped, Interrupted) else Interrupted  # SIGTERM has a code of its own.
-            raise kind(
-                f"Stopped at {cell.title}; {done} of {len(cells)} runs are done and kept in '{folder}'; the same "
-                "command goes on from there."
-            ) from None
-        except Exception as error:  # A fault in one run must not take the others with it.
-            problem = describe_error(error)
-        took.append(time.monotonic() - started)
-        if problem is not None:
-            console.print(f"  failed: {problem}", style="red", highlight=False, markup=False, soft_wrap=True)
-        _free_memory()
-        yield cell, problem
-
-
-def _announce(cell: Cell, number: int, count: int, took: Sequence[float], console: Console) -> None:
-    left = sum(took) / len(took) * (count - number + 1) if took else None
-    rest = "" if left is None else f" (about {duration(left)} for this and the rest)"
-    console.print(f"Run {number} of {count}: {cell.title}{rest}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _free_memory() -> None:
-    """A trainer holds itself in circles; without this two runs' models would be in memory at once."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def request_evaluation(
@@ -309,7 +252,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     check_held_out(corpus, plan.evaluation.held_out)
     fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "text": corpus.path.name}
     check_fixed(folder, saved, fixed)
-    earlier = studies.Comparison.read(saved)
+    earlier, title = studies.Comparison.read(saved), plan.teacher.name or plan.teacher.model
     record = studies.Comparison(
         created=earlier.created or _now(),
         name=plan.name,
@@ -317,10 +260,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
         fixed={**earlier.fixed, **fixed},
         corpus=studies.ComparedText(tokens=corpus.tokens, rows=len(corpus.train), held_out_rows=len(corpus.held_out)),
         teacher=studies.ComparedTeacher(
-            name=plan.teacher.model,
-            title=plan.teacher.name or plan.teacher.model,
-            shape=str(checked.with_text.teacher),
-            held_out=None,
+            name=plan.teacher.model, title=title, shape=str(checked.with_text.teacher), held_out=None
         ),
         impossible=list(checked.impossible),
         versions=versions(),
@@ -345,11 +285,11 @@ def plan_cells(checked: CheckedPlan, corpus: Corpus) -> list[Cell]:
     plan, tokens_per_row = checked.plan, corpus.tokens / len(corpus.train)
     cells = []
     for seed in plan.seeds:
-        for combination in checked.combinations:
+        for combination, run in checked.runs:
             variant = combination.variant
             trainings = [{**plan.training, **stage["training"]} for stage in variant.stages]
             steps = steps_of_stages(plan.budget.tokens, variant.shares, trainings, tokens_per_row)
-            cells.append(Cell(combination, seed, steps, combination.recipe(plan, seed, steps)))
+            cells.append(Cell(combination, run.student, seed, steps, combination.recipe(plan, seed, steps)))
     return cells
 
 
@@ -365,35 +305,30 @@ class _Comparison:
     console: Console
 
     def __post_init__(self) -> None:
-        self.record.cells = [self._describe(cell, None) for cell in self.cells]
-
-    @property
-    def plan(self) -> ComparisonPlan:
-        """The plan."""
-        return self.checked.plan
+        self.record.cells = [self._describe(cell) for cell in self.cells]
 
     def carry_out(self, distil: Distil) -> ComparisonOutcome:
         """Distil, measure, summarise."""
         self._save("running")
-        for index, (cell, problem) in enumerate(distil_cells(self.cells, self.folder, distil, self.console)):
-            self.record.cells[index] = self._describe(cell, problem)
-            self._save("running")
-        if self.plan.evaluation.held_out.enabled:
+        self._distil(distil)
+        if self.checked.plan.evaluation.held_out.enabled:
             self._measure_held_out()
         evaluation, failed = self._evaluate()
         costs = self._measure_costs()
         failed += len(self.cells) - len(self._finished)
-        self.record.summary = summarise_comparison(self._by_combination(), self.record.teacher, evaluation, costs)
+        # In the order of the table: student by student as planned, seeds innermost.
+        count = len(self.checked.runs)
+        ordered = [cell for start in range(count) for cell in self.record.cells[start::count]]
+        self.record.summary = summarise_comparison(ordered, self.record.teacher, evaluation, costs)
         self.record.costs = costs
         self._save("failed" if failed else "finished")
         return ComparisonOutcome(self.record, failed)
 
     def note_interruption(self) -> None:
         """Write down how far it came."""
-        self.record.cells = [
-            entry if entry.status == "finished" else self._describe(cell, entry.problem)
-            for cell, entry in zip(self.cells, self.record.cells, strict=True)
-        ]
+        for index, (cell, entry) in enumerate(zip(self.cells, self.record.cells, strict=True)):
+            if entry.status != "finished":
+                self.record.cells[index] = self._describe(cell, entry.problem)
         self._save("interrupted")
 
     def _save(self, status: str) -> None:
@@ -401,15 +336,45 @@ class _Comparison:
         records.save(self.record, self.folder)
 
     @property
-    def _shapes(self) -> dict[int, Shape]:
-        """The student's shape of each combination, by its id."""
-        return {id(combination): run.student for combination, run in self.checked.runs}
-
-    @property
     def _finished(self) -> list[studies.ComparisonCell]:
         return [cell for cell in self.record.cells if cell.status == "finished"]
 
-    def _describe(self, cell: Cell, problem: str | None) -> studies.ComparisonCell:
+    def _distil(self, distil: Distil) -> None:
+        """Distil the cells that are not finished, one by one; a cell that fails stops no other.
+
+        Raises:
+            Interrupted: on Ctrl-C; the run that it met goes on from its checkpoint.
+        """
+        missing = [index for index, cell in enumerate(self.cells) if not is_distilled(cell.folder(self.folder))]
+        began = time.monotonic()
+        for number, index in enumerate(missing):
+            cell = self.cells[index]
+            left = (time.monotonic() - began) / number * (len(missing) - number) if number else None
+            rest = "" if left is None else f" (about {duration(left)} for this and the rest)"
+            self._print(f"Run {number + 1} of {len(missing)}: {cell.title}{rest}")
+            problem: str | None = None
+            try:
+                distil({**cell.recipe, "output": str(cell.folder(self.folder))})
+            except (Interrupted, KeyboardInterrupt) as stopped:
+                done = len(self.cells) - len(missing) + number
+                kind = type(stopped) if isinstance(stopped, Interrupted) else Interrupted  # SIGTERM has its own code.
+                raise kind(
+                    f"Stopped at {cell.title}; {done} of {len(self.cells)} runs are done and kept in '{self.folder}'; "
+                    "the same command goes on from there."
+                ) from None
+            except Exception as error:  # A fault in one run must not take the others with it.
+                problem = describe_error(error)
+                self._print(f"  failed: {problem}", style="red")
+            gc.collect()  # A trainer holds itself in circles; two runs' models would be in memory at once.
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            self.record.cells[index] = self._describe(cell, problem)
+            self._save("running")
+
+    def _print(self, line: str, style: str | None = None) -> None:
+        self.console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    def _describe(self, cell: Cell, problem: str | None = None) -> studies.ComparisonCell:
         """Describe a run by the files in its folder.
 
         Args:
@@ -424,7 +389,7 @@ class _Comparison:
             title=cell.title,
             seed=cell.seed,
             id=cell.id,
-            shape=str(self._shapes[id(cell.combination)]),
+            shape=str(cell.shape),
             status=status,
             problem=problem or (record.problem if status == "failed" else None),
             folder=str(run.relative_to(self.folder)),
@@ -440,14 +405,8 @@ class _Comparison:
             device=record.hardware.device,
         )
 
-    def _by_combination(self) -> list[studies.ComparisonCell]:
-        """The runs in the order of the table: student by student as planned, seeds innermost."""
-        order = {id(combination): index for index, combination in enumerate(self.checked.combinations)}
-        pairs = zip(self.cells, self.record.cells, strict=True)
-        return [entry for _, entry in sorted(pairs, key=lambda pair: order[id(pair[0].combination)])]
-
     def _measure_held_out(self) -> None:
-        plan, finished = self.plan, self._finished
+        plan, finished = self.checked.plan, self._finished
         with quiet(), ProgressBar(self.console) as bar:
             load_teacher = partial(load_model, plan.teacher.model, revision=plan.teacher.revision)
             text = HeldOutText(
@@ -456,7 +415,7 @@ class _Comparison:
                 self.corpus,
                 plan.evaluation.held_out,
                 pooling=self.checked.with_text.pooling,
-                students=list(self._shapes.values()),
+                students=[cell.shape for cell in self.cells],
             )
             bar(0.0, "held-out text: teacher", Count(0, "models"))
             (self.folder / TEACHER).mkdir(exist_ok=True)
@@ -468,10 +427,10 @@ class _Comparison:
         self._save("running")
 
     def _evaluate(self) -> tuple[studies.Evaluation | None, int]:
-        students = [Path(cell.model) for cell in self._finished]
+        plan, students = self.checked.plan, [Path(cell.model) for cell in self._finished]
         with ProgressBar(self.console) as bar:
             outcome = evaluate_students(
-                self.plan.evaluation, self.folder, teacher=self.plan.teacher.model, students=students, report=bar
+                plan.evaluation, self.folder, teacher=plan.teacher.model, students=students, report=bar
             )
         if outcome is None:
             return None, 0
@@ -484,12 +443,14 @@ class _Comparison:
 
     def _measure_costs(self) -> studies.Costs | None:
         """Methods change weights only: one student of each shape stands for all."""
+        plan = self.checked.plan
         students: dict[str, Path] = {}
         for cell in self._finished:
             students.setdefault(cell.student, Path(cell.model))
-        spec = self.plan.evaluation.speed
         with ProgressBar(self.console) as bar:
-            return measure_costs_once(spec, self.folder, teacher=self.plan.teacher.model, students=students, report=bar)
+            return measure_costs_once(
+                plan.evaluation.speed, self.folder, teacher=plan.teacher.model, students=students, report=bar
+            )
 
 
 def _fixed(plan: ComparisonPlan) -> dict[str, Any]:

@@ -40,17 +40,9 @@ def summarise_comparison(
         for row in rows:  # Without the teacher the first student would be what the others are compared with.
             row.retention = {}
     main = _main([row for row in rows if row.finished], evaluation.columns)
-    of_teacher = models.get(teacher.name, _NO_SCORES)
-    reference = studies.TeacherRow(
-        columns=of_teacher.columns,
-        averages=of_teacher.averages,
-        retention={},
-        held_out=_held_out([teacher]),
-        name=teacher.name,
-        title=teacher.title,
-        shape=teacher.shape,
-        cost=_cost(costs, teacher.name),
-    )
+    named = {name: getattr(teacher, name) for name in ("name", "title", "shape")}
+    scores = _fields(models.get(teacher.name, _NO_SCORES)) | {"retention": {}, "held_out": _held_out([teacher])}
+    reference = studies.TeacherRow(**scores, **named, cost=_cost(costs, teacher.name))
     reference.main = _main_figure(reference, main)
     blocks = []
     for student in dict.fromkeys(row.student for row in rows):
@@ -58,10 +50,9 @@ def summarise_comparison(
         _rank(own, main)
         size = own[0].shape.split(",")[0].split()[-1]
         published = [row for row in evaluation.published if row.shape == size]
-        cost = _cost(costs, student)
-        blocks.append(
-            studies.StudentBlock(student=student, shape=own[0].shape, cost=cost, rows=own, published=published)
-        )
+        block = studies.StudentBlock(student=student, shape=own[0].shape, cost=_cost(costs, student), rows=own)
+        block.published = published
+        blocks.append(block)
     return studies.ComparisonSummary(
         preset=evaluation.preset,
         columns=evaluation.columns,
@@ -130,13 +121,8 @@ def _row(group: Sequence[studies.ComparisonCell], models: Mapping[str, studies.S
     scored = [models[cell.model] for cell in done if cell.model in models]
     pooled = pool_scores(scored) if scored else _NO_SCORES
     return studies.ComparedRow(
-        student=first.student,
-        method=first.method,
-        mapping=first.mapping,
-        shape=first.shape,
-        columns=pooled.columns,
-        averages=pooled.averages,
-        retention=pooled.retention,
+        **{name: getattr(first, name) for name in ("student", "method", "mapping", "shape")},
+        **_fields(pooled),
         held_out=_held_out(done),
         seeds=[cell.seed for cell in done if cell.seed is not None],
         finished=len(done),
@@ -144,6 +130,10 @@ def _row(group: Sequence[studies.ComparisonCell], models: Mapping[str, studies.S
         tokens=studies.Figure.of_runs(cell.tokens or 0 for cell in done) if done else None,
         seconds=studies.Figure.of_runs(cell.seconds or 0.0 for cell in done) if done else None,
     )
+
+
+def _fields(scores: studies.Scores) -> dict[str, Any]:
+    return {name: getattr(scores, name) for name in ("columns", "averages", "retention")}
 
 
 def _held_out(measured: Sequence[studies.ComparisonCell | studies.ComparedTeacher]) -> dict[str, studies.Figure]:
