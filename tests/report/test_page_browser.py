@@ -8,8 +8,12 @@ import pytest
 from PIL import Image
 
 from limbeck.report.page import write_report
-from tests.fixtures.write_shipped import SHIPPED
+from tests.golden.committed import FOLDERS
 
+KINDS = (
+    "finished", "comparison-with-costs", "search-mapping", "search-architecture", "search-teacher-layer", "inspections",
+    "search-killed",
+)  # fmt: skip
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -35,29 +39,15 @@ def browse(folder, *more):
 
 
 @pytest.fixture(scope="module")
-def page(
-    run_folder,
-    comparison_folder,
-    mapping_folder,
-    architecture_folder,
-    teacher_layer_folder,
-    inspection_folder,
-    tmp_path_factory,
-):
-    """Of all kinds of folders, finished; then a run and searches that are not, the run with a name that never ends."""
+def page(tmp_path_factory):
+    """Of all kinds of folders; then a run that is not finished, with a name that never ends."""
     folder = tmp_path_factory.mktemp("page")
-    finished = [run_folder, comparison_folder, mapping_folder, architecture_folder, teacher_layer_folder]
-    begun = [folder / name for name in ("run", "mapping", "architecture", "layers")]
-    shutil.copytree(run_folder, begun[0], ignore=shutil.ignore_patterns("*.safetensors"))
-    record = json.loads((begun[0] / "run.json").read_text())
+    begun = folder / "run"
+    shutil.copytree(FOLDERS["finished"], begun)
+    record = json.loads((begun / "run.json").read_text())
     record |= {"name": "W" * 300, "status": "running", "stages": record["stages"][:1]}
-    (begun[0] / "run.json").write_text(json.dumps(record))
-    for source, target in zip(finished[2:], begun[1:], strict=True):
-        target.mkdir()
-        shutil.copy(source / "search.journal", target)
-        record = json.loads((source / "search.json").read_text())
-        (target / "search.json").write_text(json.dumps({name: record[name] for name in ("kind", "name")}))
-    return write_report([*finished, inspection_folder, *begun], folder / "all.html").html
+    (begun / "run.json").write_text(json.dumps(record))
+    return write_report([*(FOLDERS[kind] for kind in KINDS), begun], folder / "all.html").html
 
 
 @pytest.mark.parametrize("width", [360, 800, 1280])
@@ -99,6 +89,6 @@ def test_every_section_is_on_the_page(page, tmp_path):
 def test_a_page_of_ten_runs_stays_below_a_megabyte(tmp_path):
     runs = [tmp_path / f"run-{number}" for number in range(10)]
     for run in runs:
-        shutil.copytree(SHIPPED / "0.1.0" / "finished", run)
+        shutil.copytree(FOLDERS["finished"], run)
     report = write_report(runs, tmp_path / "ten.html")
     assert len(list(report.page.figures())) > 100 and report.html.stat().st_size < 1_000_000
