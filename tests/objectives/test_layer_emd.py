@@ -1,12 +1,12 @@
 """BERT-EMD: against its formulas written out, with the transportation problem solved by scipy."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
-from torch import nn
 from torch.testing import assert_close
 
 from limbeck.errors import KernelError
@@ -18,6 +18,7 @@ from limbeck.objectives.earth_mover import (
     transport_flow,
     uniform_weights,
 )
+from tests.objectives import reference
 from tests.support.masks import NAMES, make_mask
 
 BATCH, LENGTH, STUDENT, TEACHER, HEADS = 4, 6, 4, 6, 2
@@ -33,45 +34,10 @@ def solve(costs, own, other):
     return found.fun, found.x.reshape(m, n)
 
 
-def hidden_distance(x, y, matrix, valid):
-    """Sum of (x W − y)² of two layers, and the number of squares."""
-    total, count = [], 0
-    for b in range(len(x)):
-        for t in range(len(x[b])):
-            if valid is not None and not valid[b][t]:
-                continue
-            for f in range(len(y[b][t])):
-                mapped = math.fsum(x[b][t][g] * matrix[g][f] for g in range(len(x[b][t])))
-                total.append((mapped - y[b][t][f]) ** 2)
-                count += 1
-    return math.fsum(total), count
-
-
-def score(q, k, head, heads):
-    size = len(q) // heads
-    return math.fsum(q[i] * k[i] for i in range(head * size, (head + 1) * size)) / math.sqrt(size)
-
-
-def score_distance(x, y, heads, valid):
-    """Sum of squared differences of the scores of two layers (query, key), and the number of squares."""
-    total, count = [], 0
-    for b in range(len(x[0])):
-        real = [t for t in range(len(x[0][b])) if valid is None or valid[b][t]]
-        for head in range(heads):
-            for row in real:
-                for column in real:
-                    own = score(x[0][b][row], x[1][b][column], head, heads)
-                    other = score(y[0][b][row], y[1][b][column], head, heads)
-                    total.append((own - other) ** 2)
-                    count += 1
-    return math.fsum(total), count
-
-
-def written_out(distance, student, teacher, own, other, *rest):
-    """Mean Σ f_ij D_ij / Σ f_ij, and the count of one pair."""
-    pairs = [[distance(x, y, *rest) for y in teacher] for x in student]
-    count = pairs[0][0][1]
-    least, flow = solve([[total / max(1, count) for total, _ in row] for row in pairs], own, other)
+def written_out(distances, own, other):
+    """Mean Σ f_ij D_ij / Σ f_ij of pairs of layers, each a (total, count) of tests/objectives/reference.py."""
+    count = distances[0][0][1]
+    least, flow = solve([[total / max(1, count) for total, _ in row] for row in distances], own, other)
     return least / flow.sum(), count
 
 
@@ -95,45 +61,29 @@ def draw_weights(layers, seed):
     return torch.softmax(normal(layers, seed=seed), 0)
 
 
-def lists(layers):
-    return [[x.tolist() for x in layer] if isinstance(layer, tuple) else layer.tolist() for layer in layers]
-
-
-def with_padding(layers, valid, fill):
-    """The layers with `fill` wherever a token is not real."""
-    return [
-        with_padding(x, valid, fill) if isinstance(x, tuple) else x.masked_fill(~valid[..., None], fill) for x in layers
-    ]
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", [(2, 3), (3, 2)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_hidden_states_against_the_formula(name, shape, weighted):
-    student, teacher, matrix = draw(*shape)
+@pytest.mark.parametrize("kind", ["hidden", "attention"])
+def test_against_the_formula(kind, name, shape, weighted):
     valid = make_mask(name, LENGTH)
+    marks = None if valid is None else valid.tolist()
     own, other = (draw_weights(k, 7) if weighted else uniform_weights(k) for k in shape)
     given = {"student_weights": own, "teacher_weights": other} if weighted else {}
-    term = layer_emd(student, teacher, valid=valid, projection=matrix, **given)
-    marks = None if valid is None else valid.tolist()
-    mean, count = written_out(
-        hidden_distance, lists(student), lists(teacher), own.tolist(), other.tolist(), matrix.tolist(), marks
-    )
-    assert term.count.item() == count
-    assert_close(term.mean.item(), mean, rtol=1e-9, atol=0)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [(2, 3), (3, 2)])
-def test_attention_scores_against_the_formula(name, shape):
-    student, teacher = draw_pairs(*shape)
-    valid = make_mask(name, LENGTH)
-    own, other = (draw_weights(k, 3) for k in shape)
-    term = attention_layer_emd(student, teacher, heads=HEADS, valid=valid, student_weights=own, teacher_weights=other)
-    marks = None if valid is None else valid.tolist()
-    mean, count = written_out(
-        score_distance, lists(student), lists(teacher), own.tolist(), other.tolist(), HEADS, marks
-    )
+    if kind == "hidden":
+        student, teacher, matrix = draw(*shape)
+        term = layer_emd(student, teacher, valid=valid, projection=matrix, **given)
+        pairs = [
+            [reference.hidden_mse(x.tolist(), y.tolist(), marks, matrix.tolist()) for y in teacher] for x in student
+        ]
+    else:
+        student, teacher = draw_pairs(*shape)
+        term = attention_layer_emd(student, teacher, heads=HEADS, valid=valid, **given)
+        pairs = [
+            [reference.attention_score_mse(*(z.tolist() for z in (*x, *y)), HEADS, marks) for y in teacher]
+            for x in student
+        ]
+    mean, count = written_out(pairs, own.tolist(), other.tolist())
     assert term.count.item() == count
     assert_close(term.mean.item(), mean, rtol=1e-9, atol=0)
 
@@ -193,20 +143,6 @@ def test_float32_weights_are_taken():
     assert_close(flow.sum().item(), 1.0, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("name", ["none", "gaps"])
-def test_gradients_of_hidden_states(name):
-    """Only the costs carry gradient; small steps leave the flow what it is."""
-    student, teacher, matrix = draw(3, 5)
-    valid, own, other = make_mask(name, LENGTH), draw_weights(3, 1), draw_weights(5, 2)
-
-    def total(w, *layers):
-        options = {"valid": valid, "projection": w, "student_weights": own, "teacher_weights": other}
-        return layer_emd(layers, teacher, **options).total
-
-    leaves = [x.clone().requires_grad_() for x in (matrix, *student)]
-    assert torch.autograd.gradcheck(total, leaves, eps=1e-7, atol=1e-4)
-
-
 def test_gradients_are_those_of_all_pairs():
     """The gathered gradient of a layer is the sum over the pairs it moves to."""
     student, teacher, matrix = draw(3, 7)
@@ -221,28 +157,6 @@ def test_gradients_are_those_of_all_pairs():
     for given, expected in zip(
         torch.autograd.grad(parts.total, leaves), torch.autograd.grad(plain, leaves), strict=True
     ):
-        assert_close(given, expected)
-
-
-@pytest.mark.parametrize("fill", [1e4, float("nan")])
-def test_padding_takes_no_part(fill):
-    valid = make_mask("gaps", LENGTH)
-    student, teacher, _ = draw(2, 3)
-    linear = nn.Linear(STUDENT, TEACHER, dtype=torch.float64)
-    pairs, others = draw_pairs(2, 3)
-
-    def both(value):
-        leaves = [x.requires_grad_() for x in with_padding(student, valid, value)]
-        hidden = layer_emd(leaves, with_padding(teacher, valid, value), valid=valid, projection=linear)
-        scores = attention_layer_emd(
-            [tuple(p) for p in with_padding(pairs, valid, value)],
-            [tuple(p) for p in with_padding(others, valid, value)],
-            heads=HEADS,
-            valid=valid,
-        )
-        return hidden.total, scores.total, torch.autograd.grad(hidden.total, [*leaves, *linear.parameters()])
-
-    for given, expected in zip(both(fill), both(0.0), strict=True):
         assert_close(given, expected)
 
 
@@ -401,23 +315,19 @@ def test_updates_that_do_not_fit():
 
 def test_layers_that_do_not_fit():
     student, teacher, matrix = draw(2, 3)
-    with pytest.raises(KernelError, match="student_layers is empty"):
-        layer_emd([], teacher)
-    with pytest.raises(KernelError, match="teacher_layers is empty"):
-        attention_layer_emd(draw_pairs(2, 3)[0], [], heads=HEADS)
-    with pytest.raises(KernelError, match=r"teacher_layers\[1\] has shape"):
-        layer_emd(student, [teacher[0], teacher[1][:, :-1]], projection=matrix)
-    with pytest.raises(KernelError, match=r"student_layers\[1\] is 6 wide and student_layers\[0\] 4"):
-        layer_emd([student[0], teacher[0]], teacher, projection=matrix)
-    with pytest.raises(KernelError, match="give a projection"):
-        layer_emd(student, teacher)
-    with pytest.raises(KernelError, match=r"student_layers\[0\] is int64"):
-        layer_emd([student[0].long()], teacher)
-    with pytest.raises(KernelError, match=r"student_layers\[0\] holds 1 tensors"):
-        attention_layer_emd([(student[0],)], draw_pairs(2, 3)[1], heads=HEADS)
-    with pytest.raises(KernelError, match=r"student_layers\[0\] key is 6 wide"):
-        attention_layer_emd([(student[0], teacher[0])], draw_pairs(2, 3)[1], heads=HEADS)
-    with pytest.raises(KernelError, match="heads 3 does not divide"):
-        attention_layer_emd(*draw_pairs(2, 3), heads=3)
-    with pytest.raises(KernelError, match="valid is float64"):
-        layer_emd(student, teacher, projection=matrix, valid=torch.ones(BATCH, LENGTH, dtype=torch.float64))
+    pairs, others = draw_pairs(2, 3)
+    by_hidden, by_scores = partial(layer_emd, projection=matrix), partial(attention_layer_emd, heads=HEADS)
+    for call, own, their, message in (
+        (by_hidden, [], teacher, "student_layers is empty"),
+        (by_scores, pairs, [], "teacher_layers is empty"),
+        (by_hidden, student, [teacher[0], teacher[1][:, :-1]], r"teacher_layers\[1\] has shape"),
+        (by_hidden, [student[0], teacher[0]], teacher, r"student_layers\[1\] is 6 wide and student_layers\[0\] 4"),
+        (layer_emd, student, teacher, "give a projection"),
+        (by_hidden, [student[0].long()], teacher, r"student_layers\[0\] is int64"),
+        (by_scores, [(student[0],)], others, r"student_layers\[0\] holds 1 tensors"),
+        (by_scores, [(student[0], teacher[0])], others, r"student_layers\[0\] key is 6 wide"),
+        (partial(by_scores, heads=3), pairs, others, "heads 3 does not divide"),
+        (partial(by_hidden, valid=torch.ones(BATCH, LENGTH)), student, teacher, "valid is float32"),
+    ):
+        with pytest.raises(KernelError, match=message):
+            call(own, their)
