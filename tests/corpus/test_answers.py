@@ -32,7 +32,7 @@ def random_examples(count, seed=0):
 
 
 def by_the_tokenizer(tokenizer, example):
-    """Ids, labels and segments of every window, as `transformers`' own call and a search through the offsets give."""
+    """Windows as `transformers`' own call and a search through the offsets give them: ids, segments, label, offsets."""
     right = tokenizer.padding_side == "right"
     encoded = tokenizer(
         *((example.pair, example.text) if right else (example.text, example.pair)),
@@ -42,33 +42,36 @@ def by_the_tokenizer(tokenizer, example):
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
     )
-    windows = []
     for number, ids in enumerate(encoded["input_ids"]):
         start, end = example.label
-        places = [place for place, text in enumerate(encoded.sequence_ids(number)) if text == (1 if right else 0)]
+        places = [place for place, text in enumerate(encoded.sequence_ids(number)) if text == int(right)]
         offsets = encoded["offset_mapping"][number]
-        label = [0, 0]
+        label = (0, 0)
         if start >= 0 and offsets[places[0]][0] <= start and end <= offsets[places[-1]][1]:
             inside = [place for place in places if offsets[place][0] < end and offsets[place][1] > start]
-            label = [inside[0], inside[-1]]
+            label = (inside[0], inside[-1])
         types = encoded["token_type_ids"][number] if "token_type_ids" in encoded else None
-        windows.append((ids, label, types))
-    return windows
+        yield ids, types, label, places[0], [list(offsets[place]) for place in places]
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
-def test_windows_and_answers_are_those_of_the_tokenizer(family, side):
+def test_windows_answers_and_offsets_are_those_of_the_tokenizer(family, side):
     tokenizer = tiny_tokenizer(family)
     tokenizer.padding_side = side
-    examples = random_examples(60)
-    report = SourceReport()
-    rows = AnswerWindows(tokenizer, LENGTH, STRIDE).encode(examples, report)
+    examples, report = random_examples(60), SourceReport()
+    cutter = AnswerWindows(tokenizer, LENGTH, STRIDE)
+    questions = [Question("", e.pair, e.text, None if e.label == NO_ANSWER else e.label) for e in examples]
+    windows = [
+        (window.input_ids, window.token_type_ids, window.label, window.first, window.offsets.tolist())
+        for window in cutter.cut(questions, report, "")
+    ]
+    assert windows == [window for example in examples for window in by_the_tokenizer(tokenizer, example)]
+    rows = cutter.encode(examples, report)
     assert (rows.token_type_ids is not None) == (family == "bert")
-    types = rows.token_type_ids or [None] * len(rows.labels)
-    expected = [window for example in examples for window in by_the_tokenizer(tokenizer, example)]
-    assert len(expected) > 110
-    assert list(zip(rows.input_ids, rows.labels, types, strict=True)) == expected
+    assert rows.input_ids == [ids for ids, *_ in windows]
+    assert rows.labels == [list(label) for _, _, label, *_ in windows]
+    assert len(windows) > 110
     assert sum(label != [0, 0] for label in rows.labels) >= 44
     assert report.counts == {}
 
@@ -124,29 +127,6 @@ def test_an_answer_longer_than_a_window_is_in_none():
     rows = AnswerWindows(tiny_tokenizer(), LENGTH, STRIDE).encode([Example(context, "of", (0, 200))], SourceReport())
     assert len(rows.labels) > 2
     assert {tuple(label) for label in rows.labels} == {(0, 0)}
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_offsets_are_those_of_the_tokenizer(side):
-    tokenizer = tiny_tokenizer()
-    tokenizer.padding_side = side
-    right = side == "right"
-    questions = [Question(str(number), e.pair or "", e.text) for number, e in enumerate(random_examples(40))]
-    windows = AnswerWindows(tokenizer, LENGTH, STRIDE).cut(questions, SourceReport(), "")
-    expected = []
-    for name, text, context, _ in questions:
-        encoded = tokenizer(
-            *((text, context) if right else (context, text)),
-            truncation="only_second" if right else "only_first",
-            max_length=LENGTH,
-            stride=STRIDE,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-        )
-        for number in range(len(encoded["input_ids"])):
-            places = [place for place, text in enumerate(encoded.sequence_ids(number)) if text == int(right)]
-            expected.append((name, places[0], [list(encoded["offset_mapping"][number][place]) for place in places]))
-    assert [(window.row, window.first, window.offsets.tolist()) for window in windows] == expected
 
 
 def test_offsets_give_back_the_text():

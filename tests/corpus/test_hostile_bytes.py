@@ -127,37 +127,20 @@ def read_in_stream(name, content):
                 assert state == other
 
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-thorough = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = [60, pytest.param(2000, marks=pytest.mark.slow)]
 
 
-@quick
-@given(files())
-def test_any_file_is_built_or_refused_in_one_line(file):
-    build(*file)
+def try_files(check, count):
+    settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(files())(check))()
 
 
-@quick
-@given(files())
-def test_any_file_is_streamed_or_refused_in_one_line(file):
-    read_in_stream(*file)
+@pytest.mark.parametrize("count", THOROUGH)
+@pytest.mark.parametrize("check", [build, read_in_stream])
+def test_any_file_is_built_or_refused_in_one_line(check, count):
+    try_files(lambda file: check(*file), count)
 
 
-@pytest.mark.slow
-@thorough
-@given(files())
-def test_thousands_of_files_are_built_or_refused_in_one_line(file):
-    build(*file)
-
-
-@pytest.mark.slow
-@thorough
-@given(files())
-def test_thousands_of_files_are_streamed_or_refused_in_one_line(file):
-    read_in_stream(*file)
-
-
-@quick
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([".json", ".jsonl", ".csv", ".tsv", ".parquet"]), contents | parquet_files())
 def test_any_labelled_file_is_built_or_refused_in_one_line(kind, content):
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,5 @@
 """Soft labels from hidden vectors: against the equation written out, and against `soft_label_kl` of the logits."""
 
-import math
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -10,34 +8,10 @@ from torch.testing import assert_close
 from limbeck.errors import KernelError
 from limbeck.objectives.labels import soft_label_kl, soft_label_kl_from_hidden
 from limbeck.objectives.terms import LossTerm
+from tests.objectives import reference
 from tests.support.masks import NAMES, make_mask
 
 BATCH, LENGTH, CLASSES, STUDENT, TEACHER = 4, 7, 9, 3, 5
-
-
-def distribution(vector, weight, bias, temperature):
-    """softmax((h Wᵀ + b) / T) of one row, number by number."""
-    logits = []
-    for c in range(len(weight)):
-        z = math.fsum(v * w for v, w in zip(vector, weight[c], strict=True)) + (bias[c] if bias else 0.0)
-        logits.append(z / temperature)
-    greatest = max(logits)
-    exps = [math.exp(z - greatest) for z in logits]
-    return [e / math.fsum(exps) for e in exps]
-
-
-def written_out(student, teacher, temperature, valid):
-    """T² Σ_rows Σ_c p_c (log p_c − log q_c), and the number of rows."""
-    total, count = [], 0
-    for b in range(len(student[0])):
-        for t in range(len(student[0][b])):
-            if valid is not None and not valid[b][t]:
-                continue
-            q = distribution(student[0][b][t], student[1], student[2], temperature)
-            p = distribution(teacher[0][b][t], teacher[1], teacher[2], temperature)
-            total += [temperature**2 * x * (math.log(x) - math.log(y)) for x, y in zip(p, q, strict=True) if x > 0]
-            count += 1
-    return math.fsum(total), count
 
 
 def draw(seed=0, shape=(BATCH, LENGTH), bias=True, dtype=torch.float64):
@@ -72,8 +46,9 @@ def test_against_the_equation(name, temperature, bias):
     student, teacher = draw(bias=bias)
     mask = make_mask(name, LENGTH)
     term = term_of(student, teacher, temperature=temperature, valid=mask)
-    lists = [[None if x is None else x.tolist() for x in head] for head in (student, teacher)]
-    total, count = written_out(*lists, temperature, None if mask is None else mask.tolist())
+    logits = [F.linear(*head).flatten(0, 1).tolist() for head in (student, teacher)]
+    valid = None if mask is None else mask.flatten().tolist()
+    total, count = reference.soft_label_kl(*logits, temperature, valid)
     assert term.total.item() == pytest.approx(total, rel=1e-9)
     assert term.count.item() == count
     assert term.total.dtype == term.count.dtype == torch.float64
