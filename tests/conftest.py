@@ -1,5 +1,6 @@
 """No network, no shared cache, and fixtures of a tiny run."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -16,6 +17,7 @@ os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else 
 from tests.golden.snapshot import UPDATE
 from tests.support.commands import limbeck  # noqa: F401 - a fixture
 from tests.support.models import make_teacher
+from tests.support.recipes import recipe_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,6 +36,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if " at 0x" in item.name:
             raise pytest.UsageError(f"{item.nodeid} is named by an address: give its parameters ids")
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported out of the garbage collector, which every training calls: it would look at all of it."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter find it again as it ends."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,26 +92,4 @@ def text_folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def tiny_recipe(bert_folder, text_folder, tmp_path) -> dict:
     """A recipe that runs in a second or two; tests change what they are about."""
-    return {
-        "name": "tiny",
-        "output": str(tmp_path / "run"),
-        "seed": 1,
-        "teacher": {"model": str(bert_folder)},
-        "student": {"shape": {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48}},
-        "corpus": {"sources": [str(text_folder)], "length": 32, "held_out": 0.2},
-        "stages": [
-            {
-                "method": {"name": "minilmv2", "relation_heads": 4},
-                "training": {
-                    "max_steps": 4,
-                    "per_device_train_batch_size": 8,
-                    "learning_rate": 1e-3,
-                    "bf16": False,
-                    "logging_steps": 1,
-                    "save_steps": 2,
-                    "eval_steps": 2,
-                },
-            }
-        ],
-        "evaluation": {"enabled": False},
-    }
+    return recipe_of(bert_folder, text_folder, output=str(tmp_path / "run"))
