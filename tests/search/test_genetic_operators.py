@@ -50,7 +50,7 @@ def conditional(outcomes, is_legal):
 
 def test_random_genomes_are_uniform_over_the_space():
     space, random = elm_space(4, 12), np.random.default_rng(1)
-    counts = Counter(random_genome(space, random) for _ in range(20_000))
+    counts = Counter(random_genome(space, random) for _ in range(8000))
     assert_drawn_from(counts, dict.fromkeys(space, 1 / 1048))
 
 

@@ -11,6 +11,7 @@ from limbeck.errors import RecipeError, TrainingError
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, generation_rows, run_search
 from limbeck.search import genetic_sampler as module
 from limbeck.search.genetic_sampler import genome_of, mapping_of, recorded_generation, suggest
+from limbeck.search.mapping_space import from_binary
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, generations_of, sampler
 
 
@@ -196,3 +197,27 @@ def test_as_many_values_as_mappings(count):
     study = new_study()
     with pytest.raises(ValueError, match="shorter|longer"):
         run_search(study, lambda candidates: [1.0] * count, generations=1, batch=6)
+
+
+GENES = {"000-000-011-101": 3.0, "000-000-100-101": 1.0, "000-000-010-101": 8.0, "001-000-010-101": 8.0}
+UNKNOWN = "000-000-000-111"
+
+
+def test_rows_are_statistics_of_members_that_have_a_value():
+    genes = [*GENES, UNKNOWN]
+    study = new_study()
+    assert generation_rows(study, SPACE) == []
+    members = [genes[:2], [genes[0], genes[2], genes[3], genes[3], UNKNOWN], [UNKNOWN]]
+    for number, generation in enumerate(members, start=1):
+        study.set_user_attr(module.generation_key(number), {"genomes": generation, "breeding": {}})
+    for gene, value in GENES.items():
+        params = dict(zip(module.distributions(SPACE), SPACE.decode(from_binary(gene)), strict=True))
+        study.add_trial(optuna.create_trial(value=value, params=params, distributions=module.distributions(SPACE)))
+    first, second = generation_rows(study, SPACE)
+    assert (first.maximum, first.minimum, first.mean, first.deviation) == (3.0, 1.0, 2.0, 1.0)
+    assert (first.size, first.evaluated, first.best_gene, first.best) == (2, 2, "000-000-011-101", (0, 0, 6, 10))
+    # 3, 8, 8, 8 of five: a genome that came twice counts twice, one without a value not at all.
+    assert (second.maximum, second.minimum, second.mean) == (8.0, 3.0, 6.75)
+    assert second.deviation == pytest.approx((((3 - 6.75) ** 2 + 3 * 1.25**2) / 4) ** 0.5)
+    assert (second.size, second.evaluated, second.fitnesses) == (5, 2, (3.0, 8.0, 8.0, 8.0))
+    assert (second.best_gene, second.best) == ("000-000-010-101", (0, 0, 5, 10))

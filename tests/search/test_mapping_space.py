@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limbeck.errors import RecipeError
-from limbeck.search.mapping_space import MappingSpace, bits_per_layer, elm_space, flip_bits, from_binary, to_binary
+from limbeck.search.mapping_space import MappingSpace, elm_space, from_binary, to_binary
 
 TABLE_1 = {
     (4, 12): ([(1, 7), (2, 8), (4, 10), (5, 12)], 1048),
@@ -56,7 +56,6 @@ def test_ranges_and_sizes_are_those_of_table_1(case):
     assert [(min(set(c.values()) - {0}), max(c.values())) for c in space.choices] == ranges
     assert [0 in c.values() for c in space.choices] == [True] * (case[0] - 1) + [False]
     assert space.size == size
-    assert len(brute_force(naive_layers(*case))) == size
 
 
 def test_the_printed_exponent_is_a_misprint():
@@ -70,20 +69,11 @@ def test_members_are_those_of_brute_force(case):
     expected = [tuple(genome) for genome in brute_force(naive_layers(*case)).tolist()]
     assert list(space) == expected
     assert space.size == len(expected)
-
-
-def test_members_of_every_kind_of_space_decode_and_come_back():
-    for case in [(4, 12), (6, 12), (1, 3), (3, 4), (4, 16), (5, 5)]:
-        space = elm_space(*case)
-        for genome in space:
-            mapping = space.decode(genome)
-            used = [layer for layer in mapping if layer]
-            assert used == sorted(set(used))
-            assert mapping[-1]
-            assert min(used) >= 1
-            assert max(used) <= case[1]
-            assert space.encode(mapping) == genome
-            assert from_binary(to_binary(genome, space.bits)) == genome
+    for genome in space:
+        mapping = space.decode(genome)
+        used = [layer for layer in mapping if layer]
+        assert used == sorted(set(used)) and mapping[-1] and min(used) >= 1 and max(used) <= case[1]
+        assert space.encode(mapping) == genome == from_binary(to_binary(genome, space.bits))
 
 
 @pytest.mark.parametrize("case", TABLE_5, ids=str)
@@ -92,16 +82,6 @@ def test_genes_of_table_5_mean_the_mappings_of_table_2(case):
     for text, mapping in TABLE_5[case].items():
         assert space.decode(from_binary(text)) == mapping
         assert to_binary(space.encode(mapping), space.bits) == text
-
-
-@pytest.mark.parametrize(("student", "teacher"), [(4, 12), (6, 12), (4, 24), (6, 24), (3, 12), (1, 1), (8, 12)])
-def test_bits_are_the_fewest_with_more_codes_than_twice_the_ratio(student, teacher):
-    bits = bits_per_layer(student, teacher)
-    assert 2**bits > 2 * teacher / student >= 2 ** (bits - 1)
-
-
-def test_flips_are_by_bit():
-    assert flip_bits((0b000, 0b101), (0b010, 0b100)) == (0b010, 0b001)
 
 
 def test_teacher_layers_may_be_limited():
