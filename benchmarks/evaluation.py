@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "summary": result.summary,
         "phrases": cluster(models[:2], phrases),
         "settings": {"preset": "quick", "overrides": settings},
-        "machine": describe_machine("cpu").to_dict(),
+        "machine": describe_machine("cpu"),
     }
 
 

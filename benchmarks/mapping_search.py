@@ -169,7 +169,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             "finals": round(float(spearmanr(of_proxy, means).statistic), 3),
             "sick": round(float(spearmanr(of_proxy, sick).statistic), 3) if len(sick) == len(rows) else None,
         },
-        "machine": describe_machine("cpu").to_dict(),
+        "machine": describe_machine("cpu"),
     }
 
 

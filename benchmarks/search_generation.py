@@ -171,7 +171,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "ratio": round(statistics.median(found["ratio"] for found in rounds), 3),
         "sharing_alone": round(statistics.median(found["sharing_alone"] for found in rounds), 3),
         "largest_difference": largest_difference(alone, generation),
-        "machine": describe_machine(str(device)).to_dict(),
+        "machine": describe_machine(str(device)),
     }
 
 

@@ -45,7 +45,6 @@ SHORT_FILES: dict[str, str] = {
     "__main__.py": "Python's own name",
     "version.py": "read by the build without importing the package",
     "errors.py": "public, and imported before all else",
-    "benchmark/child.py": "a module that is run as a process",
     "cli/doctor.py": COMMAND,
     "cli/messages.py": "imported where options are not",
     "cli/quickstart.py": COMMAND,

@@ -91,27 +91,35 @@ def term(objective, student, teacher, **changes):
 STUDENT, TEACHER = shape_of(tiny_config(hidden=24, heads=2, ffn=48)), shape_of(tiny_config())
 
 
-@pytest.mark.parametrize(("second", "gradients"), [("query", 1), ("key", 2)])
-def test_relations_by_hand(second, gradients):
-    found = loss_operations(
-        term("relation_kl", [("query", 2), (second, 2)], [("query", 4), (second, 4)], options={"heads": 4}),
-        STUDENT, TEACHER, LENGTHS,
-    )  # fmt: skip
-    expected = 0
-    for n in LENGTHS:
-        for _ in range(4):
-            expected += product(n, 6, n) + product(n, 12, n)  # scores of both models
-            expected += gradients * product(n, n, 6)
-    assert found == expected
+ROWS = sum(LENGTHS)
+GROUPS = {"teacher_heads": HeadGroups(heads=4, groups=2), "options": {"heads": 2}}
 
 
-def test_merged_heads_are_narrower():
-    groups = HeadGroups(heads=4, groups=2)
-    found = loss_operations(
-        term("relation_kl", [("context", 1)] * 2, [("context", 1)] * 2, teacher_heads=groups, options={"heads": 2}),
-        STUDENT, TEACHER, [10],
-    )  # fmt: skip
-    assert found == 2 * (product(10, 12, 10) + product(10, 12, 10) + product(10, 10, 12))
+@pytest.mark.parametrize(
+    ("objective", "student", "teacher", "changes", "expected"),
+    [
+        # Scores of both models, and a gradient for each tensor of the student's.
+        ("relation_kl", ["query"] * 2, ["query"] * 2, {"options": {"heads": 4}},
+         sum(4 * (product(n, 6, n) + product(n, 12, n) + product(n, n, 6)) for n in LENGTHS)),
+        ("relation_kl", ["query", "key"], ["query", "key"], {"options": {"heads": 4}},
+         sum(4 * (product(n, 6, n) + product(n, 12, n) + 2 * product(n, n, 6)) for n in LENGTHS)),
+        # Merged heads are narrower.
+        ("relation_kl", ["context"] * 2, ["context"] * 2, GROUPS,
+         sum(2 * (product(n, 12, n) + product(n, 12, n) + product(n, n, 12)) for n in LENGTHS)),
+        # A learned map forward, and the gradients of its input and of itself.
+        ("hidden_mse", ["hidden"], ["hidden"], {"learned_map": LearnedMap(24, 48)},
+         product(ROWS, 24, 48) + product(ROWS, 48, 24) + product(24, ROWS, 48)),
+        ("hidden_mse", ["cls"], ["cls"], {"learned_map": LearnedMap(24, 48)}, 3 * product(len(LENGTHS), 24, 48)),
+        ("direct_mse", ["query"], ["query"], {"learned_map": LearnedMap(24, 48, heads=2)},
+         2 * 3 * product(ROWS, 12, 24)),
+        ("hidden_cosine", ["hidden"], ["hidden"], {}, 0),
+        ("masked_lm_ce", ["logits"], [], {}, 0),
+    ],
+)  # fmt: skip
+def test_terms_by_hand(objective, student, teacher, changes, expected):
+    made = term(objective, [(kind, 2) for kind in student], [(kind, 4) for kind in teacher], **changes)
+    assert loss_operations(made, STUDENT, TEACHER, LENGTHS) == expected
+    assert ForwardCost(0, ()).operations(LENGTHS) == 0
 
 
 def test_attention_scores_take_the_shorter_way():
@@ -123,27 +131,6 @@ def test_attention_scores_take_the_shorter_way():
     grams = 2 * product(own, long, own) + 2 * product(own, long, other) + 2 * product(other, long, other)
     gradients = 2 * (product(long, own, own) + product(long, other, own))
     assert loss_operations(scores, STUDENT, TEACHER, [long]) == 2 * (grams + gradients)
-
-
-@pytest.mark.parametrize(("kind", "rows"), [("hidden", sum(LENGTHS)), ("cls", len(LENGTHS))])
-def test_learned_maps_by_hand(kind, rows):
-    mapped = term("hidden_mse", [(kind, 2)], [(kind, 4)], learned_map=LearnedMap(24, 48))
-    # Forward, and the gradients of its input and of itself.
-    expected = product(rows, 24, 48) + product(rows, 48, 24) + product(24, rows, 48)
-    assert loss_operations(mapped, STUDENT, TEACHER, LENGTHS) == expected
-
-
-def test_maps_of_heads_by_hand():
-    mapped = term("direct_mse", [("query", 2)], [("query", 4)], learned_map=LearnedMap(24, 48, heads=2))
-    expected = 2 * 3 * product(sum(LENGTHS), 12, 24)
-    assert loss_operations(mapped, STUDENT, TEACHER, LENGTHS) == expected
-
-
-def test_terms_without_products_cost_nothing():
-    plain = term("hidden_cosine", [("hidden", 2)], [("hidden", 4)])
-    assert loss_operations(plain, STUDENT, TEACHER, LENGTHS) == 0
-    assert loss_operations(term("masked_lm_ce", [("logits", 2)], []), STUDENT, TEACHER, LENGTHS) == 0
-    assert ForwardCost(0, ()).operations(LENGTHS) == 0
 
 
 def test_packed_maps_count_as_the_plain_ones_do():

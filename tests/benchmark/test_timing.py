@@ -1,18 +1,14 @@
 """Turns, spread, devices, the ceiling and the peak: what is measured, not how long it takes."""
 
-import subprocess
-from dataclasses import asdict
+from functools import partial
 
+import psutil
 import pytest
 import torch
 
-from limbeck.benchmark.loss import LossCase
-from limbeck.benchmark.measuring import (
-    Ceiling,
-    measure_ceiling,
-    peak_in_child,
-    watch_peak,
-)
+from limbeck.benchmark import measuring
+from limbeck.benchmark.loss import LossCase, measure_peak
+from limbeck.benchmark.measuring import Ceiling, Peak, measure_ceiling, peak_of, watch_peak
 from limbeck.core.machine import choose_device
 from limbeck.core.timing import FEWEST_ROUNDS, speedup, stopwatch, summarise, take_turns
 from limbeck.errors import RecipeError
@@ -44,12 +40,8 @@ def test_spread_and_speedup_by_hand():
     times = summarise([0.001 * n for n in range(1, 12)])  # 1 to 11 ms
     assert (times.p10_ms, times.median_ms, times.p90_ms) == pytest.approx((2, 6, 10))
     assert speedup([2.0, 9.0, 4.0], [1.0, 3.0, 4.0]) == 2.0  # ratios 2, 3, 1
-
-
-def test_the_stopwatch_runs_once_and_gives_seconds():
     calls = []
-    assert stopwatch(lambda: calls.append(1), torch.device("cpu"))() >= 0
-    assert calls == [1]
+    assert stopwatch(lambda: calls.append(1), torch.device("cpu"))() >= 0 and calls == [1]
 
 
 @pytest.mark.parametrize("name", ["gpu", "meta", "cuda:99", ""])
@@ -78,25 +70,18 @@ def test_the_peak_sees_what_was_held_for_a_moment_only():
     assert peak.total_mb > peak.extra_mb
 
 
-def test_a_child_measures_only_its_own_memory():
+def test_a_process_measures_only_its_own_memory():
     case = LossCase(objective="soft_label_kl", batch=4, length=32, classes=20_000, student_width=8, teacher_width=8)
-    spec = {"case": asdict(case), "backend": "materialised"}
-    alone = peak_in_child("loss", spec)  # Most of it is PyTorch, which is twice as large with CUDA's libraries.
-    ballast = torch.ones(100_000_000)  # 400 MB that the child must not count
-    peak = peak_in_child("loss", spec)
-    assert alone.note == peak.note == ""
+    ballast = torch.ones(100_000_000)  # 400 MB that must not count
+    peak = peak_of(partial(measure_peak, case, "materialised"), torch.device("cpu"))
+    assert peak.note == ""
     logits = 4 * 32 * 20_000 * 4 / 1e6
     assert 2 * logits < peak.extra_mb < 20 * logits
-    assert peak.total_mb < alone.total_mb + 100
+    assert peak.total_mb < psutil.Process().memory_info().rss / 1e6 - 200
     del ballast
 
 
-@pytest.mark.parametrize(("status", "words"), [(1, "KernelError: heads 7"), (-9, "killed"), (3, "status 3")])
-def test_a_child_that_fails_says_why(monkeypatch, status, words):
-    errors = "" if status == 3 else "Traceback\n  more\nKernelError: heads 7\n"
-    monkeypatch.setattr(
-        subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, status, "", errors)
-    )
-    peak = peak_in_child("loss", {})
-    assert peak.extra_mb is None
-    assert words in peak.note
+def test_a_process_that_fails_says_why(monkeypatch):
+    problem = "A worker ended with code -9; out of memory, or killed?"
+    monkeypatch.setattr(measuring, "run_tasks", lambda *_, ended, **more: ended(None, problem))
+    assert peak_of(list, torch.device("cpu")) == Peak(note=f"memory: {problem}")

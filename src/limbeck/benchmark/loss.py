@@ -14,7 +14,7 @@ from limbeck.benchmark import measuring
 from limbeck.benchmark.measuring import Peak
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError, suggestion
 from limbeck.models.loading import as_dtype
 from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm
@@ -139,17 +139,12 @@ def megabytes_needed(case: LossCase) -> float:
     return benchmark_of(case.objective).numbers_at_once(case) * 4 / measuring.BYTES_PER_MEGABYTE
 
 
-def measure_peak(spec: Mapping[str, Any]) -> Peak:
-    """Measure the peak memory of one forward and backward, the gradients included.
-
-    Args:
-        spec: `backend`, and `case` with the fields of `LossCase`.
-    """
-    case = LossCase(**spec["case"])
-    backend = benchmark_of(case.objective).backends[str(spec["backend"])]
-    run_loss(backend, make_inputs(smaller(case)))  # Loads what is loaded once.
+def measure_peak(case: LossCase, backend: str) -> Peak:
+    """Measure the peak memory of one forward and backward, the gradients included."""
+    run = benchmark_of(case.objective).backends[backend]
+    run_loss(run, make_inputs(smaller(case)))  # Loads what is loaded once.
     inputs = make_inputs(case)
-    return measuring.watch_peak(lambda: run_loss(backend, inputs), torch.device(case.device))
+    return measuring.watch_peak(lambda: run_loss(run, inputs), torch.device(case.device))
 
 
 # Errors are measured on less: float64 by the plain way takes many times the memory.
@@ -251,16 +246,13 @@ def _check(case: LossCase, backends: Sequence[str]) -> list[str]:
 def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bool, report: Report) -> list[Row]:
     benchmark, device = benchmark_of(case.objective), torch.device(case.device)
     what = f"{case.objective}, {case.batch} x {case.length} tokens, {case.heads} heads"
-    notes = {name: _obstacle(case, device) if name == benchmark.plain else "" for name in backends}
-    fit = [name for name in backends if not notes[name]]
+    needed = megabytes_needed(case)
+    fits = needed <= FREE_SHARE * measuring.free_megabytes(device)
+    fit = [name for name in backends if fits or name != benchmark.plain]
     report(0.0, what)
     inputs = make_inputs(case)
     runs = {name: stopwatch(partial(run_loss, benchmark.backends[name], inputs), device) for name in fit}
-    timing = part_of(report, 0.0, _TIMED)
-
-    def tell(share: float, rounds: int) -> None:
-        timing(share, what, Count(rounds, "rounds"))
-
+    tell = tell_rounds(part_of(report, 0.0, _TIMED), what)
     times = take_turns(runs, seconds=seconds, tell=tell) if fit else {}
     tokens = int(inputs.valid.sum())
     del inputs, runs
@@ -270,10 +262,10 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
         row = _describe(case, name)
         rows.append(row)
         if name not in fit:
-            row["note"] = notes[name]
+            row["note"] = f"not measured: needs about {needed / 1000:.0f} GB of memory"
             continue
         report(_TIMED + (1 - _TIMED) * index / len(backends), f"{what}: memory of {name}", Count(index, "backends"))
-        peak = _peak(case, name, device) if memory else Peak()
+        peak = measuring.peak_of(partial(measure_peak, case, name), device) if memory else Peak()
         spread = summarise(times[name])
         row |= asdict(spread) | {
             "rounds": len(times[name]),
@@ -286,18 +278,6 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
         }
     report(1.0, what)
     return [tidy(row) for row in rows]
-
-
-def _peak(case: LossCase, backend: str, device: torch.device) -> Peak:
-    spec = {"case": asdict(case), "backend": backend}
-    return measuring.peak_in_child("loss", spec) if device.type == "cpu" else measure_peak(spec)
-
-
-def _obstacle(case: LossCase, device: torch.device) -> str:
-    """Say why the plain backend should not be tried; empty where it fits."""
-    needed = megabytes_needed(case)
-    fits = needed <= FREE_SHARE * measuring.free_megabytes(device)
-    return "" if fits else f"not measured: needs about {needed / 1000:.0f} GB of memory"
 
 
 def _describe(case: LossCase, backend: str) -> Row:

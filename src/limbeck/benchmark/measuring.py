@@ -5,14 +5,11 @@ Peak memory is that of an accelerator's allocator, or on a CPU the resident size
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
@@ -20,6 +17,7 @@ from torch import nn
 
 from limbeck.core.machine import peak_memory_bytes, release_freed_memory, synchronise
 from limbeck.core.timing import stopwatch, take_turns
+from limbeck.core.workers import Send, run_tasks
 from limbeck.errors import RecipeError
 from limbeck.models.families import Shape
 from limbeck.models.packing import pack_linear_maps
@@ -109,7 +107,7 @@ class Peak:
 def watch_peak(run: Callable[[], object], device: torch.device) -> Peak:
     """Run something once and return the highest memory meanwhile.
 
-    On a CPU it is exact in a fresh process; see `peak_in_child`. An accelerator other than CUDA gives none.
+    On a CPU it is exact in a fresh process; see `peak_of`. An accelerator other than CUDA gives none.
     """
     if device.type == "cuda":
         synchronise(device)
@@ -128,27 +126,26 @@ def watch_peak(run: Callable[[], object], device: torch.device) -> Peak:
     return _peak(before, _highest_resident())
 
 
-def peak_in_child(task: str, spec: Mapping[str, Any]) -> Peak:
-    """Measure a peak on a CPU in a process of its own, which leaves out what this one holds.
+def peak_of(measure: Callable[[], Peak], device: torch.device) -> Peak:
+    """Measure a peak; on a CPU in its own process, which leaves out what this one holds.
 
     Args:
-        task: What `limbeck.benchmark.child` measures: `"loss"` or `"step"`.
-        spec: Its request, fit for JSON.
+        measure: Measures it: a function of a module, or a partial one, since the process starts from scratch.
+        device: Where.
     """
-    command = [sys.executable, "-m", "limbeck.benchmark.child", task]
-    request = json.dumps({"spec": dict(spec), "threads": torch.get_num_threads()})
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return Peak(**json.loads(done.stdout.splitlines()[-1]))
-    if done.returncode == -9:
-        return Peak(note="the process that measures memory was killed: it needs more than there is")
-    last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-    return Peak(note=f"memory: {last[:160]}")
+    if device.type != "cpu":
+        return measure()
+    peaks: list[Peak] = []
+    problems: list[str | None] = []
+    run_tasks(
+        _send_peak, [measure], workers=1, ended=lambda _, problem: problems.append(problem),
+        received=lambda _, peak: peaks.append(peak),
+    )  # fmt: skip
+    return peaks[0] if peaks else Peak(note=f"memory: {problems[0]}"[:168])
 
 
-def peak_as_json(peak: Peak) -> str:
-    """Return what `peak_in_child` reads, on one line."""
-    return json.dumps(asdict(peak))
+def _send_peak(measure: Callable[[], Peak], send: Send) -> None:
+    send(measure())
 
 
 def _peak(before: int, highest: int) -> Peak:
@@ -157,11 +154,9 @@ def _peak(before: int, highest: int) -> Peak:
 
 def _forget_highest() -> None:
     """Let Linux count the highest resident size anew: making the inputs may have taken more."""
-    if _CLEAR.exists():
-        try:
+    with suppress(OSError):  # A sandbox may forbid it; the highest size is then that since the start.
+        if _CLEAR.exists():
             _CLEAR.write_text("5", encoding="ascii")
-        except OSError:  # A sandbox may forbid it; the highest size is then that since the start.
-            return
 
 
 def _highest_resident() -> int:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
 from limbeck.benchmark import measuring
 from limbeck.benchmark.operations import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.timing import speedup, stopwatch, summarise, take_turns
+from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError
 from limbeck.evaluation.costs import ParameterCounts, count_parameters, model_megabytes
 from limbeck.evaluation.inference import encoder_of, longest_input
@@ -201,22 +201,11 @@ def _time(
     models: dict[str, PreTrainedModel], input_ids: Tensor, seconds: float, warmup: int, report: Report
 ) -> dict[str, list[float]]:
     """Return the seconds of every pass of each model."""
-    valid = torch.ones_like(input_ids)
-    runs: dict[str, Callable[[], float]] = {
-        name: stopwatch(partial(_forward, encoder_of(model), input_ids, valid), input_ids.device)
-        for name, model in models.items()
-    }
-    what = f"{input_ids.shape[0]} x {input_ids.shape[1]} tokens"
-
-    def tell(share: float, rounds: int) -> None:
-        report(share, what, Count(rounds, "rounds"))
-
+    inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+    device, what = input_ids.device, f"{input_ids.shape[0]} x {input_ids.shape[1]} tokens"
+    runs = {name: stopwatch(partial(encoder_of(model), **inputs), device) for name, model in models.items()}
     with torch.inference_mode():
-        return take_turns(runs, seconds=seconds, warmup=warmup, tell=tell)
-
-
-def _forward(encoder: nn.Module, input_ids: Tensor, valid: Tensor) -> None:
-    encoder(input_ids=input_ids, attention_mask=valid)
+        return take_turns(runs, seconds=seconds, warmup=warmup, tell=tell_rounds(report, what))
 
 
 # What models cost: parameters by place, disk, operations, latency and throughput, beside what the papers measured.
@@ -261,7 +250,7 @@ def measure_costs(
         "models": [_size([row for row in timings if row["model"] == name]) for name in names],
         "timings": timings,
         "published": [cost.to_plain() for cost in papers],
-        "machine": describe_machine(device.type).to_dict(),
+        "machine": describe_machine(device.type),
     }
 
 

@@ -6,7 +6,6 @@ import csv
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,31 +23,8 @@ SUFFIXES = (".csv", ".json")
 _DIGITS = 6
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What rows were measured on.
-
-    Attributes:
-        device: Name of the accelerator or the processor that computed.
-        hardware: As in a run's record.
-        versions: Of limbeck, Python and the packages that figures depend on.
-        commit: Of the limbeck checkout, `-dirty` after local changes; None outside of one.
-        created: When, in UTC.
-    """
-
-    device: str
-    hardware: Mapping[str, Any]
-    versions: Mapping[str, str]
-    commit: str | None
-    created: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, fit for JSON."""
-        return asdict(self)
-
-    def columns(self) -> Row:
-        """Return it as the columns that every row of a CSV file ends with."""
-        return _machine_columns(self.to_dict())
+Machine: TypeAlias = dict[str, Any]
+"""What rows were measured on, fit for JSON; see `describe_machine`."""
 
 
 def describe_machine(device_type: str) -> Machine:
@@ -56,11 +32,20 @@ def describe_machine(device_type: str) -> Machine:
 
     Args:
         device_type: Kind of the device that computes, such as `"cpu"`.
+
+    Returns:
+        `device`: name of the accelerator or the processor that computed. `hardware`: as in a run's record. `versions`:
+        of limbeck, Python and the packages that figures depend on. `commit`: of the limbeck checkout, `-dirty` after
+        local changes; None outside of one. `created`: when, in UTC.
     """
     found = hardware()
-    name = found["cpu"] if device_type == "cpu" else found["device"]
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Machine(str(name), found, versions(), git_commit(), created)
+    return {
+        "device": str(found["cpu"] if device_type == "cpu" else found["device"]),
+        "hardware": found,
+        "versions": versions(),
+        "commit": git_commit(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def tidy(row: Mapping[str, Value]) -> Row:
@@ -70,7 +55,7 @@ def tidy(row: Mapping[str, Value]) -> Row:
 
 def report_dict(benchmark: str, rows: Sequence[Mapping[str, Value]], machine: Machine) -> dict[str, Any]:
     """Return a whole benchmark as plain values, fit for JSON."""
-    return {"benchmark": benchmark, "machine": machine.to_dict(), "rows": [dict(row) for row in rows]}
+    return {"benchmark": benchmark, "machine": machine, "rows": [dict(row) for row in rows]}
 
 
 def check_output(path: Path | None) -> None:
@@ -109,7 +94,7 @@ def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], 
             text = json.dumps(report_dict(benchmark, rows, machine), indent=2, ensure_ascii=False, allow_nan=False)
             path.write_text(text + "\n", encoding="utf-8")
             return
-        whole = [{"benchmark": benchmark, **row, **machine.columns()} for row in rows]
+        whole = [{"benchmark": benchmark, **row, **_machine_columns(machine)} for row in rows]
         with path.open("w", encoding="utf-8", newline="") as file:
             # Text is quoted and numbers are not, by which `read_rows` tells them apart.
             writer = csv.DictWriter(
@@ -134,7 +119,8 @@ def read_rows(path: Path) -> list[Row]:
         ]
 
 
-def _machine_columns(machine: Mapping[str, Any]) -> Row:
+def _machine_columns(machine: Machine) -> Row:
+    """The columns that every row of a CSV file ends with."""
     found = machine["hardware"]
     return {
         "device": machine["device"],

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -19,8 +20,8 @@ from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
-from limbeck.core.progress import Count, Report, no_progress, part_of
-from limbeck.core.timing import stopwatch, summarise, take_turns
+from limbeck.core.progress import Report, no_progress, part_of
+from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
@@ -409,15 +410,11 @@ class Step:
         spent[part] += time.perf_counter() - start
 
 
-def measure_peak(spec: Mapping[str, Any]) -> Peak:
+def measure_peak(request: StepRequest) -> Peak:
     """Measure the peak memory of two steps: the second has the optimizer's state.
 
     Weights, optimizer state and activations count, and on a CPU libraries that are loaded meanwhile.
-
-    Args:
-        spec: The fields of `StepRequest`.
     """
-    request = StepRequest(**spec)
     setup = set_up_step(request)
 
     def run() -> None:
@@ -463,7 +460,7 @@ def measure_step(
     """
     setup, device = set_up_step(request), choose_device(request.device)
     report(0.0, "peak memory")
-    peak = _peak(request, device) if memory else Peak()
+    peak = measuring.peak_of(partial(measure_peak, request), device) if memory else Peak()
     report(_MEMORY_DONE, "building the models")
     step = Step(setup)
     operations = step.operations()
@@ -480,22 +477,33 @@ def measure_step(
     report(_MEMORY_DONE, "a large matrix product")
     before, bandwidth = ceilings_now(), bandwidth_now()
     timing = part_of(report, _CEILING_DONE, 1.0)
-    variants: dict[str, Callable[[], dict[str, float]]] = {"whole": _timed(step), "parts": step.run_parts}
-    found = take_turns(
-        variants,
-        seconds=seconds,
-        tell=lambda share, rounds: timing(share, f"steps of {step.tokens:,} tokens", Count(rounds, "rounds")),
-    )
+    watch = stopwatch(step.run, step.device)
+    variants: dict[str, Callable[[], dict[str, float]]] = {"whole": lambda: {WHOLE: watch()}, "parts": step.run_parts}
+    found = take_turns(variants, seconds=seconds, tell=tell_rounds(timing, f"steps of {step.tokens:,} tokens"))
     # Before and after, so that a busy moment does not lower the ceiling.
     after = ceilings_now()
     ceilings = {x: max(before[x], after[x], key=lambda found: found.operations_per_second) for x in dtypes}
     times = {WHOLE: [run[WHOLE] for run in found["whole"]]}
     times |= {part: [run[part] for run in found["parts"]] for part in PARTS}
     medians = {part: summarise(times[part]).median_ms for part in PARTS}
-    floors = {part: _floor_ms(*operations[part], ceilings) for part in PARTS}
+    floors = {part: ceilings[dtype].floor_ms(count) if count else None for part, (count, dtype) in operations.items()}
     bandwidth = max(bandwidth, bandwidth_now())
     floors["optimizer"] = step.optimizer_bytes() / bandwidth * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
+    student, teacher = setup.shapes
+    described = {
+        "method": setup.method,
+        "teacher": str(teacher),
+        "student": str(student),
+        "batch": setup.batch,
+        "micro_batches": setup.micro_batches,
+        "length": setup.length,
+        "mask": "ragged" if setup.ragged else "full",
+        "tokens": step.tokens,
+        "padding_share": step.padding_share,
+        "teacher_dtype": _name(setup.teacher_dtype),
+        "device_type": step.device.type,
+    }
     rows = []
     for part, seen in times.items():
         spread, floor = summarise(seen), floors[part]
@@ -505,7 +513,7 @@ def measure_step(
         rows.append(
             {
                 "part": part,
-                **_describe(setup, step),
+                **described,
                 "dtype": _name(dtype),
                 "rounds": len(seen),
                 **asdict(spread),
@@ -523,37 +531,6 @@ def measure_step(
             }
         )
     return [tidy(row) for row in rows]
-
-
-def _timed(step: Step) -> Callable[[], dict[str, float]]:
-    run = stopwatch(step.run, step.device)
-    return lambda: {WHOLE: run()}
-
-
-def _peak(request: StepRequest, device: torch.device) -> Peak:
-    spec = asdict(request)
-    return measuring.peak_in_child("step", spec) if device.type == "cpu" else measure_peak(spec)
-
-
-def _floor_ms(count: int, dtype: torch.dtype, ceilings: Mapping[torch.dtype, Ceiling]) -> float | None:
-    return ceilings[dtype].floor_ms(count) if count else None
-
-
-def _describe(setup: StepSetup, step: Step) -> Row:
-    student, teacher = setup.shapes
-    return {
-        "method": setup.method,
-        "teacher": str(teacher),
-        "student": str(student),
-        "batch": setup.batch,
-        "micro_batches": setup.micro_batches,
-        "length": setup.length,
-        "mask": "ragged" if setup.ragged else "full",
-        "tokens": step.tokens,
-        "padding_share": step.padding_share,
-        "teacher_dtype": _name(setup.teacher_dtype),
-        "device_type": step.device.type,
-    }
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from limbeck.core.machine import synchronise
+from limbeck.core.progress import Count, Report
 
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[float, int], None]
@@ -39,6 +40,11 @@ def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], f
         return time.perf_counter() - start
 
     return timed
+
+
+def tell_rounds(report: Report, what: str) -> Tell:
+    """Return a `Tell` that reports rounds of a measurement."""
+    return lambda share, rounds: report(share, what, Count(rounds, "rounds"))
 
 
 def take_turns(
