@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import LABELLED_TASKS, MethodOptions, Pairing, Term, paper
+from limbeck.methods.composition import LABELLED_TASKS, MethodOptions, Pairing, Temperature, Term, Weight, paper
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import (
     embedding_term,
@@ -31,14 +31,14 @@ PAPER = paper(
 class BertEmdOptions(MethodOptions):
     """Options of BERT-EMD (arXiv 2010.06133, section 3)."""
 
-    embedding_weight: float = Field(1.0, ge=0, description="Weight of the embedding outputs.")
-    hidden_weight: float = Field(1.0, ge=0, description="Weight of the distance between hidden states.")
-    attention_weight: float = Field(
-        1.0, ge=0, description="Weight of the distance between attention scores; needs equal heads."
+    embedding_weight: Weight = Field(1.0, description="Weight of the embedding outputs.")
+    hidden_weight: Weight = Field(1.0, description="Weight of the distance between hidden states.")
+    attention_weight: Weight = Field(
+        1.0, description="Weight of the distance between attention scores; needs equal heads."
     )
-    soft_label_weight: float = Field(1.0, ge=0, description="Weight of the soft labels.")
-    hard_label_weight: float = Field(0.0, ge=0, description="Weight of the hard labels.")
-    temperature: float = Field(1.0, gt=0, description="T of the soft labels.")
+    soft_label_weight: Weight = Field(1.0, description="Weight of the soft labels.")
+    hard_label_weight: Weight = Field(0.0, description="Weight of the hard labels.")
+    temperature: Temperature = Field(1.0, description="T of the soft labels.")
     cost_attention: float | None = Field(
         10.0,
         gt=0,
@@ -53,31 +53,19 @@ def bert_emd(options: BertEmdOptions, pairing: Pairing) -> list[Term]:
 
     Make the two distances over all layers, the embedding term and the prediction terms.
     """
+    student, teacher = pairing.student, pairing.teacher
+    hidden, attention = (
+        (_layers(student, *kinds), _layers(teacher, *kinds)) for kinds in (("hidden",), ("query", "key"))
+    )
+    maps, shift = learned_map(pairing), options.cost_attention
     terms = [
         embedding_term(pairing, options.embedding_weight),
-        Term(
-            name="hidden",
-            objective="layer_emd",
-            student=_layers(pairing.student, "hidden"),
-            teacher=_layers(pairing.teacher, "hidden"),
-            weight=options.hidden_weight,
-            learned_map=learned_map(pairing),
-            cost_attention=options.cost_attention,
-        ),
+        Term("hidden", "layer_emd", *hidden, options.hidden_weight, learned_map=maps, cost_attention=shift),
     ]
     if options.attention_weight > 0:
-        heads = equal_heads(pairing, "bert_emd", "set attention_weight: 0")
-        terms.append(
-            Term(
-                name="attention",
-                objective="attention_layer_emd",
-                student=_layers(pairing.student, "query", "key"),
-                teacher=_layers(pairing.teacher, "query", "key"),
-                weight=options.attention_weight,
-                options={"heads": heads},
-                cost_attention=options.cost_attention,
-            )
-        )
+        heads = {"heads": equal_heads(pairing, "bert_emd", "set attention_weight: 0")}
+        weight = options.attention_weight
+        terms.append(Term("attention", "attention_layer_emd", *attention, weight, heads, cost_attention=shift))
     terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))
     terms.append(hard_label_term(pairing, options.hard_label_weight))
     return weighted_terms(terms, "bert_emd")

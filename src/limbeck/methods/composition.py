@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from limbeck.core.yaml import Strict
@@ -217,9 +217,8 @@ def _check_mapping(value: Any) -> Any:
 def _check_layer(value: Any) -> Any:
     if _whole(value) or value in ("last", "auto"):
         return value
-    raise ValueError(
-        f"{str(value)[:80]!r} is no layer; give a number (1 is the first block, -1 the last), 'last' or 'auto'"
-    )
+    forms = "a number (1 is the first block, -1 the last), 'last' or 'auto'"
+    raise ValueError(f"{str(value)[:80]!r} is no layer; give {forms}")
 
 
 def _check_count(value: Any) -> Any:
@@ -230,6 +229,8 @@ def _check_count(value: Any) -> Any:
 
 MappingChoice: TypeAlias = Annotated[str | list[int] | dict[int, int | list[int]], BeforeValidator(_check_mapping)]
 LayerChoice: TypeAlias = Annotated[int | Literal["last", "auto"], BeforeValidator(_check_layer)]
+Weight: TypeAlias = Annotated[float, Field(ge=0)]
+Temperature: TypeAlias = Annotated[float, Field(gt=0)]
 HeadCount: TypeAlias = Annotated[int | Literal["auto"], BeforeValidator(_check_count)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from limbeck.methods import composition
-from limbeck.methods.composition import MethodOptions, Pairing, Term
+from limbeck.methods.composition import LearnedMap, MethodOptions, Pairing, Term
 from limbeck.methods.layer_mapping import resolve_layer, stream_width
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import check_relation_heads
@@ -39,14 +39,9 @@ def direct_minilm(options: DirectMiniLMOptions, pairing: Pairing) -> list[Term]:
     check_relation_heads(pairing, heads, _PARTS)
     taught = resolve_layer(options.student_layer, student, "student")
     read = resolve_layer(options.teacher_layer, teacher, "teacher")
-    return [
-        Term(
-            name=part,
-            objective="direct_mse",
-            student=(StreamKey(part, taught),),
-            teacher=(StreamKey(part, read),),
-            options={"heads": heads},
-            learned_map=composition.LearnedMap(stream_width(student, part), stream_width(teacher, part), heads),
-        )
-        for part in _PARTS
-    ]
+    terms = []
+    for part in _PARTS:
+        keys = (StreamKey(part, taught),), (StreamKey(part, read),)
+        maps = LearnedMap(stream_width(student, part), stream_width(teacher, part), heads)
+        terms.append(Term(part, "direct_mse", *keys, options={"heads": heads}, learned_map=maps))
+    return terms

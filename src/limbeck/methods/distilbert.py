@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import MethodOptions, Pairing, Term, paper
+from limbeck.methods.composition import MethodOptions, Pairing, Temperature, Term, Weight, paper
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import Positions, check_equal_widths, hard_label_term, soft_label_term, weighted_terms
 from limbeck.models.streams import StreamKey
@@ -24,10 +24,10 @@ PAPER = paper(
 class DistilBertOptions(MethodOptions):
     """Options of DistilBERT (arXiv 1910.01108, section 3)."""
 
-    soft_label_weight: float = Field(5.0, ge=0, description="Weight of the soft labels.")
-    hard_label_weight: float = Field(2.0, ge=0, description="Weight of masked language modelling, or of labels.")
-    cosine_weight: float = Field(1.0, ge=0, description="Weight of 1 - cos of the last hidden states.")
-    temperature: float = Field(2.0, gt=0, description="T of the soft labels.")
+    soft_label_weight: Weight = Field(5.0, description="Weight of the soft labels.")
+    hard_label_weight: Weight = Field(2.0, description="Weight of masked language modelling, or of labels.")
+    cosine_weight: Weight = Field(1.0, description="Weight of 1 - cos of the last hidden states.")
+    temperature: Temperature = Field(2.0, description="T of the soft labels.")
     positions: Positions = Field("all", description="On text: soft labels at all positions or masked ones.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
+from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, Weight, paper
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import attention_score_terms, hidden_terms, weighted_terms
@@ -32,9 +32,9 @@ class ElmOptions(MethodOptions):
         description="Student layers to teacher layers, such as [0, 0, 5, 10]; searched: what the paper found for 4 and "
         "6 layers under 12 (table 2), else uniform.",
     )
-    hidden_weight: float = Field(1.0, ge=0, description="Weight of the hidden states (second part of eq. 7).")
-    attention_weight: float = Field(
-        1.0, ge=0, description="Weight of the attention scores (first part of eq. 7); needs equal heads."
+    hidden_weight: Weight = Field(1.0, description="Weight of the hidden states (second part of eq. 7).")
+    attention_weight: Weight = Field(
+        1.0, description="Weight of the attention scores (first part of eq. 7); needs equal heads."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
+from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, Weight, paper
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import equal_heads, learned_map, weighted_terms
@@ -27,8 +27,8 @@ PAPER = paper(
 class MiniLMOptions(MethodOptions):
     """Options of MiniLM (arXiv 2002.10957, section 3)."""
 
-    attention_weight: float = Field(1.0, ge=0, description="Weight of the attention distributions (eq. 6).")
-    value_weight: float = Field(1.0, ge=0, description="Weight of the value relation (eq. 9); 0 is table 5.")
+    attention_weight: Weight = Field(1.0, description="Weight of the attention distributions (eq. 6).")
+    value_weight: Weight = Field(1.0, description="Weight of the value relation (eq. 9); 0 is table 5.")
     value_transfer: Literal["relation", "vectors"] = Field(
         "relation",
         description="What of the values is taught: their relation, or the vectors through a learned map (table 6).",

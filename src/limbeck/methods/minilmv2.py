@@ -82,14 +82,11 @@ def minilmv2(options: MiniLMv2Options, pairing: Pairing) -> list[Term]:
     check_relation_heads(pairing, heads, sorted(parts), f" such as {best}")
     student_layer = resolve_layer(options.student_layer, student, "student")
     teacher_layer = resolve_layer(options.teacher_layer, teacher, "teacher")
-    return [
-        Term(
-            name=pair.replace("-", "_"),
-            objective="relation_kl",
-            student=tuple(StreamKey(part, student_layer) for part in pair.split("-")),
-            teacher=tuple(StreamKey(part, teacher_layer) for part in pair.split("-")),
-            weight=weight,
-            options={"heads": heads, "causal": families[teacher.model_type].causal},
+    relation = {"heads": heads, "causal": families[teacher.model_type].causal}
+    terms = []
+    for pair, weight in weighted.items():
+        student_keys, teacher_keys = (
+            tuple(StreamKey(part, layer) for part in pair.split("-")) for layer in (student_layer, teacher_layer)
         )
-        for pair, weight in weighted.items()
-    ]
+        terms.append(Term(pair.replace("-", "_"), "relation_kl", student_keys, teacher_keys, weight, relation))
+    return terms

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from limbeck.errors import RecipeError
 from limbeck.methods import composition
-from limbeck.methods.composition import MethodOptions, Pairing, Term
+from limbeck.methods.composition import MethodOptions, Pairing, Temperature, Term, Weight
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import hidden_terms, layer_terms, soft_label_term, weighted_terms
@@ -39,18 +39,18 @@ class MlkdBertOptions(MethodOptions):
         "concat-split", description="Stage 1: how several teacher heads serve one split (section 4.5, table 5)."
     )
     mha_seed: int = Field(0, ge=0, description="Stage 1: seed of the heads that random mapping picks.")
-    embedding_weight: float = Field(1.0, ge=0, description="Stage 1: weight of eq. 1.")
-    attention_weight: float = Field(1.0, ge=0, description="Stage 1: weight of eq. 8.")
-    hidden_weight: float = Field(1.0, ge=0, description="Stage 1: weight of eq. 11.")
+    embedding_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 1.")
+    attention_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 8.")
+    hidden_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 11.")
     sample_relation_weight: float | None = Field(
         None, ge=0, description="Stage 2: weight of eq. 13; default: 1, and 0 where tokens are predicted."
     )
     sample_contrastive_weight: float | None = Field(
         None, ge=0, description="Stage 2: weight of eq. 16; default: 1 for classification, else 0."
     )
-    contrastive_temperature: float = Field(0.07, gt=0, description="Stage 2: rho (table 9).")
-    soft_label_weight: float = Field(1.0, ge=0, description="Stage 2: weight of eq. 18.")
-    temperature: float = Field(1.0, gt=0, description="Stage 2: tau of the soft labels (table 9).")
+    contrastive_temperature: Temperature = Field(0.07, description="Stage 2: rho (table 9).")
+    soft_label_weight: Weight = Field(1.0, description="Stage 2: weight of eq. 18.")
+    temperature: Temperature = Field(1.0, description="Stage 2: tau of the soft labels (table 9).")
 
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import COMPARATIVE_STUDY, MethodOptions, Pairing, Term, cite
+from limbeck.methods.composition import COMPARATIVE_STUDY, MethodOptions, Pairing, Temperature, Term, cite
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import Positions, soft_label_term
 
@@ -12,7 +12,7 @@ from limbeck.methods.terms import Positions, soft_label_term
 class OutputDistributionOptions(MethodOptions):
     """Options of output distribution transfer (arXiv 2310.08797, section 3)."""
 
-    temperature: float = Field(1.0, gt=0, description="T, which softens both distributions (appendix B).")
+    temperature: Temperature = Field(1.0, description="T, which softens both distributions (appendix B).")
     positions: Positions = Field(
         "masked",
         description="On text: teach at the masked positions, as MiniLM's MLM-KD baseline does, or at all of them.",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from limbeck.methods.composition import MethodOptions, Pairing, Term
+from limbeck.methods.composition import MethodOptions, Pairing, Term, Weight
 from limbeck.methods.layer_mapping import resolve_layer
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import learned_map, weighted_terms
@@ -16,16 +16,16 @@ from limbeck.models.streams import StreamKey
 class SentenceEmbeddingOptions(MethodOptions):
     """Options of the sentence-embedding composition."""
 
-    pooled_weight: float = Field(1.0, ge=0, description="Weight of 1 - cos of the pooled vectors.")
-    hidden_weight: float = Field(
-        1.0, ge=0, description="Weight of the mean squared error between last hidden states, token by token."
+    pooled_weight: Weight = Field(1.0, description="Weight of 1 - cos of the pooled vectors.")
+    hidden_weight: Weight = Field(
+        1.0, description="Weight of the mean squared error between last hidden states, token by token."
     )
     layer_mapping: dict[int, int] = Field(
         {}, description="Student layer to teacher layer whose hidden states are taught too, for example {1: 1, 2: 3}."
     )
-    layer_weight: float = Field(0.3, ge=0, description="Weight of the error at each layer of layer_mapping.")
-    sample_relation_weight: float = Field(
-        0.0, ge=0, description="Weight of the relations between the samples of a batch (MLKD-BERT, eq. 13-15)."
+    layer_weight: Weight = Field(0.3, description="Weight of the error at each layer of layer_mapping.")
+    sample_relation_weight: Weight = Field(
+        0.0, description="Weight of the relations between the samples of a batch (MLKD-BERT, eq. 13-15)."
     )
     pooling: Literal["mean", "cls"] = Field("mean", description="How a sentence vector is made of tokens.")
 

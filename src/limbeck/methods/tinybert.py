@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, paper
+from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Temperature, Term, Weight, paper
 from limbeck.methods.layer_mapping import resolve_mapping
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import attention_score_terms, embedding_term, hidden_terms, soft_label_term, weighted_terms
@@ -24,15 +24,15 @@ class TinyBertOptions(MethodOptions):
     """Options of TinyBERT (arXiv 1909.10351, section 3)."""
 
     mapping: MappingChoice = Field("uniform", description="Student layers to teacher layers.")
-    embedding_weight: float = Field(1.0, ge=0, description="Weight of the embedding outputs (its eq. 9).")
-    hidden_weight: float = Field(1.0, ge=0, description="Weight of the hidden states (its eq. 8).")
-    attention_weight: float = Field(
-        1.0, ge=0, description="Weight of the attention scores before softmax (its eq. 7); needs equal heads."
+    embedding_weight: Weight = Field(1.0, description="Weight of the embedding outputs (its eq. 9).")
+    hidden_weight: Weight = Field(1.0, description="Weight of the hidden states (its eq. 8).")
+    attention_weight: Weight = Field(
+        1.0, description="Weight of the attention scores before softmax (its eq. 7); needs equal heads."
     )
-    soft_label_weight: float = Field(
-        0.0, ge=0, description="Weight of the soft labels (its eq. 10): 1 in a second, task-specific stage."
+    soft_label_weight: Weight = Field(
+        0.0, description="Weight of the soft labels (its eq. 10): 1 in a second, task-specific stage."
     )
-    temperature: float = Field(1.0, gt=0, description="T of the soft labels.")
+    temperature: Temperature = Field(1.0, description="T of the soft labels.")
 
 
 @register_as_method(options=TinyBertOptions, citation=PAPER)

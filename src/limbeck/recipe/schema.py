@@ -64,16 +64,14 @@ class TextSpec(Strict):
     """How text is cut; a stage may set these anew."""
 
     unit: Literal["document", "paragraph", "sentence"] | None = Field(
-        default=None, description="What is never joined with its neighbour; default: document."
+        None, description="What is never joined with its neighbour; default: document."
     )
     length: int | None = Field(
-        default=None, ge=4, le=1_000_000, description="Longest block in tokens, special tokens included; default: 128."
+        None, ge=4, le=1_000_000, description="Longest block in tokens, special tokens included; default: 128."
     )
-    join: bool | None = Field(
-        default=None, description="Join units into blocks of exactly `length` tokens; default: no."
-    )
+    join: bool | None = Field(None, description="Join units into blocks of exactly `length` tokens; default: no.")
     minimum_tokens: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="Drop blocks with fewer content tokens; default: 4."
+        None, ge=1, le=1_000_000, description="Drop blocks with fewer content tokens; default: 4."
     )
 
 
@@ -81,13 +79,13 @@ class AugmentSpec(Strict):
     """How a stage changes the text that teacher and student read."""
 
     replace_tokens: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         le=1,
         description="Share of tokens replaced by random words of the vocabulary; helps where the text is narrow.",
     )
     mask_tokens: float | None = Field(
-        default=None,
+        None,
         ge=0,
         lt=1,
         description="Share of tokens masked for masked language modelling, anew every epoch; default: 0.15 where a "
@@ -99,18 +97,13 @@ class TaskSpec(Strict):
     """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task."""
 
     kind: Literal["classification", "regression", "question_answering"] = Field(description="What is predicted.")
-    pair_column: Name | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
-    label_column: Name = Field(default="label", description="Column of the class (by name or number) or the value.")
-    question_column: Name = Field(default="question", description="Question answering: column of the question.")
-    context_column: Name = Field(default="context", description="Question answering: column of the passage.")
-    answers_column: Name = Field(
-        default="answers", description="Question answering: column of the answers, as SQuAD's."
-    )
+    pair_column: Name | None = Field(None, description="Column of the second text, for tasks on pairs.")
+    label_column: Name = Field("label", description="Column of the class (by name or number) or the value.")
+    question_column: Name = Field("question", description="Question answering: column of the question.")
+    context_column: Name = Field("context", description="Question answering: column of the passage.")
+    answers_column: Name = Field("answers", description="Question answering: column of the answers, as SQuAD's.")
     stride: int = Field(
-        default=64,
-        ge=0,
-        le=1_000_000,
-        description="Question answering: tokens that neighbouring windows of a passage share.",
+        64, ge=0, le=1_000_000, description="Question answering: tokens that neighbouring windows of a passage share."
     )
 
     @model_validator(mode="after")
@@ -127,10 +120,10 @@ class MixSpec(Strict):
     """The shares of several sources, such as languages: by weights, or by their sizes to a power."""
 
     weights: list[Annotated[Number, Field(gt=0, allow_inf_nan=False)]] | None = Field(
-        default=None, description="A weight for each source, in their order; they need not add up to 1."
+        None, description="A weight for each source, in their order; they need not add up to 1."
     )
     exponent: float | None = Field(
-        default=None,
+        None,
         ge=0,
         le=1,
         description="Shares proportional to size^exponent: 1 keeps the proportions, 0 makes all equal; XLM-R has 0.3.",
@@ -151,29 +144,25 @@ class CorpusSpec(TextSpec):
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, or installed-docs "
         "(docstrings of installed packages).",
     )
-    text_column: Name = Field(default="text", description="The column of text in jsonl, parquet and Hub data.")
+    text_column: Name = Field("text", description="The column of text in jsonl, parquet and Hub data.")
     held_out: float = Field(
-        default=0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
+        0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
     )
-    max_documents: int | None = Field(
-        default=None, ge=1, le=MOST, description="Use no more documents (or rows) than this."
-    )
+    max_documents: int | None = Field(None, ge=1, le=MOST, description="Use no more documents (or rows) than this.")
     streaming: bool = Field(
-        default=False, description="Read and tokenise while training, keeping nothing on disk; needs max_steps."
+        False, description="Read and tokenise while training, keeping nothing on disk; needs max_steps."
     )
     shuffle_buffer: int | None = Field(
-        default=None,
+        None,
         ge=1,
         le=10_000_000,
         description="Streaming: blocks shuffled together in every process that reads; default: 10,000.",
     )
     mix: MixSpec | None = Field(
-        default=None,
+        None,
         description="Shares of the sources; default: every row once an epoch, or a stream's sources by their sizes.",
     )
-    task: TaskSpec | None = Field(
-        default=None, description="What the rows are labelled with; default: text without labels."
-    )
+    task: TaskSpec | None = Field(None, description="What the rows are labelled with; default: text without labels.")
 
     @field_validator("sources", mode="before")
     @classmethod
@@ -218,15 +207,13 @@ class TeacherSpec(Strict):
     """The pretrained model that is distilled."""
 
     model: Place = Field(description="A local folder, a Hub name, or package:NAME for a model inside a Python package.")
-    name: Name | None = Field(
-        default=None, description="What the model card calls it, such as its Hub name; default: model."
-    )
-    revision: Name | None = Field(default=None, description="Branch, tag or commit of a Hub model.")
+    name: Name | None = Field(None, description="What the model card calls it, such as its Hub name; default: model.")
+    revision: Name | None = Field(None, description="Branch, tag or commit of a Hub model.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="Number format of the teacher's weights; auto: bfloat16 where training uses it."
+        "auto", description="Number format of the teacher's weights; auto: bfloat16 where training uses it."
     )
     sharded: bool = Field(
-        default=False,
+        False,
         description="Shard its layers over the processes, where it does not fit on one device; every layer is then "
         "gathered for every batch.",
     )
@@ -235,9 +222,9 @@ class TeacherSpec(Strict):
 class StageTeacherSpec(TeacherSpec):
     """The teacher of one stage: another model, or the student of an earlier stage (a teacher assistant)."""
 
-    model: str = Field(default="", description="As the recipe's teacher.model; leave it out to name a stage.")
+    model: str = Field("", description="As the recipe's teacher.model; leave it out to name a stage.")
     stage: str | None = Field(
-        default=None, description="Name of an earlier stage with a student of its own, which teaches here."
+        None, description="Name of an earlier stage with a student of its own, which teaches here."
     )
 
     @model_validator(mode="after")
@@ -251,14 +238,14 @@ class InitialiseSpec(Strict):
     """What the student starts from."""
 
     layers: LayerStrategy | list[Whole] = Field(
-        default="random",
+        "random",
         description="random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6].",
     )
     embeddings: Literal["auto", "copied", "projected", "random"] = Field(
-        default="auto",
+        "auto",
         description="The teacher's embeddings: copied, or projected onto their principal directions when narrower.",
     )
-    checkpoint: Place | None = Field(default=None, description="An earlier student of the same shape to start from.")
+    checkpoint: Place | None = Field(None, description="An earlier student of the same shape to start from.")
 
 
 class ShapeSpec(Strict):
@@ -267,13 +254,13 @@ class ShapeSpec(Strict):
     layers: int = Field(ge=1, le=1000, description="Number of Transformer blocks.")
     hidden: int = Field(ge=1, le=65536, description="Width of the hidden states.")
     heads: int | None = Field(
-        default=None, ge=1, le=65536, description="Attention heads; default: 12 where it divides, else hidden/64."
+        None, ge=1, le=65536, description="Attention heads; default: 12 where it divides, else hidden/64."
     )
     ffn: int | None = Field(
-        default=None, ge=1, le=4 * 65536, description="Width of the feed-forward layer; default: 4 x hidden."
+        None, ge=1, le=4 * 65536, description="Width of the feed-forward layer; default: 4 x hidden."
     )
     embedding: int | None = Field(
-        default=None, ge=1, le=65536, description="Width of factorised embeddings; default: as hidden."
+        None, ge=1, le=65536, description="Width of factorised embeddings; default: as hidden."
     )
 
 
@@ -283,13 +270,13 @@ class StudentSpec(Strict):
     shape: str | ShapeSpec = Field(description='"layers x hidden" such as "6x384", a preset, or every field by name.')
     initialise: InitialiseSpec = Field(default_factory=InitialiseSpec, description="What the student starts from.")
     dropout: float | None = Field(
-        default=None,
+        None,
         ge=0,
         lt=1,
         description="Dropout while distilling; default: the teacher's. The saved student always has the teacher's.",
     )
     untrained: Literal["random", "teacher"] = Field(
-        default="random",
+        "random",
         description="What parameters that no stage trains hold in the saved student: their random start, or the "
         "teacher's values where shapes allow.",
     )
@@ -305,21 +292,21 @@ class GuardSpec(Strict):
     """
 
     on_bad_loss: Literal["stop", "skip"] = Field(
-        default="stop",
+        "stop",
         description="At a step whose loss or gradient is infinite or no number, or whose loss explodes: stop the run, "
         "or skip the step, which leaves weights and optimizer as they are. The batch is saved either way.",
     )
     explosion_factor: float | None = Field(
-        default=None,
+        None,
         gt=1,
         le=MOST,
         description="A loss above so many times the median of the last 64 good steps explodes; default: none does.",
     )
     skips_in_a_row: int = Field(
-        default=10, ge=1, le=MOST, description="How many steps in a row may be skipped before the run stops."
+        10, ge=1, le=MOST, description="How many steps in a row may be skipped before the run stops."
     )
     on_out_of_memory: Literal["stop", "split"] = Field(
-        default="stop",
+        "stop",
         description="When a batch does not fit the device: stop the run, or run it, and all that follow, in smaller "
         "pieces whose gradients are summed.",
     )
@@ -374,18 +361,18 @@ class StageSpec(Strict):
     """One stage: a method and how long to train with it."""
 
     name: str | None = Field(
-        default=None,
+        None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
         description="Name in logs and folders, of letters, digits, - and _; default: the method's.",
     )
     method: dict[str, Any] = Field(description="The method's name, and its options beside it.")
-    teacher: StageTeacherSpec | None = Field(default=None, description="The stage's teacher; default: the recipe's.")
+    teacher: StageTeacherSpec | None = Field(None, description="The stage's teacher; default: the recipe's.")
     student: StudentSpec | None = Field(
-        default=None,
+        None,
         description="A student of this stage alone, such as a teacher assistant, which later stages may name as their "
         "teacher; default: the recipe's student, trained on.",
     )
-    corpus: CorpusSpec | None = Field(default=None, description="The stage's corpus; default: the recipe's.")
+    corpus: CorpusSpec | None = Field(None, description="The stage's corpus; default: the recipe's.")
     text: TextSpec = Field(default_factory=TextSpec, description="How this stage cuts the corpus.")
     augment: AugmentSpec = Field(default_factory=AugmentSpec, description="How this stage changes its text.")
     freeze: list[Literal["embeddings"]] = Field(
@@ -427,32 +414,32 @@ class StageSpec(Strict):
 class EvaluationSpec(Strict):
     """What is measured once the student is trained, teacher beside student."""
 
-    enabled: bool = Field(default=True, description="Measure at all.")
-    quality: bool = Field(default=True, description="Sentence-pair agreement and retrieval on held-out text.")
-    speed: bool = Field(default=True, description="Latency, with teacher and student in turn.")
+    enabled: bool = Field(True, description="Measure at all.")
+    quality: bool = Field(True, description="Sentence-pair agreement and retrieval on held-out text.")
+    speed: bool = Field(True, description="Latency, with teacher and student in turn.")
     pooling: Literal["auto", "mean", "cls"] = Field(
-        default="auto", description="How sentence vectors are pooled; auto: as the teacher's folder says, else mean."
+        "auto", description="How sentence vectors are pooled; auto: as the teacher's folder says, else mean."
     )
     batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field(
-        default=[1, 32], min_length=1, description="Batch sizes for the latency."
+        [1, 32], min_length=1, description="Batch sizes for the latency."
     )
     length: int = Field(
-        default=128, ge=4, le=1_000_000, description="Tokens a row for the latency; longest text for the quality."
+        128, ge=4, le=1_000_000, description="Tokens a row for the latency; longest text for the quality."
     )
-    pairs: int = Field(default=1500, ge=10, le=10_000_000, description="Sentence pairs for the agreement.")
-    retrieval_pairs: int = Field(default=700, ge=10, le=1_000_000, description="Pool of the retrieval.")
-    latency_seconds: float = Field(default=12.0, gt=0, le=600, description="Time for all latencies together.")
+    pairs: int = Field(1500, ge=10, le=10_000_000, description="Sentence pairs for the agreement.")
+    retrieval_pairs: int = Field(700, ge=10, le=1_000_000, description="Pool of the retrieval.")
+    latency_seconds: float = Field(12.0, gt=0, le=600, description="Time for all latencies together.")
 
 
 class Recipe(Strict):
     """A run: teacher, student, corpus, stages and evaluation."""
 
-    name: Name = Field(default="run", description="Name of the run.")
-    seed: int = Field(default=42, ge=0, lt=2**32, description="Seed of every random stream of the run.")
-    output: Place | None = Field(default=None, description="The run's folder; a new one.")
+    name: Name = Field("run", description="Name of the run.")
+    seed: int = Field(42, ge=0, lt=2**32, description="Seed of every random stream of the run.")
+    output: Place | None = Field(None, description="The run's folder; a new one.")
     teacher: TeacherSpec
     student: StudentSpec
-    corpus: CorpusSpec | None = Field(default=None, description="The text; not needed without stages.")
+    corpus: CorpusSpec | None = Field(None, description="The text; not needed without stages.")
     stages: list[StageSpec] = Field(
         default_factory=list, description="Trained one after the other; none keeps the initialised student."
     )
