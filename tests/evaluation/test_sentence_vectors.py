@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -49,17 +47,6 @@ def test_every_family_takes_its_longest_text(family):
     found = encode(model, tokenizer, TEXTS, max_length=10_000, batch_size=2)
     expected = one_by_one(model, tokenizer, TEXTS, "mean", 64)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_equals_sentence_transformers(tmp_path: Path):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    tiny_bert().save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    theirs = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")  # mean pooling by default
-    theirs.max_seq_length = 32
-    expected = theirs.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
-    found = encode(tiny_bert(), tiny_tokenizer(), TEXTS, max_length=32)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_baked_in_padding_and_truncation_are_ignored_and_kept():

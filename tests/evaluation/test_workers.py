@@ -13,8 +13,9 @@ from limbeck.models.loading import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
 
 
-@pytest.fixture
-def jobs(tmp_path):
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("jobs")
     folder, data = tiny_folder(tmp_path), make_data("classification", train=16)
     prepared = prepare(data, POINT, load_tokenizer(folder), keys=KEYS, cache_dir=tmp_path / "cache")
     cells = {seed: PreparedCell(Cell(str(folder), "t", POINT, seed), prepared) for seed in (1, 2, 3)}

@@ -116,15 +116,6 @@ def test_texts_without_a_token_are_left_out_and_long_ones_are_cut():
     assert {text for batch in batches for text in batch.texts} == {texts[1]}
 
 
-def test_what_a_tokenizer_file_fixes_is_ignored_and_kept():
-    tokenizer = tiny_tokenizer()
-    tokenizer.backend_tokenizer.enable_truncation(4)
-    tokenizer.backend_tokenizer.enable_padding(length=50)
-    (row,) = tokenise(tokenizer, ["the model of the teacher and the student"], ("input_ids",), 128)
-    assert len(row["input_ids"]) == 10
-    assert tokenizer.backend_tokenizer.truncation["max_length"] == 4
-
-
 def test_built_in_texts_reach_from_empty_to_long_and_over_scripts():
     texts = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
     assert "" in texts and max(map(len, texts)) > 4000

@@ -135,7 +135,7 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[str]:
         return []
     request = request_evaluation(spec, Path(), teacher=None, students=[])
     names = request.task_names()
-    overrides = parse_overrides(request.overrides, request.short_names())
+    overrides = parse_overrides(request.overrides, [task.name for task in request.tasks_asked()])
     if request.data is not None and not request.data.is_dir():
         raise CorpusError(f"The data folder '{request.data}' does not exist.")
     planner = Planner(

@@ -12,25 +12,25 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.records import Agreement, Retrieval
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import Encoding, encode, spearman_agreement
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-
 PAIR_KINDS = ("neighbouring", "same_document", "different_documents")
 SENTENCE_CHARACTERS = (20, 400)
 """Shortest and longest sentence used: shorter ones are headings and fragments, longer ones are lists."""
 FEWEST_PAIRS = 50
+_RESAMPLES = 500
+_APART: dict[str, tuple[int, int | None]] = {"neighbouring": (1, 1), "same_document": (2, None)}
+"""Nearest and furthest second sentence of a pair of one document."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,7 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
     order = [index for index, sentences in enumerate(texts) if sentences]
     rng.shuffle(order)
     quota = -(-count // len(PAIR_KINDS))
-    neighbouring = _pairs_within(texts, order, quota, rng, kind="neighbouring", nearest=1, furthest=1)
-    apart = _pairs_within(texts, order, quota, rng, kind="same_document", nearest=2, furthest=None)
+    neighbouring, apart = (_pairs_within(texts, order, quota, rng, kind) for kind in _APART)
     between = _pairs_between(texts, order, count - min(count, len(neighbouring) + len(apart)), rng)
     pairs = [*neighbouring, *apart, *between][:count]
     if len(pairs) < min(FEWEST_PAIRS, count):
@@ -82,12 +81,7 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
 
 
 def measure_agreement(
-    pairs: Sequence[SentencePair],
-    student_similarities: ArrayLike,
-    teacher_similarities: ArrayLike,
-    *,
-    seed: int = 0,
-    resamples: int = 500,
+    pairs: Sequence[SentencePair], student_similarities: ArrayLike, teacher_similarities: ArrayLike, *, seed: int = 0
 ) -> Agreement:
     """Return the Spearman agreement over `pairs` with its interval and its parts.
 
@@ -99,7 +93,6 @@ def measure_agreement(
         student_similarities: One number a pair.
         teacher_similarities: One number a pair.
         seed: Of the resampling.
-        resamples: How many.
     """
     student = np.asarray(student_similarities, np.float64)
     teacher = np.asarray(teacher_similarities, np.float64)
@@ -110,7 +103,7 @@ def measure_agreement(
         groups.setdefault(pair.document, []).append(row)
     return Agreement(
         spearman=spearman_agreement(student, teacher),
-        interval=_interval(student, teacher, [np.array(rows) for rows in groups.values()], seed, resamples),
+        interval=_interval(student, teacher, [np.array(rows) for rows in groups.values()], seed),
         by_kind={kind: spearman_agreement(student[rows], teacher[rows]) for kind, rows in members.items()},
         pairs=len(pairs),
         documents=len(groups),
@@ -140,19 +133,13 @@ def _distinct_sentences(documents: Sequence[str]) -> list[list[str]]:
 
 
 def _pairs_within(
-    texts: Sequence[Sequence[str]],
-    order: Sequence[int],
-    quota: int,
-    rng: random.Random,
-    *,
-    kind: str,
-    nearest: int,
-    furthest: int | None,
+    texts: Sequence[Sequence[str]], order: Sequence[int], quota: int, rng: random.Random, kind: str
 ) -> list[SentencePair]:
-    """Choose up to `quota` pairs of sentences of one document that are `nearest`..`furthest` sentences apart.
+    """Choose up to `quota` pairs of sentences of one document, as far apart as their kind says.
 
     Goes round the documents, one pair each time, so that a long document does not crowd out the others.
     """
+    nearest, furthest = _APART[kind]
     free: dict[int, list[int]] = {}  # document -> first sentences not used yet, shuffled
     for document in order:
         starts = list(range(len(texts[document]) - nearest))
@@ -189,16 +176,12 @@ def _pairs_between(
 
 
 def _interval(
-    student: NDArray[np.float64],
-    teacher: NDArray[np.float64],
-    groups: Sequence[NDArray[np.int64]],
-    seed: int,
-    resamples: int,
+    student: NDArray[np.float64], teacher: NDArray[np.float64], groups: Sequence[NDArray[np.int64]], seed: int
 ) -> list[float | None]:
     """Return Spearman's 2.5th and 97.5th percentile over resampled groups of rows; NaN where undefined."""
     rng = np.random.default_rng(seed)
     values: list[float] = []
-    for _ in range(resamples):
+    for _ in range(_RESAMPLES):
         rows = np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])
         values.append(spearman_agreement(student[rows], teacher[rows]))
     defined = [value for value in values if not np.isnan(value)] or [float("nan")]
@@ -305,12 +288,9 @@ def _candidates(document: str | tuple[str, str]) -> list[tuple[str, str]]:
         return list(_usable([document]))
     paragraphs = split_paragraphs(document)
     sentences = [split_sentences(paragraph) for paragraph in paragraphs]
-    found: list[tuple[str, str]] = []
-    if len(paragraphs) > 1 and len(sentences[0]) == 1:
-        found = list(_usable([(paragraphs[0], " ".join(paragraphs[1:]))]))
-    if found:  # its paragraphs are in the body already
-        return found
-    return list(_usable((own[0], " ".join(own[1:])) for own in sentences if len(own) > 1))
+    whole = [(paragraphs[0], " ".join(paragraphs[1:]))] if len(paragraphs) > 1 and len(sentences[0]) == 1 else []
+    parts = ((own[0], " ".join(own[1:])) for own in sentences if len(own) > 1)
+    return list(_usable(whole)) or list(_usable(parts))  # Of a whole document the parts are in the body already.
 
 
 def _usable(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:

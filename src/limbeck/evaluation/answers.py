@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,9 @@ def cut_rows(
             answer = (start, start + len(row.answers[0])) if start >= 0 else NO_ANSWER
         questions.append(Question(row.id, row.pair or "", row.text, answer))
     return windows.cut(questions, report, "answer without a place in its context's tokens, row left out")
+
+
+Scores: TypeAlias = NDArray[np.float64]
 
 
 class Span(NamedTuple):
@@ -101,12 +104,7 @@ def decode_answers(
 
 
 def best_span(
-    window: AnswerWindow,
-    start_scores: NDArray[np.float64],
-    end_scores: NDArray[np.float64],
-    *,
-    n_best: int,
-    max_answer_tokens: int,
+    window: AnswerWindow, start_scores: Scores, end_scores: Scores, *, n_best: int, max_answer_tokens: int
 ) -> Span | None:
     """Return the best answer of a window; None if no token of the context can be one.
 
@@ -134,6 +132,6 @@ def best_span(
     return None
 
 
-def _best(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+def _best(scores: Scores, count: int) -> NDArray[np.intp]:
     """Places of the `count` highest scores, the highest first; of equals the earlier."""
     return np.argsort(-scores, kind="stable")[:count]

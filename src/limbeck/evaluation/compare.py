@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core import records
 from limbeck.core.progress import no_progress, part_of
@@ -25,10 +25,6 @@ from limbeck.evaluation.inference import Encoding, device_of, pair_similarities
 from limbeck.models.families import depth
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 
 T = TypeVar("T")
 # Shares of the progress, of the student and of the teacher, which is larger; the rest is the latency.
@@ -79,22 +75,21 @@ def compare_models(
     encoding = {"pooling": "mean", "max_length": 128, "report": no_progress, **encoding}
     dtype, report = encoding.get("dtype"), encoding["report"]
 
+    def of_both(measure: Callable[..., T], texts: Sequence[Any], shares: Sequence[tuple[float, float]]) -> list[T]:
+        return [
+            measure(model, tokenizer, texts, **encoding | {"report": part_of(report, *share)})
+            for model, share in zip((student, teacher), shares, strict=True)
+        ]
+
     def agree() -> records.Agreement:
         texts_only = [text if isinstance(text, str) else "\n".join(text) for text in held_out]
         chosen = agreement.build_pairs(texts_only, pairs, seed=seed)
-        texts = [(pair.first, pair.second) for pair in chosen]
-        of_student, of_teacher = (
-            pair_similarities(model, tokenizer, texts, **encoding | {"report": part_of(report, *where)})
-            for model, where in zip((student, teacher), _AGREEMENT, strict=True)
-        )
-        return agreement.measure_agreement(chosen, of_student.numpy(), of_teacher.numpy(), seed=seed)
+        both = of_both(pair_similarities, [(pair.first, pair.second) for pair in chosen], _AGREEMENT)
+        return agreement.measure_agreement(chosen, both[0].numpy(), both[1].numpy(), seed=seed)
 
     def retrieve() -> list[records.Retrieval]:
         chosen = agreement.build_retrieval_pairs(held_out, retrieval_pairs, seed=seed)
-        return [
-            agreement.measure_retrieval(model, tokenizer, chosen, **encoding | {"report": part_of(report, *where)})
-            for model, where in zip((student, teacher), _RETRIEVAL, strict=True)
-        ]
+        return of_both(agreement.measure_retrieval, chosen, _RETRIEVAL)
 
     def time_both() -> records.Latency:
         return costs.measure_latency(

@@ -66,15 +66,10 @@ class BestEpoch(TrainerCallback):
         self.scores: list[float] = []
 
     def on_epoch_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: PreTrainedModel | None = None,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Score, and keep the weights if they are the best so far."""
-        assert model is not None
+        model = kwargs["model"]
         with torch.random.fork_rng():
             value = self._score()
         self.scores.append(value)
@@ -174,7 +169,7 @@ class StepReporter(TrainerCallback):
     def __init__(self, report: Share) -> None:
         self._report = report
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Report the step."""
         self._report(TRAINING_SHARE * state.global_step / max(state.max_steps, 1))
 

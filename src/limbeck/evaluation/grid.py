@@ -335,10 +335,10 @@ class _GridRun:
                 if planned.id not in done:  # Two names of one model share their cells.
                     prepared = task.prepared[self._models[planned.cell.model].tokenizer]
                     found.setdefault(planned.training, {}).setdefault(planned.id, PreparedCell(planned.cell, prepared))
-        return [SharedTraining(training, cells, self._work_of(cells)) for training, cells in found.items()]
-
-    def _work_of(self, cells: Mapping[str, PreparedCell]) -> float:
-        return grid_plan.work_of(cells.values(), self._models[next(iter(cells.values())).cell.model].shape)
+        return [
+            SharedTraining(training, cells, grid_plan.work_of(cells.values(), self._models))
+            for training, cells in found.items()
+        ]
 
     def _received(self, training: SharedTraining, message: Message) -> None:
         if isinstance(message, tuple):
@@ -359,19 +359,13 @@ class _GridRun:
     def _row(self, training: SharedTraining, identity: str, outcome: Outcome) -> EvaluationCell:
         cell, prepared = training.cells[identity]
         task = self._tasks[cell.task]
-        found: dict[str, Any] = (
-            {"error": outcome.problem}
-            if isinstance(outcome, Failure)
-            else {
-                "scores": outcome.scores,
-                "epoch": outcome.epoch,
-                "rows": outcome.rows,
-                "seconds": outcome.seconds,
-                "training_seconds": outcome.training_seconds,
-                "predictions": save_predictions(self._folder, identity, outcome.predictions),
-                "notes": list(task.notes),
+        found: dict[str, Any] = {"error": outcome.problem} if isinstance(outcome, Failure) else {}
+        if isinstance(outcome, CellResult):
+            found = {
+                name: getattr(outcome, name) for name in ("scores", "epoch", "rows", "seconds", "training_seconds")
             }
-        )
+            found["predictions"] = save_predictions(self._folder, identity, outcome.predictions)
+            found["notes"] = list(task.notes)
         return EvaluationCell(
             id=identity,
             training=training.id,
@@ -396,15 +390,13 @@ def _write_submissions(
     """Write the files for leaderboards; a file that cannot be written is named in a note."""
     written: list[Path] = []
     problems: list[str] = []
-    for task in tasks:
-        for (model, name), choice in choices.items():
-            if name == task.name:
-                try:
-                    written += write_submissions(folder, model, task.task, choice.cells, task.metric)
-                except OutputError as error:
-                    problems.append(
-                        f"The leaderboard file of {model} on {task.task.title} could not be written: {error}"
-                    )
+    by_name = {task.name: task for task in tasks}
+    for (model, name), choice in choices.items():
+        task = by_name[name]
+        try:
+            written += write_submissions(folder, model, task.task, choice.cells, task.metric)
+        except OutputError as error:
+            problems.append(f"The leaderboard file of {model} on {task.task.title} could not be written: {error}")
     return written, problems
 
 

@@ -90,10 +90,6 @@ class EvaluationRequest:
         """Return the tasks as they are known before a row of them is read."""
         return [find_task(name).task for name in self.task_names()]
 
-    def short_names(self) -> list[str]:
-        """Return the names that settings and columns of the tasks go by: those in the file, for own tasks."""
-        return [task.name for task in self.tasks_asked()]
-
 
 Override = tuple[str | None, Mapping[str, Any]]
 
@@ -268,17 +264,17 @@ class Planner:
         return prepare(data, point, tokenizer, keys=keys, cache_dir=self.cache_dir)
 
 
-def work_of(cells: Collection[PreparedCell], shape: Shape) -> float:
+def work_of(cells: Collection[PreparedCell], models: Mapping[str, PlannedModel]) -> float:
     """Estimate the cost of cells with one training, for the time that is left.
 
     In arbitrary units: tokens x Transformer parameters, training three times as much as scoring.
 
     Args:
         cells: At least one.
-        shape: Of the model.
+        models: By name.
     """
     first = next(iter(cells))
-    point = first.cell.point
+    point, shape = first.cell.point, models[first.cell.model].shape
     parameters = shape.layers * shape.hidden * (4 * shape.hidden + 2 * shape.ffn)
     scored = sum(len(rows) for cell in cells for rows in cell.task.rows.values())
     trained = 0.0 if isinstance(point, SimilarityPoint) else 3 * point.epochs * first.task.train_rows

@@ -7,9 +7,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from limbeck.core import studies
 from limbeck.core.records import Number
+from limbeck.core.studies import Column
 from limbeck.evaluation.cell import seeds
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
 from limbeck.evaluation.protocols import FineTuning, Protocol, task_columns
@@ -55,6 +57,10 @@ def _likewise(notes: list[str]) -> str:
     return f"; likewise {shown}" + (f" and {left} more" if left > 0 else "")
 
 
+Cells: TypeAlias = Mapping[str, studies.EvaluationCell]
+"""The latest row of every planned cell, by identity."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """The grid point that stands for a model on a task.
@@ -98,11 +104,7 @@ Choices = Mapping[tuple[str, str], Choice]
 
 
 def choose_all(
-    cells: Mapping[str, studies.EvaluationCell],
-    tasks: Sequence[PlannedTask],
-    models: Sequence[PlannedModel],
-    *,
-    seed_count: int | None,
+    cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel], *, seed_count: int | None
 ) -> Choices:
     """Choose a grid point for every model on every task that it has a finished run of.
 
@@ -132,11 +134,7 @@ def select_score(cell: studies.EvaluationCell, metric: str) -> float:
 
 
 def summarise(
-    cells: Mapping[str, studies.EvaluationCell],
-    tasks: Sequence[PlannedTask],
-    models: Sequence[PlannedModel],
-    protocol: Protocol,
-    choices: Choices,
+    cells: Cells, tasks: Sequence[PlannedTask], models: Sequence[PlannedModel], protocol: Protocol, choices: Choices
 ) -> studies.Evaluation:
     """Make the content of the tables, in percent; the first model is the reference.
 
@@ -171,11 +169,7 @@ def summarise(
 
 
 def _model(
-    model: PlannedModel,
-    choices: Choices,
-    tasks: Sequence[PlannedTask],
-    columns: Sequence[studies.Column],
-    protocol: Protocol,
+    model: PlannedModel, choices: Choices, tasks: Sequence[PlannedTask], columns: Sequence[Column], protocol: Protocol
 ) -> studies.EvaluatedModel:
     scores: dict[str, studies.ColumnFigure] = {}
     chosen: dict[str, studies.ChosenPoint] = {}
@@ -202,7 +196,7 @@ def _model(
     return studies.EvaluatedModel(name=model.name, shape=shape, columns=scores, averages=averages, chosen=chosen)
 
 
-def _metrics(choice: Choice, column: studies.Column) -> dict[str, studies.Figure]:
+def _metrics(choice: Choice, column: Column) -> dict[str, studies.Figure]:
     """Every metric of a column over the runs, in percent; of several splits, their mean."""
     found: dict[str, studies.Figure] = {}
     for metric in dict.fromkeys(metric for split in column.splits for metric in choice.cells[0].scores[split]):
@@ -274,7 +268,7 @@ def _computed(name: str, columns: Mapping[str, float], models: Sequence[studies.
     return sum(columns[key] for key in keys) / len(keys)
 
 
-def _failures(cells: Mapping[str, studies.EvaluationCell], tasks: Sequence[PlannedTask]) -> list[str]:
+def _failures(cells: Cells, tasks: Sequence[PlannedTask]) -> list[str]:
     planned = ((each.cell, cells.get(each.id)) for task in tasks for each in task.cells)
     failed = ((cell.describe(), row.error) for cell, row in planned if row is not None and row.status != FINISHED)
     return failure_notes("cell", failed)

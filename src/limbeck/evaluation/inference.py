@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -13,15 +13,13 @@ from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import PreTrainedTokenizerBase
 
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.batches import padded_batches
 from limbeck.errors import ModelError
 from limbeck.models.loading import encode_texts
 from limbeck.models.taps import check_pooling, pool
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @contextmanager

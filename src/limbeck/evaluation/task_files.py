@@ -14,8 +14,10 @@ from limbeck.corpus import readers
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import ClassNumbers, is_missing, parse_value
 from limbeck.corpus.opening import open_file
+from limbeck.corpus.readers import PlacedRow
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation import tasks
+from limbeck.evaluation.tasks import Columns, SplitFacts, Task, TaskDefinition, TaskRow
 
 # A corpus may pass over these, a split may not: its score would be of other rows.
 _FATAL = (
@@ -44,7 +46,7 @@ def find_file(sources: Sequence[tasks.FileSource], folders: Sequence[Path]) -> t
     return None
 
 
-def read_split_file(path: Path, source: tasks.FileSource, report: SourceReport) -> Iterator[readers.PlacedRow]:
+def read_split_file(path: Path, source: tasks.FileSource, report: SourceReport) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split's file.
 
     Args:
@@ -69,7 +71,7 @@ def read_split_file(path: Path, source: tasks.FileSource, report: SourceReport) 
             raise CorpusError(f"'{path}' cannot be read as a whole: {kind} ({report.examples[kind][0]}).")
 
 
-def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[readers.PlacedRow]:
+def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[PlacedRow]:
     """Rows of a tab-separated table whose first line is a row; a quotation mark is a character like any other."""
     with open_file(path, report) as stream:
         for number, line in readers.decoded_lines(stream, path, report):
@@ -79,7 +81,7 @@ def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) ->
             if len(fields) < len(header):
                 report.note("row with too few fields", where)
             else:
-                yield readers.PlacedRow(where, dict(zip(header, fields, strict=False)))
+                yield PlacedRow(where, dict(zip(header, fields, strict=False)))
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -89,7 +91,7 @@ def _subfolders(folder: Path) -> list[Path]:
         return []
 
 
-def read_split_of_hub(source: tasks.HubSource) -> Iterator[readers.PlacedRow]:
+def read_split_of_hub(source: tasks.HubSource) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split, downloaded as a whole and kept in the cache of `datasets`.
 
     Args:
@@ -109,7 +111,7 @@ def read_split_of_hub(source: tasks.HubSource) -> Iterator[readers.PlacedRow]:
         ) from error
     names = readers.class_names(rows.features)
     for number, row in enumerate(rows, start=1):
-        yield readers.PlacedRow(f"{name} {source.split}:{number}", row, names)
+        yield PlacedRow(f"{name} {source.split}:{number}", row, names)
 
 
 # Spellings of XNLI's translated training files.
@@ -117,10 +119,10 @@ _OTHER_SPELLINGS = {"contradictory": "contradiction"}
 UNDECIDED = "-"
 """In place of a class on which the annotators did not agree; the sources do not count such rows."""
 
-LabelReader = Callable[[readers.PlacedRow, str], int | float | None]
+LabelReader = Callable[[PlacedRow, str], int | float | None]
 
 
-def label_reader(task: tasks.Task) -> LabelReader:
+def label_reader(task: Task) -> LabelReader:
     """Return the function that reads the label in a column of a row.
 
     It gives None where the annotators did not agree on a class, and raises a CorpusError for a row without a label, a
@@ -133,7 +135,7 @@ def label_reader(task: tasks.Task) -> LabelReader:
         return _value
     numbers = ClassNumbers(task.labels)
 
-    def read_class(row: readers.PlacedRow, column: str) -> int | None:
+    def read_class(row: PlacedRow, column: str) -> int | None:
         value = row.values[column]
         if value == UNDECIDED and UNDECIDED not in task.labels:
             return None
@@ -151,14 +153,14 @@ def label_reader(task: tasks.Task) -> LabelReader:
     return read_class
 
 
-def _value(row: readers.PlacedRow, column: str) -> float:
+def _value(row: PlacedRow, column: str) -> float:
     value: Any = row.values[column]
     if is_missing(value):
         raise _unlabelled(row, column)
     return parse_value(value, row.where)
 
 
-def _unlabelled(row: readers.PlacedRow, column: str) -> CorpusError:
+def _unlabelled(row: PlacedRow, column: str) -> CorpusError:
     return CorpusError(
         f"{row.where} is unlabelled (its {column} is {row.values[column]!r}), and a labelled split is asked for."
     )
@@ -172,12 +174,8 @@ NO_PLACE = -1
 
 
 def read_task_rows(
-    placed: Iterable[readers.PlacedRow],
-    task: tasks.Task,
-    facts: tasks.SplitFacts,
-    columns: tasks.Columns,
-    report: SourceReport,
-) -> list[tasks.TaskRow]:
+    placed: Iterable[PlacedRow], task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+) -> list[TaskRow]:
     """Return the rows of a split, in the order of the source.
 
     Args:
@@ -190,7 +188,7 @@ def read_task_rows(
     Raises:
         CorpusError: if a row lacks a column or a label, has a label that is none of the task's, or an id of another.
     """
-    rows: list[tasks.TaskRow] = []
+    rows: list[TaskRow] = []
     ids: set[str] = set()
     read_label = label_reader(task) if facts.labelled and columns.label is not None else None
     for place in placed:
@@ -202,7 +200,7 @@ def read_task_rows(
         else:
             text = _text(place, columns.text)
             pair = None if columns.pair is None else _text(place, columns.pair)
-            row = tasks.TaskRow(_row_id(place, columns, len(rows)), text, pair, language=facts.language)
+            row = TaskRow(_row_id(place, columns, len(rows)), text, pair, language=facts.language)
             if read_label is not None and columns.label is not None:
                 _require(place, columns.label)
                 label = read_label(place, columns.label)
@@ -215,29 +213,24 @@ def read_task_rows(
 
 
 def _question_row(
-    row: readers.PlacedRow,
-    number: int,
-    task: tasks.Task,
-    facts: tasks.SplitFacts,
-    columns: tasks.Columns,
-    report: SourceReport,
-) -> tasks.TaskRow:
+    row: PlacedRow, number: int, task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
+) -> TaskRow:
     if columns.pair is None:
         raise CorpusError(f"The task '{task.name}' names no column for the question.")
     context, question = _text(row, columns.text), _text(row, columns.pair)
     row_id = _row_id(row, columns, number)
     if not facts.labelled:
-        return tasks.TaskRow(row_id, context, question, language=facts.language)
+        return TaskRow(row_id, context, question, language=facts.language)
     _require(row, columns.answers)
     pairs = [] if row.values.get("is_impossible") else _answers(row, columns.answers)
     if not pairs and task.answerable_only:
         raise CorpusError(f"{row.where} has no answer, but every question of {task.title} has one.")
     answers = tuple(answer for answer, _ in pairs)
     starts = tuple(_place(context, answer, start, row.where, report) for answer, start in pairs)
-    return tasks.TaskRow(row_id, context, question, answers=answers, answer_starts=starts, language=facts.language)
+    return TaskRow(row_id, context, question, answers=answers, answer_starts=starts, language=facts.language)
 
 
-def _answers(row: readers.PlacedRow, column: str) -> list[tuple[str, int]]:
+def _answers(row: PlacedRow, column: str) -> list[tuple[str, int]]:
     """Texts and starts, from lists side by side or from a list of answers; blank ones are none."""
     value = row.values[column]
     if is_missing(value):
@@ -268,12 +261,12 @@ def _place(context: str, answer: str, start: int, where: str, report: SourceRepo
     return min(places, key=lambda place: abs(place - start))
 
 
-def _row_id(row: readers.PlacedRow, columns: tasks.Columns, number: int) -> str:
+def _row_id(row: PlacedRow, columns: Columns, number: int) -> str:
     value = row.values.get(columns.id) if columns.id is not None else None
     return str(number if is_missing(value) else value)
 
 
-def _text(row: readers.PlacedRow, column: str) -> str:
+def _text(row: PlacedRow, column: str) -> str:
     _require(row, column)
     value: Any = row.values[column]
     if isinstance(value, list | tuple):
@@ -283,7 +276,7 @@ def _text(row: readers.PlacedRow, column: str) -> str:
     return value or ""
 
 
-def _require(row: readers.PlacedRow, column: str) -> None:
+def _require(row: PlacedRow, column: str) -> None:
     if column not in row.values:
         # The first row of a table without a header may be whole texts.
         names = [str(name)[:_SHOWN_CHARACTERS] for name in row.values]
@@ -338,7 +331,7 @@ class _Splits:
         data: The folder that the user gave; None for the Hub.
     """
 
-    definition: tasks.TaskDefinition
+    definition: TaskDefinition
     beside: Path | None
     data: Path | None
 
@@ -350,7 +343,7 @@ class _Splits:
             return any(map(self.has, self._keys(definition, source.parts)))
         return find_file(source.files, folders) is not None if folders else source.hub is not None
 
-    def read(self, key: str, notes: dict[str, None]) -> list[tasks.TaskRow]:
+    def read(self, key: str, notes: dict[str, None]) -> list[TaskRow]:
         """Return the rows of a split.
 
         Args:
@@ -388,9 +381,7 @@ class _Splits:
         notes |= dict.fromkeys([counted, *(f"{task.title} {split}: {line}" for line in report.lines())])
         return rows
 
-    def _read_parts(
-        self, task: tasks.Task, split: str, parts: Sequence[str], notes: dict[str, None]
-    ) -> list[tasks.TaskRow]:
+    def _read_parts(self, task: Task, split: str, parts: Sequence[str], notes: dict[str, None]) -> list[TaskRow]:
         there = [part for part in parts if self.has(part)]
         if not there:
             raise CorpusError(f"None of the splits {name_some(parts)} of {task.title} is there.")
@@ -399,10 +390,10 @@ class _Splits:
             notes[f"{task.title} {split}: made of {len(there)} of its {len(parts)} parts"] = None
         return rows
 
-    def _keys(self, definition: tasks.TaskDefinition, splits: Sequence[str]) -> list[str]:
+    def _keys(self, definition: TaskDefinition, splits: Sequence[str]) -> list[str]:
         return [split if definition is self.definition else f"{definition.task.name}:{split}" for split in splits]
 
-    def _locate(self, key: str) -> tuple[tasks.TaskDefinition, str, list[Path]]:
+    def _locate(self, key: str) -> tuple[TaskDefinition, str, list[Path]]:
         """Return whose split a key names, its name, and the folders that it is looked for in; none for the Hub."""
         definition, folders = self.definition, [] if self.data is None else [self.data]
         if key == TRAIN and definition.task.train is not None:
@@ -440,7 +431,7 @@ def _what_is_there(places: _Splits) -> tuple[list[str], list[str]]:
     return there, [key for key in keys if key not in there]
 
 
-def _narrowed(definition: tasks.TaskDefinition, rows: Mapping[str, object]) -> tasks.Task:
+def _narrowed(definition: TaskDefinition, rows: Mapping[str, object]) -> Task:
     """The task with the scored and predicted splits that were loaded."""
     task = definition.task
     first = [key for key in task.scored if key in rows] or [key for key in definition.second_choice if key in rows]

@@ -97,15 +97,6 @@ def test_by_hand() -> None:
     assert decode_answers([own], [starts], [ends], {"q": context}) == {"q": AnswerPrediction("a", 0.0)}
 
 
-def test_the_null_score_is_the_lowest_and_the_answer_the_highest_of_all_windows() -> None:
-    context = "a b"
-    windows = [window("q", 1, [(0, 1)]), window("q", 1, [(2, 3)])]
-    starts = [np.array([7.0, 1.0, 0.0]), np.array([2.0, 3.0, 0.0])]
-    ends = [np.array([1.0, 1.0, 0.0]), np.array([2.0, 1.0, 0.0])]
-    found = decode_answers(windows, starts, ends, {"q": context}, answerable_only=False)
-    assert found == {"q": AnswerPrediction("b", 4.0 - 4.0)}
-
-
 def test_where_the_n_best_hold_no_pair_all_are_searched() -> None:
     context = "a b c"
     own = window("q", 1, [(0, 1), (2, 3), (4, 5)])

@@ -147,24 +147,16 @@ def test_families_are_fine_tuned(family, tmp_path):
         assert 0 <= next(iter(result.scores["validation"].values())) <= 1
 
 
-def test_progress_rises_to_the_end_of_training(tmp_path):
-    folder, data = tiny_folder(tmp_path), make_data("classification")
-    shares: list[float] = []
-    run(folder, data, POINT, tmp_path, shares.append)
-    assert shares == sorted(shares)
-    assert len(shares) == 2 * 5
-    assert shares[-1] == pytest.approx(0.95)
-
-
-def test_a_cell_that_is_killed_leaves_nothing_among_temporary_files(tmp_path, monkeypatch):
+def test_progress_rises_and_temporary_files_are_left_at_no_time(tmp_path, monkeypatch):
     folder, data, scratch = tiny_folder(tmp_path), make_data("classification"), tmp_path / "scratch"
     scratch.mkdir()
     prepared = ready(folder, data, POINT, tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    seen: list[list[Path]] = []
-    run_cell(Cell(str(folder), "t", POINT, 1), prepared, lambda share: seen.append(list(scratch.iterdir())))
-    assert len(seen) == 2 * 5
-    assert not any(seen)
+    seen: list[tuple[float, list[Path]]] = []
+    run_cell(Cell(str(folder), "t", POINT, 1), prepared, lambda share: seen.append((share, list(scratch.iterdir()))))
+    shares = [share for share, _ in seen]
+    assert len(shares) == 2 * 5 and shares == sorted(shares) and shares[-1] == pytest.approx(0.95)
+    assert not any(files for _, files in seen)
 
 
 def test_left_padded_questions_keep_their_places(tmp_path):

@@ -27,22 +27,6 @@ def scores(name: str, language: str, prediction: str, *answers: str) -> tuple[fl
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "normalised"),
-    [
-        ("en", "The “old” bridge – a river", "old bridge river"),
-        ("de", "Der Fluss, die Brücke und eines", "fluss brücke und"),
-        ("es", "¿El puente? ¡unas piedras!", "puente piedras"),
-        ("vi", "Những cái cầu của tôi", "cầu tôi"),
-        ("ar", "النهر والجسر", "نهر و جسر"),
-        ("hi", "एक नदी।", "एक नदी"),
-        ("zh", "《战国无双3》， Koei公司", "战 国 无 双 3 koei 公 司"),
-    ],
-)
-def test_mlqa_normalises_by_language(language: str, text: str, normalised: str) -> None:
-    assert normalise_answer_of(text, language) == normalised
-
-
-@pytest.mark.parametrize(
     ("language", "prediction", "answer", "exact", "f1"),
     [
         ("de", "der alte Fluss", "ein alter Fluss", 0, 1 / 2),

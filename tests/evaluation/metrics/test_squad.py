@@ -7,7 +7,7 @@ import random
 import pytest
 
 from limbeck.errors import CorpusError
-from limbeck.evaluation.metrics import normalise_answer, score, score_answers
+from limbeck.evaluation.metrics import score, score_answers
 from limbeck.evaluation.submission import AnswerPrediction
 from limbeck.evaluation.tasks import TASKS, TaskRow
 from tests.evaluation.metrics import naive
@@ -23,21 +23,6 @@ def row(row_id: str, *answers: str) -> TaskRow:
 def scores(name: str, prediction: str, *answers: str) -> tuple[float, float]:
     found = score_answers({"q": AnswerPrediction(prediction)}, [row("q", *answers)], TASKS[name])
     return float(found.exact[0]), float(found.f1[0])
-
-
-@pytest.mark.parametrize(
-    ("text", "normalised"),
-    [
-        ("The  Denver\tBroncos!", "denver broncos"),
-        ("a cat, an ant and the theme", "cat ant and theme"),
-        ("U.S. dollars: $10,000", "us dollars 10000"),
-        ("“the” – end", "“ ” – end"),
-        ("The", ""),
-        ("a-an", "aan"),
-    ],
-)
-def test_normalised(text: str, normalised: str) -> None:
-    assert normalise_answer(text) == normalised
 
 
 @pytest.mark.parametrize(
