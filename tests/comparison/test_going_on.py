@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -13,51 +14,41 @@ import limbeck
 from limbeck.errors import Interrupted, OutputError, TrainingError
 from limbeck.evaluation import grid as attempt
 from limbeck.training import run as training_run
+from tests.support.comparisons import tiny_plan
 from tests.support.corpora import write_text
 
 
-def press_ctrl_c():
-    os.kill(os.getpid(), signal.SIGINT)
+@pytest.fixture(scope="module")
+def whole(teacher, text, tmp_path_factory):
+    """The record of a comparison that nothing stops, and its plan."""
+    plan = tiny_plan(teacher, text)
+    plan["training"] |= {"save_strategy": "steps", "save_steps": 2}
+    return limbeck.compare(plan, output=tmp_path_factory.mktemp("whole") / "out").record, plan
 
 
-def test_ctrl_c_keeps_what_is_finished_and_the_next_call_goes_on(plan, tmp_path, trained, at_step):
-    whole = limbeck.compare(plan, output=tmp_path / "whole").record
-    del trained[:]
-    output, (undo, _) = tmp_path / "out", at_step(2, press_ctrl_c)
-    with pytest.raises(Interrupted, match="1 of 2 runs are done .* the same command goes on"):
+@pytest.mark.parametrize("stop", ["ctrl-c", "kill"])
+def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkpoint(
+    whole, tmp_path, trained, at_step, stop
+):
+    (expected, plan), output = whole, tmp_path / "out"
+    actions = {"ctrl-c": lambda: os.kill(os.getpid(), signal.SIGINT), "kill": sys.exit}
+    undo, _ = at_step(2, actions[stop])
+    with pytest.raises((Interrupted, SystemExit)) as caught:
         limbeck.compare(plan, output=output)
     stopped = json.loads((output / "comparison.json").read_text())
-    assert stopped["status"] == "interrupted"
-    first, second = stopped["cells"]
-    assert (first["status"], second["status"]) == ("finished", "interrupted")
-    assert list((output / second["folder"]).rglob("checkpoint-*"))
-    undo()
-    record = limbeck.compare(plan, output=output).record
-    assert len(trained) == 3, "the first run is not trained again"
-    assert_same_figures(record, whole)
-
-
-def test_a_killed_comparison_goes_on_from_its_checkpoint(plan, tmp_path, at_step):
-    plan["training"] |= {"save_strategy": "steps", "save_steps": 2}
-    whole = limbeck.compare(plan, output=tmp_path / "whole").record
-    output, (undo, _) = tmp_path / "out", at_step(2, sys.exit)
-    with pytest.raises(SystemExit):
-        limbeck.compare(plan, output=output)
-    killed = json.loads((output / "comparison.json").read_text())
-    assert killed["status"] == "running"
-    [checkpoint] = (output / "runs").rglob("checkpoint-*")
-    assert checkpoint.name == "checkpoint-2"
+    if stop == "ctrl-c":
+        assert re.search("1 of 2 runs are done .* the same command goes on", str(caught.value))
+        assert [cell["status"] for cell in stopped["cells"]] == ["finished", "interrupted"]
+    assert stopped["status"] == {"ctrl-c": "interrupted", "kill": "running"}[stop]
+    assert list((output / "runs").rglob("checkpoint-*"))
     undo()
     _, steps = at_step(1, lambda: None)
     record = limbeck.compare(plan, output=output).record
-    assert steps[0] == 3, "it goes on after its checkpoint"
-    assert_same_figures(record, whole)
-
-
-def assert_same_figures(record, whole):
-    for cell, expected in zip(record["cells"], whole["cells"], strict=True):
-        assert cell["held_out"] == expected["held_out"], "the resumed run ends where an unbroken one does"
-        assert (cell["steps"], cell["tokens"]) == (expected["steps"], expected["tokens"])
+    assert len(trained) == 3, "the first run is not trained again"
+    assert steps[0] > 2, "the second goes on after its checkpoint"
+    for cell, unbroken in zip(record["cells"], expected["cells"], strict=True):
+        for fact in ("held_out", "steps", "tokens"):
+            assert cell[fact] == unbroken[fact], "the resumed run ends where an unbroken one does"
 
 
 def test_runs_that_fail_are_said_and_tried_again(plan, tmp_path, monkeypatch, trained):
@@ -101,34 +92,25 @@ def test_a_changed_plan_keeps_what_is_unchanged(plan, tmp_path, trained):
     assert len(trained) == 4, "and what was left out is still there"
 
 
-@pytest.mark.parametrize(
-    ("override", "parts"),
-    [
-        ("budget.tokens=2000", ["budget", "tokens = 1000", "tokens = 2000"]),
-        ("corpus.length=20", ["corpus", "length = 24", "length = 20"]),
-        ("training.learning_rate=0.1", ["training arguments", "learning_rate = 0.001", "learning_rate = 0.1"]),
-        ("teacher.dtype=bfloat16", ["teacher", 'dtype = "auto"', 'dtype = "bfloat16"']),
-    ],
-)
-def test_a_changed_teacher_corpus_or_budget_is_refused(plan, tmp_path, trained, override, parts):
-    output = tmp_path / "out"
-    limbeck.compare(plan | {"methods": ["minilmv2"]}, output=output)
-    before = (output / "comparison.json").read_bytes()
-    with pytest.raises(OutputError) as caught:
-        limbeck.compare(plan, [override], output=output)
-    for part in (*parts, "put it back, or give another --output"):
-        assert part in str(caught.value)
-    assert (output / "comparison.json").read_bytes() == before
-    assert len(trained) == 1
-
-
-def test_other_text_in_the_same_files_is_refused(plan, tmp_path):
-    text = write_text(tmp_path / "text", 20)
+def test_a_changed_teacher_corpus_budget_or_text_is_refused(plan, tmp_path, trained):
+    output, text = tmp_path / "out", write_text(tmp_path / "text", 20)
     plan |= {"methods": ["minilmv2"], "corpus": {**plan["corpus"], "sources": [str(text)]}}
-    limbeck.compare(plan, output=tmp_path / "out")
+    limbeck.compare(plan, output=output)
+    before = (output / "comparison.json").read_bytes()
+    for override, parts in {
+        "budget.tokens=2000": ("budget", "tokens = 1000", "tokens = 2000"),
+        "corpus.length=20": ("corpus", "length = 24", "length = 20"),
+        "training.learning_rate=0.1": ("training arguments", "learning_rate = 0.001", "learning_rate = 0.1"),
+        "teacher.dtype=bfloat16": ("teacher", 'dtype = "auto"', 'dtype = "bfloat16"'),
+    }.items():
+        with pytest.raises(OutputError) as caught:
+            limbeck.compare(plan, [override], output=output)
+        assert all(part in str(caught.value) for part in (*parts, "put it back, or give another --output"))
     (text / "0.txt").write_text("Another document. It has two sentences.")
     with pytest.raises(OutputError, match="The text of the corpus of the comparison"):
-        limbeck.compare(plan, output=tmp_path / "out")
+        limbeck.compare(plan, output=output)
+    assert (output / "comparison.json").read_bytes() == before
+    assert len(trained) == 1
 
 
 def test_a_folder_of_something_else_is_left_alone(plan, tmp_path):

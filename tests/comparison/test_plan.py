@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from limbeck.comparison.cells import rows_per_step, steps_of_stages
 from limbeck.comparison.plan import load_plan
 from limbeck.errors import RecipeError
 from tests.support.comparisons import tiny_plan
@@ -30,11 +31,8 @@ def test_a_file_with_overrides(plan, tmp_path):
 
 
 def test_students_are_shapes_or_specs(plan):
-    shapes = [
-        "2x24",
-        {"layers": 2, "hidden": 32, "ffn": 64},
-        {"name": "copy", "shape": "2x24", "initialise": {"layers": "last"}},
-    ]
+    copy = {"name": "copy", "shape": "2x24", "initialise": {"layers": "last"}}
+    shapes = ["2x24", {"layers": 2, "hidden": 32, "ffn": 64}, copy]
     students = load_plan({**plan, "students": shapes}).students
     assert [student.title for student in students] == ["2x24", "2x32", "copy"]
     assert students[2].in_recipe()["initialise"]["layers"] == "last"
@@ -97,26 +95,20 @@ def test_stages_written_out_and_arguments_of_a_method(plan):
         ({"budget": {"tokens": 0}}, ["budget.tokens", "(got '0')"]),
         ({"methods": ["minilmv3"]}, ["methods.0", "Did you mean 'minilmv2'"]),
         ({"methods": []}, ["methods"]),
-        (
-            {"methods": [{"name": "minilmv2", "mappings": ["last"]}]},
-            ["methods.0", "minilmv2 takes no mappings; it takes teacher_layers"],
-        ),
+        ({"methods": [{"name": "minilmv2", "mappings": ["last"]}]},
+         ["methods.0", "minilmv2 takes no mappings; it takes teacher_layers"]),
         ({"methods": [{"name": "hidden_states", "mappings": [[1.5]]}]}, ["methods.0.mappings", "is no layer mapping"]),
         ({"methods": [{"name": "mlm", "options": {"heads": 2}}]}, ["options.heads", "no option 'heads'"]),
-        (
-            {"methods": [{"name": "minilmv2", "options": {"relation_heads": -1}}]},
-            ["options.relation_heads", "no number"],
-        ),
+        ({"methods": [{"name": "minilmv2", "options": {"relation_heads": -1}}]},
+         ["options.relation_heads", "no number"]),
         ({"methods": [{"name": "minilmv2", "shares": [1, 1]}]}, ["shares", "each of the 1 stages"]),
         ({"methods": [{"name": "output_distribution", "shares": [1, 0]}]}, ["shares", "above 0"]),
         ({"methods": [{"stages": [{"method": "mlm"}]}]}, ["need a title"]),
         ({"methods": [{"title": "x"}]}, ["either name", "or stages"]),
         ({"methods": [{"title": "x", "stages": []}]}, ["no stage that trains"]),
         ({"methods": ["mlm", "mlm"]}, ["two of the methods are 'mlm'", "title"]),
-        (
-            {"methods": [{"title": "x", "stages": [{"method": "mlm", "text": {"length": 8}}]}]},
-            ["stage 'mlm'", "text of its own", "a comparison has one"],
-        ),
+        ({"methods": [{"title": "x", "stages": [{"method": "mlm", "text": {"length": 8}}]}]},
+         ["stage 'mlm'", "text of its own", "a comparison has one"]),
         ({"students": ["2x24", "2x24"]}, ["two of the students are '2x24'", "name"]),
         ({"students": [{"shape": "2x24", "initialize": {}}]}, ["students.0", "Did you mean 'initialise'"]),
         ({"seeds": [1, 1]}, ["two of the seeds are '1'"]),
@@ -152,3 +144,26 @@ def test_settings_of_the_evaluation_are_those_of_the_command(plan):
     spec = load_plan(plan | {"evaluation": {"tasks": "cola, rte", "settings": settings}}).evaluation
     assert spec.tasks == ["cola", "rte"]
     assert spec.overrides == ("epochs=[1, 3]", "cola.epochs=6", "cola.learning_rates=1e-05", "rte.metric=null")
+
+
+BATCH = {"per_device_train_batch_size": 8, "bf16": False}
+
+
+def test_a_step_reads_all_accumulated_batches_and_a_stage_the_budget():
+    assert (rows_per_step(BATCH), rows_per_step({**BATCH, "gradient_accumulation_steps": 4})) == (8, 32)
+    assert all(steps_of_stages(tokens, [1.0], [BATCH], 12.5) == (100,) for tokens in (10_000, 10_049))
+
+
+def test_stages_share_the_budget_to_the_step():
+    for tokens in range(1000, 3000, 37):
+        steps = steps_of_stages(tokens, [0.7, 0.3], [BATCH, BATCH], 12.5)
+        assert sum(steps) == round(tokens / 100) and abs(steps[0] - 0.7 * tokens / 100) <= 0.5
+    other = {**BATCH, "gradient_accumulation_steps": 2}
+    assert steps_of_stages(6400, [0.5, 0.5], [BATCH, other], 10.0) == (40, 20), "the same tokens"
+
+
+def test_too_small_a_budget_is_refused():
+    with pytest.raises(
+        RecipeError, match="budget.tokens 100 gives a stage 50 tokens, and a step reads about 80; raise"
+    ):
+        steps_of_stages(100, [0.5, 0.5], [BATCH, BATCH], 10.0)

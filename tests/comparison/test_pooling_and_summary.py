@@ -3,20 +3,10 @@
 import pytest
 
 from limbeck.comparison.summary import pool_scores, summarise_comparison
-from limbeck.core.studies import (
-    Average,
-    Averages,
-    Column,
-    ColumnFigure,
-    ComparedTeacher,
-    ComparisonCell,
-    Costs,
-    EvaluatedModel,
-    Evaluation,
-    Figure,
-)
+from limbeck.core import studies
+from limbeck.core.studies import Column, ComparisonCell, Costs, Evaluation, Figure
 
-TEACHER = ComparedTeacher(
+TEACHER = studies.ComparedTeacher(
     name="teacher", title="The teacher", shape="bert 12x768, 12 heads, FFN 3072", held_out={"agreement": 1.0}
 )
 COLUMNS = [Column(key=key, title=key.upper(), metric="accuracy", kind="classification") for key in ("cola", "rte")]
@@ -25,11 +15,15 @@ COLUMNS = [Column(key=key, title=key.upper(), metric="accuracy", kind="classific
 def model(name, scores, retention=None, of=("cola", "rte"), **averages):
     """A model of an evaluation, each score the mean of two fine-tunings a point away from it."""
     columns = {
-        key: ColumnFigure.of_runs([score - 1, score + 1], metrics={"accuracy": Figure.of_runs([score - 1, score + 1])})
+        key: studies.ColumnFigure.of_runs(
+            [score - 1, score + 1], metrics={"accuracy": Figure.of_runs([score - 1, score + 1])}
+        )
         for key, score in scores.items()
     }
-    found = Averages(**{key: Average.of_runs([value], of=list(of), complete=True) for key, value in averages.items()})
-    return EvaluatedModel(name=name, columns=columns, averages=found, retention=retention or {})
+    found = studies.Averages(
+        **{key: studies.Average.of_runs([value], of=list(of), complete=True) for key, value in averages.items()}
+    )
+    return studies.EvaluatedModel(name=name, columns=columns, averages=found, retention=retention or {})
 
 
 def cell(method, mapping="", seed=1, *, student="3x384", status="finished", problem=None, unavailable=None, **held_out):

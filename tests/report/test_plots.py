@@ -14,6 +14,7 @@ from PIL import Image
 
 from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
+from limbeck.report import plots
 from limbeck.report.plot_drawing import FILE_SUFFIXES, WIDTH, drawn, shortened, svg_of, text_width, write_figure
 from limbeck.report.plots import (
     SCORES,
@@ -29,10 +30,7 @@ from limbeck.report.plots import (
     Panels,
     Plot,
     Series,
-    contrast,
-    heat_colour,
     show,
-    spans_widely,
 )
 
 
@@ -337,16 +335,16 @@ def test_long_names_keep_both_ends():
 def test_numbers_are_written_with_separators():
     written = [show(v) for v in (1234567, 1234.5, 0.123456, 3.0, None, float("nan"))]
     assert written == ["1,234,567", "1,234", "0.1235", "3", "–", "–"]
-    assert spans_widely([0.01, 1]) and not any(spans_widely(values) for values in ([0.5, 1], [-1, 100], []))
+    assert plots.spans_widely([0.01, 1]) and not any(plots.spans_widely(values) for values in ([0.5, 1], [-1, 100], []))
 
 
 def test_colours_can_be_read_in_both_themes():
     for theme in THEMES.values():
         for role in ("ink", "muted", "link", "warning"):
-            assert min(contrast(theme[role], theme[paper]) for paper in ("paper", "panel")) >= 4.5, role
+            assert min(plots.contrast(theme[role], theme[paper]) for paper in ("paper", "panel")) >= 4.5, role
         for role in ("heat", *(f"series-{number}" for number in range(1, SERIES + 1))):
-            assert contrast(theme[role], theme["paper"]) >= 4.5, role
+            assert plots.contrast(theme[role], theme["paper"]) >= 4.5, role
         for level in range(21):
-            assert contrast(theme[f"on-{level}"], heat_colour(theme, level)) >= 4.5
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+            assert plots.contrast(theme[f"on-{level}"], plots.heat_colour(theme, level)) >= 4.5
+    assert plots.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert plots.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
