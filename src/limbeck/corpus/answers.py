@@ -19,33 +19,27 @@ NO_SPAN = (0, 0)
 """The label of a window that does not hold the whole answer: the first token, both ends."""
 
 
-@dataclass(frozen=True)
-class PairFrame:
+class PairFrame(NamedTuple):
     """The special tokens around a pair of texts, and the segments of all.
 
     Args:
-        prefix: Ids before the first text.
-        middle: Ids between the two.
-        suffix: Ids after the second.
-        types: Segment of each token of the prefix, of every token of the first text, of each of the middle, of every
-            token of the second, of each of the suffix.
+        ids: Ids before the first text, between the two, and after the second.
+        types: Segments of these.
+        texts: Segment of every token of the first text, and of the second.
     """
 
-    prefix: list[int]
-    middle: list[int]
-    suffix: list[int]
-    types: tuple[list[int], int, list[int], int, list[int]]
-
-    @property
-    def special(self) -> int:
-        """Number of special tokens."""
-        return len(self.prefix) + len(self.middle) + len(self.suffix)
+    ids: list[list[int]]
+    types: list[list[int]]
+    texts: tuple[int, int]
 
     def join(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return ids and segments of a whole pair."""
-        before, of_first, between, of_second, after = self.types
-        types = [*before, *[of_first] * len(first), *between, *[of_second] * len(second), *after]
-        return [*self.prefix, *first, *self.middle, *second, *self.suffix], types
+        of_texts = [self.texts[0]] * len(first), [self.texts[1]] * len(second)
+        ids, types = (
+            [*before, *one, *between, *other, *after]
+            for (before, between, after), (one, other) in ((self.ids, (first, second)), (self.types, of_texts))
+        )
+        return ids, types
 
 
 def find_frame(backend: Tokenizer) -> PairFrame:
@@ -56,14 +50,12 @@ def find_frame(backend: Tokenizer) -> PairFrame:
     """
     for probe in PROBES:
         encoding = backend.encode(probe, probe)
-        ids, types, texts = encoding.ids, encoding.type_ids, encoding.sequence_ids
-        if 0 not in texts or 1 not in texts:
-            continue
-        first, second = texts.index(0), texts.index(1)
-        bounds = ((0, first), (first + texts.count(0), second), (second + texts.count(1), len(ids)))
-        before, between, after = (types[start:end] for start, end in bounds)
-        prefix, middle, suffix = (ids[start:end] for start, end in bounds)
-        return PairFrame(prefix, middle, suffix, (before, types[first], between, types[second], after))
+        texts = encoding.sequence_ids
+        if 0 in texts and 1 in texts:
+            first, second = texts.index(0), texts.index(1)
+            parts = slice(0, first), slice(first + texts.count(0), second), slice(second + texts.count(1), None)
+            ids, types = ([values[part] for part in parts] for values in (encoding.ids, encoding.type_ids))
+            return PairFrame(ids, types, (encoding.type_ids[first], encoding.type_ids[second]))
     raise CorpusError("The tokenizer gives no token for any plain text: it is empty or broken.")
 
 
@@ -156,11 +148,12 @@ class AnswerWindows:
         self._backend.no_padding()
         self._backend.no_truncation()
         self._frame = find_frame(self._backend)
-        self._room = length - self._frame.special
+        special = sum(map(len, self._frame.ids))
+        self._room = length - special
         if self._room - stride < 2:
             raise CorpusError(
                 f"length {length} and stride {stride} leave no room for a question and new text beside "
-                f"{self._frame.special} special tokens: give a smaller stride, or a greater length."
+                f"{special} special tokens: give a smaller stride, or a greater length."
             )
         self._stride = stride
         self._question_room = (self._room - stride) // 2
@@ -220,9 +213,9 @@ class AnswerWindows:
         answer: tuple[int, int] | None,
     ) -> Iterator[AnswerWindow]:
         room = self._room - len(question)
-        first = len(self._frame.prefix)
+        first = len(self._frame.ids[0])
         if self._question_first:
-            first += len(question) + len(self._frame.middle)
+            first += len(question) + len(self._frame.ids[1])
         for start in window_starts(len(context), room, self._stride):
             part = context[start : start + room]
             ids, types = self._frame.join(*((question, part) if self._question_first else (part, question)))

@@ -144,18 +144,10 @@ def _ends_sentence(text: str, punctuation: int, following: int) -> bool:
     return last not in _ABBREVIATIONS
 
 
-def _document(text: str) -> list[str]:
-    return [text] if text else []
-
-
-def _sentences(text: str) -> list[str]:
-    return [sentence for paragraph in split_paragraphs(text) for sentence in split_sentences(paragraph)]
-
-
 UNITS: dict[str, Callable[[str], list[str]]] = {
-    "document": _document,
+    "document": lambda text: [text] if text else [],
     "paragraph": split_paragraphs,
-    "sentence": _sentences,
+    "sentence": lambda text: [sentence for part in split_paragraphs(text) for sentence in split_sentences(part)],
 }
 """Unit name → function from a document's text to its units."""
 

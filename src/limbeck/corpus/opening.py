@@ -10,7 +10,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TextIO, TypeAlias, cast
@@ -156,8 +156,22 @@ def open_file(
     Raises:
         CorpusError: if the file cannot be read at all.
     """
+    packed = is_compressed(path)
     try:
-        with _opened(path, position, is_binary) as stream:
+        with ExitStack() as files:
+            raw = files.enter_context(_raw(path))
+            if is_binary and not packed:
+                yield raw
+                return
+            if not packed:
+                raw.seek(position)
+            content = files.enter_context(_unpacked(raw, suffixes_of(path)[-1] if packed else ""))
+            from_start = packed or position == 0
+            guard = GuardedStream(content, packed=raw if packed else None, is_text=not is_binary, from_start=from_start)
+            stream = files.enter_context(io.BufferedReader(guard, buffer_size=2 * documents.JUDGED_BYTES))
+            left = position if packed else 0
+            while left > 0 and (skipped := stream.read(min(left, _SKIPPED_AT_ONCE))):
+                left -= len(skipped)
             yield stream
     except GeneratorExit:  # The reader wants no more; at the interpreter's end the names below are gone.
         raise
@@ -168,24 +182,6 @@ def open_file(
         if isinstance(error, OSError) and error.errno is not None:
             raise CorpusError(f"Cannot read '{one_line(path)}': {error.strerror}.") from error
         report.note(DAMAGED, f"{path}: {first_line(error)}")
-
-
-@contextmanager
-def _opened(path: FilePath, position: int, is_binary: bool) -> Iterator[BinaryIO]:
-    packed = is_compressed(path)
-    with _raw(path) as raw:
-        if is_binary and not packed:
-            yield raw
-            return
-        if not packed:
-            raw.seek(position)
-        with _unpacked(raw, suffixes_of(path)[-1] if packed else "") as content:
-            from_start = packed or position == 0
-            guard = GuardedStream(content, packed=raw if packed else None, is_text=not is_binary, from_start=from_start)
-            with io.BufferedReader(guard, buffer_size=2 * documents.JUDGED_BYTES) as stream:
-                if packed:
-                    _skip(stream, position)
-                yield stream
 
 
 def _raw(path: FilePath) -> BinaryIO:
@@ -202,11 +198,6 @@ def _unpacked(raw: BinaryIO, compression: str) -> AbstractContextManager[Any]:
         return gzip.open(raw)
     # Unlike zstandard's own reader, this one notices an archive that ends too early.
     return pa.CompressedInputStream(raw, "zstd") if compression == ".zst" else nullcontext(raw)
-
-
-def _skip(stream: BinaryIO, size: int) -> None:
-    while size > 0 and (skipped := stream.read(min(size, _SKIPPED_AT_ONCE))):
-        size -= len(skipped)
 
 
 def read_whole(stream: BinaryIO, path: FilePath) -> bytes:

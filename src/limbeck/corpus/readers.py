@@ -53,11 +53,11 @@ class OpenFile(NamedTuple):
 
 
 class FileText(NamedTuple):
-    """A text of a file.
+    """A text of a file, or one of its lines.
 
     Args:
-        text: As it stands there.
-        position: Bytes of the unpacked content, or rows, up to its end.
+        text: As it stands there, a line without its newline.
+        position: Bytes of the unpacked content, or rows, up to its end, the newline included.
         line: Lines up to there.
     """
 
@@ -196,23 +196,9 @@ def text_size(path: FilePath, text_column: str) -> int:
     return estimate
 
 
-class TextLine(NamedTuple):
-    """A line.
-
-    Args:
-        number: Counted from 1.
-        end: Bytes up to here, the newline included.
-        text: Without the newline.
-    """
-
-    number: int
-    end: int
-    text: str
-
-
 def read_lines(
     stream: BinaryIO, path: FilePath, report: SourceReport, *, position: int = 0, line: int = 0, cut: bool = False
-) -> Iterator[TextLine]:
+) -> Iterator[FileText]:
     """Iterate over lines; bad bytes become U+FFFD, and they and lines that are too long are counted.
 
     Args:
@@ -239,9 +225,9 @@ def read_lines(
             raw = raw.removeprefix(codecs.BOM_UTF8)
         if not whole and (rest := _unfinished(raw)):
             raw, carry = raw[:-rest], raw[-rest:]
-        yield TextLine(number, end - len(carry), _decode(raw, path, number, report))
+        yield FileText(_decode(raw, path, number, report), end - len(carry), number)
     if carry:
-        yield TextLine(number, end, _decode(carry, path, number, report))
+        yield FileText(_decode(carry, path, number, report), end, number)
 
 
 def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> str:
@@ -266,7 +252,7 @@ def _unfinished(raw: bytes) -> int:
 
 def decoded_lines(stream: BinaryIO, path: FilePath, report: SourceReport) -> Iterator[tuple[int, str]]:
     """Iterate over (line number, line without its end); bad bytes become U+FFFD and are counted."""
-    for number, _, text in read_lines(stream, path, report):
+    for text, _, number in read_lines(stream, path, report):
         yield number, text
 
 
@@ -280,7 +266,7 @@ def _read_text(file: OpenFile) -> Iterator[FileText]:
     paragraphs: list[str] = []
     characters = 0
     end = number = 0
-    for number, following, text in lines:
+    for text, following, number in lines:
         paragraph = text.strip()
         if paragraphs and paragraph and characters + len(paragraph) > documents.LONGEST_DOCUMENT:
             file.report.note(documents.CUT_DOCUMENT, f"{file.path}:{number}")
@@ -301,7 +287,7 @@ def _is_one_a_line(path: FilePath) -> bool:
     """Whether the beginning of a file is long and has no blank line."""
     silent = SourceReport()
     with open_file(path, silent) as stream:
-        for number, end, text in read_lines(stream, path, silent, cut=True):
+        for text, end, number in read_lines(stream, path, silent, cut=True):
             if not text or text.isspace():
                 return False
             if number >= PROBED_LINES or end >= documents.LONGEST_LINE:
@@ -315,7 +301,7 @@ def _read_markup(file: OpenFile) -> Iterator[FileText]:
         return
     lines: list[str] = []
     characters = 0
-    last = TextLine(0, 0, "")
+    last = FileText("", 0, 0)
     for last in read_lines(file.stream, file.path, file.report, cut=True):
         characters += len(last.text) + 1
         if characters > documents.LONGEST_PAGE:
@@ -324,17 +310,17 @@ def _read_markup(file: OpenFile) -> Iterator[FileText]:
             )
             break
         lines.append(last.text)
-    if last.number:
-        yield FileText("\n".join(extract_prose("\n".join(lines)).paragraphs), last.end, last.number)
+    if last.line:
+        yield last._replace(text="\n".join(extract_prose("\n".join(lines)).paragraphs))
 
 
-def _json_lines(file: OpenFile) -> Iterator[tuple[TextLine, str, Any]]:
+def _json_lines(file: OpenFile) -> Iterator[tuple[FileText, str, Any]]:
     """Iterate over lines of JSON: each with its place and value; invalid ones are counted."""
     start = file.start
     for line in read_lines(file.stream, file.path, file.report, position=start.position, line=start.line):
         if not line.text or line.text.isspace():
             continue
-        where = f"{file.path}:{line.number}"
+        where = f"{file.path}:{line.line}"
         try:
             value = json.loads(line.text)
         except (ValueError, RecursionError):
@@ -351,7 +337,7 @@ def _read_jsonl(file: OpenFile) -> Iterator[FileText]:
         elif column not in row:
             file.report.note(f"row without the column '{column}'", f"{where}, which has {list_columns(row)}")
         elif (text := documents.text_value(row[column], where, column, file.report)) is not None:
-            yield FileText(text, line.end, line.number)
+            yield line._replace(text=text)
 
 
 def _read_jsonl_rows(file: OpenFile) -> Iterator[PlacedRow]:

@@ -563,22 +563,21 @@ def _open_installed_docs(text: str, _column: str | None, workers: int | None) ->
     return InstalledDocs([_path_of(_docs_folder(text))] if _docs_folder(text) else None, workers)
 
 
+def _open_hub(text: str, column: str | None, _workers: int | None) -> HubDataset:
+    return HubDataset(text.removeprefix(_HUB), column or "")
+
+
+def _names_installed_docs(text: str) -> bool:
+    return text.partition(":")[0] == _INSTALLED_DOCS
+
+
+def _check_docs_folder(text: str) -> None:
+    check_files(_docs_folder(text) or ".")
+
+
 SOURCES.register("files", SourceKind("", lambda _: True, lambda text, column, _: find_files(text, column), check_files))
-SOURCES.register(
-    "hub",
-    SourceKind(
-        form="hub:owner/name",
-        matches=_names_hub_dataset,
-        open=lambda text, column, _: HubDataset(text.removeprefix(_HUB), column or ""),
-    ),
-)
+SOURCES.register("hub", SourceKind("hub:owner/name", _names_hub_dataset, _open_hub))
 SOURCES.register(
     _INSTALLED_DOCS,
-    SourceKind(
-        form=_INSTALLED_DOCS,
-        matches=lambda text: text.partition(":")[0] == _INSTALLED_DOCS,
-        open=_open_installed_docs,
-        check=lambda text: check_files(_docs_folder(text) or "."),
-        is_labelled=False,
-    ),
+    SourceKind(_INSTALLED_DOCS, _names_installed_docs, _open_installed_docs, _check_docs_folder, is_labelled=False),
 )

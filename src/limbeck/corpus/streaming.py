@@ -22,7 +22,7 @@ from limbeck.corpus.build import BlockEncoding, Corpus
 from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
 from limbeck.corpus.packing import BlockPacker
 from limbeck.corpus.settings import CorpusSettings, Mix, draw_counts
-from limbeck.corpus.sources import ShardedSource, Source, open_source
+from limbeck.corpus.sources import ShardedSource, open_source
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 
@@ -40,7 +40,7 @@ _CHUNK_CHARACTERS = 100_000
 
 def store_beginning(
     settings: CorpusSettings,
-    sources: Sequence[Source],
+    sources: Sequence[NamedSource],
     encoding: BlockEncoding,
     folder: Path,
     progress: Progress | None,
@@ -62,7 +62,7 @@ def store_beginning(
     chosen.mkdir(parents=True)
     report = SourceReport()
     per_source: dict[str, int] = {}
-    read = store.write_documents(_beginnings(settings.sources, sources, per_source, report, progress), aside)
+    read = store.write_documents(_beginnings(sources, per_source, report, progress), aside)
     # One more than may be held out, and repeats of them.
     lowest = np.unique(store.lowest_keys(aside, min(read.items, 2 * settings.held_out_documents + 1)))
     held_below = build.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
@@ -89,14 +89,10 @@ def store_beginning(
 
 
 def _beginnings(
-    names: Sequence[str],
-    sources: Sequence[Source],
-    per_source: dict[str, int],
-    report: SourceReport,
-    progress: Progress | None,
+    sources: Sequence[NamedSource], per_source: dict[str, int], report: SourceReport, progress: Progress | None
 ) -> Iterator[Document]:
     """Iterate over the first documents of each source."""
-    for name, source in zip(names, sources, strict=True):
+    for name, source, _ in sources:
         own = SourceReport()
         read = characters = 0
         for document in source.documents(own, store.bind_progress(progress, f"looking into {name}")):
@@ -149,7 +145,7 @@ class NamedSource(NamedTuple):
 
     name: str
     source: ShardedSource
-    share: float
+    share: float = 1.0
 
 
 class Block(NamedTuple):
@@ -413,14 +409,19 @@ def open_stream(
             several cannot be known.
     """
     encoding = build.block_encoding(settings, tokenizer)
-    sources = [_open(name, settings.text_column) for name in settings.sources]
-    states = [source.fingerprint() for source in sources]
+    sources = [NamedSource(name, _open(name, settings.text_column)) for name in settings.sources]
+    states = [named.source.fingerprint() for named in sources]
     formats = [STREAM_FORMAT, build.BLOCK_FORMAT, store.DOCUMENT_FORMAT]
     values = [formats, states, *build.block_identity(settings, encoding)]
     folder = build.cache_folder(cache_dir) / "streams" / fingerprint(values)
     manifest = build_once(folder, lambda aside: store_beginning(settings, sources, encoding, aside, progress))
     held_out = replace(encoding, held_below=int(manifest["held_below"]))
-    return StreamedCorpus(folder, _with_shares(settings, sources), held_out, settings.shuffle_buffer)
+    shares = [1.0]
+    if len(sources) > 1:
+        mix = settings.mix or Mix(exponent=1.0)
+        shares = mix.shares([named.source.size() if mix.weights is None else None for named in sources])
+    mixed = [named._replace(share=share) for named, share in zip(sources, shares, strict=True)]
+    return StreamedCorpus(folder, mixed, held_out, settings.shuffle_buffer)
 
 
 def _open(name: str, text_column: str) -> ShardedSource:
@@ -428,12 +429,3 @@ def _open(name: str, text_column: str) -> ShardedSource:
     if not isinstance(source, ShardedSource):
         raise CorpusError(f"'{one_line(name)}' is read as a whole, so it cannot be streamed: leave out streaming.")
     return source
-
-
-def _with_shares(settings: CorpusSettings, sources: Sequence[ShardedSource]) -> list[NamedSource]:
-    mix = settings.mix or Mix(exponent=1.0)
-    if len(sources) == 1:
-        shares = [1.0]
-    else:
-        shares = mix.shares([source.size() if mix.weights is None else None for source in sources])
-    return [NamedSource(*values) for values in zip(settings.sources, sources, shares, strict=True)]
