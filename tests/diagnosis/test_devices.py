@@ -28,14 +28,11 @@ def gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (30 * 10**9, 80 * 10**9))
 
 
-def test_the_processor_has_memory_cores_and_threads():
+def test_more_threads_than_cores_are_a_warning(monkeypatch):
     found = find_processor()
     assert found.status == "ok"
     assert found.facts["threads"] == torch.get_num_threads() == 1
     assert 0 < found.facts["available_bytes"] <= found.facts["memory_bytes"]
-
-
-def test_more_threads_than_cores_are_a_warning(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 10_000)
     found = find_processor()
     assert found.status == "warning"
@@ -76,21 +73,14 @@ def test_a_gpu_that_is_not_used_is_a_warning_with_its_reason(
 
 
 @pytest.mark.parametrize(("native", "dtype"), [(True, "bfloat16"), (False, "float32")])
-def test_the_precision_is_what_training_would_take(monkeypatch, native, dtype):
+def test_the_precision_and_the_kernel_are_those_of_training(monkeypatch, native, dtype):
+    assert machine.bf16_is_fast is bf16_is_fast
     monkeypatch.setattr(machine, "bf16_is_fast", lambda: native)
     found = find_precision()
-    assert found.facts["default"] == dtype
-    assert f"training uses {dtype} by default" in found.text
-
-
-def test_it_is_asked_where_training_asks():
-    assert machine.bf16_is_fast is bf16_is_fast
-
-
-def test_the_kernel_is_the_dispatchers_choice():
-    found = find_relation("cpu")
-    assert found.facts["backend"] == dispatch.choose_relation_backend("auto", "cpu") == "blocked"
-    assert found.status == "ok"
+    assert found.facts["default"] == dtype and f"training uses {dtype} by default" in found.text
+    kernel = find_relation("cpu")
+    assert kernel.facts["backend"] == dispatch.choose_relation_backend("auto", "cpu") == "blocked"
+    assert kernel.status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -110,12 +100,9 @@ def test_a_gpu_without_triton_is_a_warning(monkeypatch, interpreted, obstacle, s
     assert found.facts["backend"] == ("triton" if status == "ok" else "blocked")
 
 
-def test_soft_labels_say_their_chunk():
-    assert "chunks of 64 MiB" in find_soft_labels("cpu").text
-    assert find_soft_labels("cuda").facts["chunk_mebibytes"] > 64
-
-
 def test_kernels_are_listed_for_every_device(monkeypatch):
     monkeypatch.setattr(machine, "accelerator_kind", lambda: "mps")
     names = [finding.name for finding in machine.find_kernels()]
     assert names == ["relation_kl on cpu", "soft labels on cpu", "relation_kl on mps", "soft labels on mps"]
+    assert "chunks of 64 MiB" in find_soft_labels("cpu").text
+    assert find_soft_labels("cuda").facts["chunk_mebibytes"] > 64

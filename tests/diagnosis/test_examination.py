@@ -1,5 +1,6 @@
 """The parts of an examination: in order, each alone, a failure of one being a finding of it."""
 
+import subprocess
 import sys
 from types import ModuleType
 
@@ -9,53 +10,40 @@ from limbeck.diagnosis import checks
 from limbeck.diagnosis.checks import PARTS, Finding, examine, gigabytes, worst
 
 
-@pytest.fixture
-def parts(monkeypatch):
-    """Replace the parts by ones that yield what they are told, or raise it."""
-
-    def put(**found):
-        modules = {}
-        for name, findings in found.items():
-            module = ModuleType(f"part_{name}")
-
-            def find(findings=findings):
-                for finding in findings:
-                    if isinstance(finding, Exception):
-                        raise finding
-                    yield finding
-
-            module.find = find
-            monkeypatch.setitem(sys.modules, module.__name__, module)
-            modules[name] = f"{module.__name__}:find"
-        monkeypatch.setattr(checks, "PARTS", modules)
-
-    return put
-
-
 def line(status, name="x"):
     return Finding(name, status, "text")
 
 
-def test_parts_come_in_order_and_are_announced(parts):
-    parts(packages=[line("ok")], devices=[line("absent"), line("ok", "y")])
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ({"packages": [line("ok")], "devices": [line("absent"), line("ok", "y")]},
+         [("packages", "ok", "text"), ("devices", "absent", "text"), ("devices", "ok", "text")]),
+        # Without the packages nothing else is looked at.
+        ({"packages": [line("failed"), line("ok")], "devices": [AssertionError("not reached")]},
+         [("packages", "failed", "text"), ("packages", "ok", "text")]),
+        # A part that raises is a finding, and the others follow.
+        ({"devices": [line("ok"), RuntimeError("no\ndriver")], "kernels": [line("ok")]},
+         [("devices", "ok", "text"), ("devices", "failed", "RuntimeError: no driver"), ("kernels", "ok", "text")]),
+    ],
+    ids=["order", "packages", "raises"],
+)  # fmt: skip
+def test_parts_come_in_order_each_alone(monkeypatch, parts, expected):
+    def find(findings):
+        for finding in findings:
+            if isinstance(finding, Exception):
+                raise finding
+            yield finding
+
+    module = ModuleType("parts_of_this_test")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name, findings in parts.items():
+        setattr(module, name, lambda findings=findings: find(findings))
+    monkeypatch.setattr(checks, "PARTS", {name: f"{module.__name__}:{name}" for name in parts})
     begun = []
-    found = [(part, finding.name) for part, finding in examine(begun.append)]
-    assert found == [("packages", "x"), ("devices", "x"), ("devices", "y")]
-    assert begun == ["packages", "devices"]
-
-
-def test_without_the_packages_nothing_else_is_looked_at(parts):
-    parts(packages=[line("failed"), line("ok")], devices=[AssertionError("not reached")])
-    assert [finding.status for _, finding in examine(len)] == ["failed", "ok"]
-
-
-def test_a_part_that_raises_is_a_finding_and_the_others_follow(parts):
-    parts(devices=[line("ok"), RuntimeError("no\ndriver")], kernels=[line("ok")])
-    found = list(examine(len))
-    assert [(part, finding.status) for part, finding in found] == [
-        ("devices", "ok"), ("devices", "failed"), ("kernels", "ok")
-    ]  # fmt: skip
-    assert found[1][1].text == "RuntimeError: no driver"
+    found = list(examine(begun.append))
+    assert [(part, finding.status, finding.text) for part, finding in found] == expected
+    assert begun == list(dict.fromkeys(part for part, _, _ in expected))
 
 
 def test_a_part_that_cannot_be_imported_is_a_finding(monkeypatch):
@@ -65,8 +53,6 @@ def test_a_part_that_cannot_be_imported_is_a_finding(monkeypatch):
 
 
 def test_the_packages_are_first_and_need_no_torch():
-    import subprocess
-
     assert next(iter(PARTS)) == "packages"
     code = (
         "import sys\nfrom limbeck.diagnosis import checks\nlist(checks.find_packages())\nprint('torch' in sys.modules)"

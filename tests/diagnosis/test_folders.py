@@ -22,7 +22,8 @@ def test_a_cache_with_its_size(tmp_path, monkeypatch):
     folder = tmp_path / "blocks" / "one"
     folder.mkdir(parents=True)
     (folder / MANIFEST).write_text("{}")
-    (folder / "data").write_bytes(bytes(3 * 10**8))
+    with (folder / "data").open("wb") as file:
+        file.truncate(3 * 10**8)
     found = find_cache()
     assert found.status == "ok"
     assert found.facts["bytes"] == 3 * 10**8 + 2 and found.facts["finished"] == 1
@@ -35,14 +36,9 @@ def test_a_cache_that_is_not_there_yet_is_well_and_is_not_made(tmp_path, monkeyp
     found = find_cache()
     assert found.status == "ok" and "made when it is needed" in found.text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_cache_that_cannot_be_written_fails(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "file" / "cache"))
+    (tmp_path / "a").write_text("in the way")
     found = find_cache()
-    assert found.status == "failed"
-    assert "LIMBECK_CACHE" in found.way_out
+    assert found.status == "failed" and "LIMBECK_CACHE" in found.way_out
 
 
 def test_little_room_is_a_warning(tmp_path, monkeypatch):
@@ -54,16 +50,12 @@ def test_little_room_is_a_warning(tmp_path, monkeypatch):
 def test_a_hub_folder_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     found = find_hub()
     assert found.status == "warning" and "HF_HOME" in found.way_out
-
-
-@pytest.mark.parametrize("offline", [True, False])
-def test_being_offline_is_said(tmp_path, monkeypatch, offline):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path))
-    assert find_hub().facts["offline"] is offline
-    assert ("nothing is fetched" in find_hub().text) == offline
+    assert found.facts["offline"] is False and "nothing is fetched" not in found.text
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert find_hub().facts["offline"] is True and "offline: nothing is fetched" in find_hub().text
 
 
 def test_the_whole_part():

@@ -40,6 +40,10 @@ def test_a_run_from_text_to_a_student(tmp_path, monkeypatch):
     assert len(training.facts["losses"]) == 2
     assert list(tmp_path.iterdir()) == []
     assert os.environ["LIMBECK_CACHE"] == cache
+    monkeypatch.delenv("LIMBECK_CACHE")
+    with self_test._workplace() as folder:
+        assert os.environ["LIMBECK_CACHE"].startswith(str(folder))
+    assert "LIMBECK_CACHE" not in os.environ and not folder.exists()
 
 
 def test_a_student_that_is_not_what_was_saved_is_found(monkeypatch):
@@ -63,14 +67,6 @@ def test_losses_are_judged(tmp_path, losses, status):
     lines = [json.dumps({"loss": loss}) for loss in losses] + [json.dumps({"eval_loss": 1.0})]
     (folder / "log.jsonl").write_text("\n".join(lines))
     assert self_test._judge_losses(tmp_path).status == status
-
-
-def test_the_cache_is_put_back_where_none_was_named(monkeypatch):
-    monkeypatch.delenv("LIMBECK_CACHE")
-    with self_test._workplace() as folder:
-        assert os.environ["LIMBECK_CACHE"].startswith(str(folder))
-    assert "LIMBECK_CACHE" not in os.environ
-    assert not folder.exists()
 
 
 def test_the_teacher_knows_every_word_and_leaves_the_random_stream(tmp_path):

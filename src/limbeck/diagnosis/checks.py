@@ -11,6 +11,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -75,7 +76,7 @@ def examine(begin: Callable[[str], None]) -> Iterator[tuple[str, Finding]]:
     Without the packages that limbeck needs nothing else is looked at. A part that fails as a whole is a finding.
 
     Args:
-        begin: Told the name of each part before it is looked at.
+        begin: Receives the name of each part before it is looked at.
     """
     for part, place in PARTS.items():
         begin(part)
@@ -125,15 +126,12 @@ def find_packages() -> Iterator[Finding]:
 
 def find_python() -> Finding:
     """Check the version of Python."""
-    version = platform.python_version()
-    try:
+    version, wanted = platform.python_version(), None
+    with suppress(metadata.PackageNotFoundError):
         wanted = metadata.metadata(NAME)["Requires-Python"]
-    except metadata.PackageNotFoundError:
-        wanted = None
-    fits = not wanted or SpecifierSet(wanted).contains(version, prereleases=True)
     facts = {"version": version, "platform": platform.platform()}
     text = f"Python {version} on {platform.platform()}"
-    if fits:
+    if not wanted or SpecifierSet(wanted).contains(version, prereleases=True):
         return Finding("python", "ok", text, facts=facts)
     return Finding("python", "failed", f"{text}; limbeck needs {wanted}", f"install Python {wanted}", facts)
 
@@ -162,23 +160,23 @@ def find_needed(requirements: list[Requirement]) -> Iterator[Finding]:
         if problem is None:
             versions[requirement.name] = metadata.version(requirement.name)
         else:
-            yield Finding(requirement.name, "failed", problem, f'pip install "{_plain(requirement)}"')
+            yield Finding(
+                requirement.name, "failed", problem, f'pip install "{requirement.name}{requirement.specifier}"'
+            )
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("needed packages", "ok", text, facts=versions)
 
 
 def find_extra(extra: str, use: str, requirements: list[Requirement]) -> Finding:
     """Check the packages of an extra; one that is only partly there is absent."""
-    mine = [requirement for requirement in requirements if _asked_for(requirement, extra)]
-    mine = [requirement for requirement in mine if not _asked_for(requirement, "")]
+    mine = [one for one in requirements if _asked_for(one, extra) and not _asked_for(one, "")]
     problems = [problem for requirement in mine if (problem := problem_of(requirement)) is not None]
     facts = {requirement.name: installed_version(requirement.name) for requirement in mine}
     name = f"extra {extra}"
     if not mine:
         return Finding(name, "absent", f"not for this platform; for {use}", facts=facts)
     if problems:
-        text = f"for {use}: {'; '.join(problems)}"
-        return Finding(name, "absent", text, f'pip install "limbeck[{extra}]"', facts)
+        return Finding(name, "absent", f"for {use}: {'; '.join(problems)}", f'pip install "limbeck[{extra}]"', facts)
     return Finding(name, "ok", ", ".join(f"{package} {version}" for package, version in facts.items()), facts=facts)
 
 
@@ -203,10 +201,6 @@ def installed_version(package: str) -> str | None:
 def _asked_for(requirement: Requirement, extra: str) -> bool:
     """Whether a requirement belongs to an extra, or to all (`""`), on this platform."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
-
-
-def _plain(requirement: Requirement) -> str:
-    return f"{requirement.name}{requirement.specifier}"
 
 
 LITTLE_ROOM = 2_000_000_000

@@ -31,13 +31,8 @@ def find_processor() -> Finding:
     """Describe the processor, its threads and the memory; more threads than cores slow each other down."""
     found, memory = hardware(), psutil.virtual_memory()
     cores, threads = int(found["cores"] or 1), int(found["threads"])
-    facts = {
-        "name": found["cpu"],
-        "cores": cores,
-        "threads": threads,
-        "memory_bytes": memory.total,
-        "available_bytes": memory.available,
-    }
+    facts = {"name": found["cpu"], "cores": cores, "threads": threads}
+    facts |= {"memory_bytes": memory.total, "available_bytes": memory.available}
     text = (
         f"{found['cpu']}: {threads} threads on {cores} cores, {gigabytes(memory.total)} of memory, "
         f"{gigabytes(memory.available)} free"
@@ -62,19 +57,18 @@ def find_accelerators() -> Iterator[Finding]:
         free, total = torch.cuda.mem_get_info(index)
         capability = f"{properties.major}.{properties.minor}"
         facts = {"name": properties.name, "memory_bytes": total, "free_bytes": free, "capability": capability}
-        text = (
-            f"{properties.name}, {gigabytes(total)} of memory, {gigabytes(free)} free, compute capability {capability}"
-        )
-        yield Finding(name, "ok", text, facts=facts)
+        memory = f"{gigabytes(total)} of memory, {gigabytes(free)} free"
+        yield Finding(name, "ok", f"{properties.name}, {memory}, compute capability {capability}", facts=facts)
 
 
 def find_precision() -> Finding:
     """Say in which precision training computes unless a recipe asks for another."""
     kind, native = accelerator_kind() or "cpu", bf16_is_fast()
-    facts = {"device": kind, "bf16_native": native, "fp16": kind == "cuda", "default": _dtype(native)}
+    dtype = "bfloat16" if native else "float32"
+    facts = {"device": kind, "bf16_native": native, "fp16": kind == "cuda", "default": dtype}
     how = "computes in bfloat16 natively" if native else "only emulates bfloat16"
     half = "float16 with `fp16: true`" if kind == "cuda" else "no float16"
-    return Finding("precision", "ok", f"{kind} {how}: training uses {_dtype(native)} by default; {half}", facts=facts)
+    return Finding("precision", "ok", f"{kind} {how}: training uses {dtype} by default; {half}", facts=facts)
 
 
 def accelerator_kind() -> str | None:
@@ -85,23 +79,19 @@ def accelerator_kind() -> str | None:
     return None if found is None else found.type
 
 
-def _dtype(bf16: bool) -> str:
-    return "bfloat16" if bf16 else "float32"
-
-
 def _without_accelerator() -> Finding:
-    facts = {"torch": torch.__version__, "torch_cuda": torch.version.cuda, "driver": _nvidia_driver()}
-    if not _nvidia_driver():
+    driver, cuda, hidden = _nvidia_driver(), torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES")
+    facts = {"torch": torch.__version__, "torch_cuda": cuda, "driver": driver}
+    if not driver:
         return Finding("accelerator", "absent", "none: limbeck computes on the processor", facts=facts)
-    if torch.version.cuda is None:
-        text = f"there is an NVIDIA driver, and torch {torch.__version__} was built without CUDA"
-        return Finding("accelerator", "warning", text, "install a CUDA build of torch: https://pytorch.org", facts)
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None and not hidden.strip("- 1"):
-        text = f"the GPUs are hidden by CUDA_VISIBLE_DEVICES='{hidden}'"
-        return Finding("accelerator", "warning", text, "unset CUDA_VISIBLE_DEVICES", facts)
-    text = f"there is an NVIDIA driver, and torch {torch.__version__} for CUDA {torch.version.cuda} finds no GPU"
-    return Finding("accelerator", "warning", text, "see what `nvidia-smi` says; the driver may be too old", facts)
+    text = f"there is an NVIDIA driver, and torch {torch.__version__}"
+    if cuda is None:
+        text, way_out = f"{text} was built without CUDA", "install a CUDA build of torch: https://pytorch.org"
+    elif hidden is not None and not hidden.strip("- 1"):
+        text, way_out = f"the GPUs are hidden by CUDA_VISIBLE_DEVICES='{hidden}'", "unset CUDA_VISIBLE_DEVICES"
+    else:
+        text, way_out = f"{text} for CUDA {cuda} finds no GPU", "see what `nvidia-smi` says; the driver may be too old"
+    return Finding("accelerator", "warning", text, way_out, facts)
 
 
 def _nvidia_driver() -> bool:

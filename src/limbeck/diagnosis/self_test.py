@@ -55,14 +55,8 @@ def write_teacher(folder: Path, seed: int = 0) -> None:
         single="[CLS] $A [SEP]", special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")]
     )
     names = {f"{token[1:-1].lower()}_token": token for token in _SPECIAL}
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=_LENGTH,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=_LENGTH, **sizes)
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         BertModel(config, add_pooling_layer=False).save_pretrained(folder)
@@ -86,19 +80,12 @@ def find_self_test() -> Iterator[Finding]:
 
 def find_error(objective: str, kind: str) -> Finding:
     """Compare every backend that can run on a kind of device with float64 in plain PyTorch: value and gradient."""
-    case = LossCase(
-        objective,
-        batch=2,
-        length=24,
-        heads=4,
-        teacher_width=32,
-        student_width=16,
-        classes=97,
-        mask="ragged",
-        device=kind,
-    )
+    sizes = {"batch": 2, "length": 24, "heads": 4, "teacher_width": 32, "student_width": 16, "classes": 97}
+    case = LossCase(objective, **sizes, mask="ragged", device=kind)
     backends = measured_objectives()[objective].backends
-    runs = [name for name in backends if name != "triton" or _triton_runs(kind)]
+    # Triton's interpreter is for tests alone.
+    triton = kind == "cuda" and triton_obstacle(kind, torch.float32) is None
+    runs = [name for name in backends if name != "triton" or triton]
     errors = {name: max(found) for name, found in errors_of(case, runs).items()}
     wrong = [name for name, error in errors.items() if not error <= TOLERANCE]
     shown = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
@@ -125,8 +112,8 @@ def find_run() -> Iterator[Finding]:
         saved = load_model(run.student_folder, pooler=True).state_dict()
         trained = student.state_dict()
         same = saved.keys() == trained.keys() and all(torch.equal(saved[key], trained[key].cpu()) for key in saved)
-    seconds = time.monotonic() - started
     if same:
+        seconds = time.monotonic() - started
         yield Finding("student", "ok", f"saved, and loaded back the same; {seconds:.1f} s in all")
     else:
         yield Finding("student", "failed", "what is loaded is not what was saved", _REPORT)
@@ -158,18 +145,11 @@ def _recipe(folder: Path) -> dict[str, Any]:
 @contextmanager
 def _workplace() -> Iterator[Path]:
     """Give a temporary folder that corpora are cached in too, so that the user's cache stays as it is."""
-    before = os.environ.get("LIMBECK_CACHE")
+    before = {name: value for name, value in os.environ.items() if name == "LIMBECK_CACHE"}
     with tempfile.TemporaryDirectory(prefix="limbeck-self-test-", ignore_cleanup_errors=True) as folder:
         os.environ["LIMBECK_CACHE"] = str(Path(folder) / "cache")
         try:
             yield Path(folder)
         finally:
-            if before is None:
-                del os.environ["LIMBECK_CACHE"]
-            else:
-                os.environ["LIMBECK_CACHE"] = before
-
-
-def _triton_runs(kind: str) -> bool:
-    """Whether Triton computes there; its interpreter is for tests alone."""
-    return kind == "cuda" and triton_obstacle(kind, torch.float32) is None
+            del os.environ["LIMBECK_CACHE"]
+            os.environ.update(before)

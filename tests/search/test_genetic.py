@@ -1,14 +1,141 @@
-"""Generations: how often the operators act, who the parents are, and that chance comes from the generator alone."""
+"""The genetic algorithm: its operators against their distributions over many draws, and the generations they breed."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, chisquare
 
 from limbeck.errors import RecipeError
-from limbeck.search.genetic import GeneticSettings, default_population, draw_new, first_generation, next_generation
+from limbeck.search import genetic
+from limbeck.search.genetic import (
+    GeneticSettings,
+    crossover,
+    default_population,
+    draw_new,
+    first_generation,
+    mutate,
+    next_generation,
+    random_genome,
+    roulette_probabilities,
+    select_pair,
+)
 from limbeck.search.mapping_space import MappingSpace, elm_space
+
+SPACES = [(4, 12), (6, 12), (4, 24), (6, 24)]
+LEAST_LIKELY = 1e-3
+
+
+def assert_drawn_from(counts, probabilities):
+    """Chi-square, with what is expected less than five times in one bin."""
+    assert set(counts) <= set(probabilities)
+    draws = sum(counts.values())
+    often = [key for key, probability in probabilities.items() if probability * draws >= 5]
+    observed = np.array([counts[key] for key in often] + [draws - sum(counts[key] for key in often)], dtype=float)
+    expected = np.array([probabilities[key] * draws for key in often], dtype=float)
+    expected = np.append(expected, draws - expected.sum())
+    if expected[-1] < 1e-6:
+        observed, expected = observed[:-1], expected[:-1]
+    assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > LEAST_LIKELY
+
+
+def assert_rate(successes, trials, rate):
+    assert binomtest(int(successes), int(trials), rate).pvalue > LEAST_LIKELY
+
+
+def conditional(outcomes, is_legal):
+    """Probabilities of outcomes given that they are legal, from (outcome, probability) pairs."""
+    found = Counter()
+    for outcome, probability in outcomes:
+        if is_legal(outcome):
+            found[outcome] += probability
+    total = sum(found.values())
+    return {outcome: probability / total for outcome, probability in found.items()}
+
+
+def test_random_genomes_are_uniform_over_the_space():
+    space, random = elm_space(4, 12), np.random.default_rng(1)
+    counts = Counter(random_genome(space, random) for _ in range(8000))
+    assert_drawn_from(counts, dict.fromkeys(space, 1 / 1048))
+
+
+def test_roulette_is_in_proportion_to_fitness_above_the_lowest():
+    fitnesses = [80.0, 81.5, 79.0, 83.0]
+    expected = np.array([1.0, 2.5, 0.0, 4.0]) / 7.5
+    probabilities = roulette_probabilities(fitnesses)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-12)
+    genomes, random = [(i,) for i in range(4)], np.random.default_rng(3)
+    pairs = Counter(select_pair(genomes, probabilities, random) for _ in range(20_000))
+    both = {((i,), (j,)): expected[i] * expected[j] for i in (0, 1, 3) for j in (0, 1, 3)}
+    assert_drawn_from(pairs, both)
+
+
+@pytest.mark.parametrize(
+    ("fitnesses", "expected"),
+    [
+        ([2.0, 2.0, 2.0], [1 / 3] * 3),
+        ([-1.0], [1.0]),
+        ([0.0, 5e-324], [0.0, 1.0]),
+        ([-8e307, 8e307, 8e307], [0.0, 0.5, 0.5]),
+    ],
+    ids=str,
+)
+def test_roulette_of_extreme_fitnesses(fitnesses, expected):
+    np.testing.assert_allclose(roulette_probabilities(fitnesses), expected)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_roulette_refuses_what_is_not_finite(bad):
+    with pytest.raises(ValueError, match="finite"):
+        roulette_probabilities([1.0, bad])
+
+
+def test_illegal_children_are_drawn_again_and_nothing_else_changes():
+    space, random, draws = elm_space(4, 12), np.random.default_rng(6), 8000
+    pair = (space.encode((1, 3, 5, 12)), space.encode((4, 6, 9, 10)))
+
+    def exchanges():
+        for swap in itertools.product((False, True), repeat=4):
+            first = tuple(b if s else a for a, b, s in zip(*pair, swap, strict=True))
+            second = tuple(a if s else b for a, b, s in zip(*pair, swap, strict=True))
+            yield (first, second), 0.4 ** sum(swap) * 0.6 ** (4 - sum(swap))
+
+    expected = conditional(exchanges(), lambda children: all(child in space for child in children))
+    assert len(expected) < 16
+    found = [crossover(space, pair, 0.4, random) for _ in range(draws)]
+    assert_drawn_from(Counter(children.pair for children in found), expected)
+    legal = sum(p for children, p in exchanges() if all(child in space for child in children))
+    assert_rate(draws, sum(children.draws for children in found), legal)
+
+    def flips():
+        for codes in itertools.product(range(8), repeat=4):
+            ones = sum(code.bit_count() for code in codes)
+            yield tuple(a ^ b for a, b in zip(pair[0], codes, strict=True)), 0.1**ones * 0.9 ** (12 - ones)
+
+    found = [mutate(space, pair[0], 0.1, random) for _ in range(draws)]
+    assert_drawn_from(Counter(child.genome for child in found), conditional(flips(), lambda genome: genome in space))
+    assert_rate(draws, sum(child.draws for child in found), sum(p for genome, p in flips() if genome in space))
+
+
+@pytest.mark.parametrize("case", SPACES, ids=str)
+def test_every_child_is_legal(case):
+    space, random = elm_space(*case), np.random.default_rng(7)
+    for _ in range(300):
+        pair = (random_genome(space, random), random_genome(space, random))
+        children = crossover(space, pair, 0.5, random).pair
+        for genome in (*pair, *children, *(mutate(space, child, 0.2, random).genome for child in children)):
+            layers = [layer for layer in space.decode(genome) if layer]
+            assert layers == sorted(set(layers))
+
+
+def test_parents_stay_where_no_child_can_be_legal(monkeypatch):
+    space = MappingSpace(teacher=2, bits=1, choices=({0: 0}, {0: 1, 1: 2}))
+    child = mutate(space, (0, 0), 1.0, np.random.default_rng(9))
+    assert (child.genome, child.draws) == ((0, 0), genetic.MOST_DRAWS)
+
+
+# Generations: how often the operators act, who the parents are, and that chance comes from the generator alone.
 
 SPACE = elm_space(6, 12)
 
@@ -47,7 +174,7 @@ def test_operators_act_at_their_rates():
     settings = GeneticSettings(population=8000)
     _, counts = next_generation(SPACE, history(GeneticSettings(population=20)), settings, np.random.default_rng(3))
     assert counts.pairs == 4000
-    assert binomtest(counts.crossings, counts.pairs, 0.2).pvalue > 1e-3
+    assert binomtest(counts.crossings, counts.pairs, 0.2).pvalue > LEAST_LIKELY
     assert binomtest(counts.mutations, 2 * counts.pairs, 0.8).pvalue > 1e-3
     assert counts.crossing_draws > counts.crossings
     assert counts.mutation_draws > counts.mutations
