@@ -107,9 +107,9 @@ def measure(way: str, folder: Path, cache: Path, sender) -> None:
     )
 
 
-def run_alone(way: str, folder: Path, work: Path) -> dict[str, Any]:
-    """Measure in a new process; a forked one would begin with this one's memory."""
-    context = multiprocessing.get_context("spawn")
+def run_alone(way: str, folder: Path, work: Path, method: str = "spawn") -> dict[str, Any]:
+    """Measure in a new process; a forked one begins with this one's memory."""
+    context = multiprocessing.get_context(method)
     with tempfile.TemporaryDirectory(dir=work) as cache:
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=measure, args=(way, folder, Path(cache), sender))

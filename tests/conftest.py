@@ -50,22 +50,16 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _private_cache(tmp_path_factory):
-    """Keep corpora that tests build out of the user's cache."""
-    folder = tmp_path_factory.mktemp("limbeck-cache")
-    previous = os.environ.get("LIMBECK_CACHE")
-    os.environ["LIMBECK_CACHE"] = str(folder)
-    yield folder
-    if previous is None:
-        os.environ.pop("LIMBECK_CACHE")
-    else:
-        os.environ["LIMBECK_CACHE"] = previous
+def _alone(tmp_path_factory):
+    """Keep corpora that tests build out of the user's cache, and wait for no disk.
 
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Tiny tensors: threads only cost, and one thread sums in one order."""
+    Tiny tensors: threads only cost, and one thread sums in one order.
+    """
     torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIMBECK_CACHE", str(tmp_path_factory.mktemp("limbeck-cache")))
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,42 +1,38 @@
 """Workers end with the process they work for, however that ends."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
-PARENT = """
-import os, sys, time
-from pathlib import Path
+from limbeck.cli import main
 from limbeck.core.workers import run_workers
+
 
 def work(folder):
     Path(folder, str(os.getpid())).touch()
     time.sleep(600)
 
-if __name__ == "__main__":
-    from limbeck.cli import main
-    import signal
+
+def have_workers(folder):
     signal.signal(signal.SIGTERM, main._end)
-    run_workers(work, sys.argv[1], 2, lambda: None)
-"""
+    run_workers(work, folder, 2, lambda: None)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
 def test_no_worker_outlives_its_parent(tmp_path, number, code):
-    script, started = tmp_path / "parent.py", tmp_path / "started"
-    script.write_text(PARENT, encoding="utf-8")
-    started.mkdir()
-    parent = subprocess.Popen([sys.executable, str(script), str(started)], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    parent = multiprocessing.get_context("fork").Process(target=have_workers, args=(str(tmp_path),))
+    parent.start()
     try:
-        workers = wait_for(lambda: names if len(names := [path.name for path in started.iterdir()]) == 2 else None)
+        workers = wait_for(lambda: names if len(names := [path.name for path in tmp_path.iterdir()]) == 2 else None)
         assert workers, "no workers were started"
-        parent.send_signal(number)
-        assert parent.wait(timeout=60) == code
+        os.kill(parent.pid, number)
+        parent.join(timeout=60)
+        assert parent.exitcode == code
         assert wait_for(lambda: not any(psutil.pid_exists(int(worker)) for worker in workers))
     finally:
         parent.kill()

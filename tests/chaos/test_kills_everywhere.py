@@ -27,7 +27,7 @@ KINDS = ("corpus", "training", "evaluation", "search")
 def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     output = tmp_path_factory.mktemp("chaos") / "result.json"
     script = ROOT / "benchmarks" / "chaos_kills.py"
-    command = [sys.executable, str(script), "--short", "--kills", "8", "--seed", "5", "--output", str(output)]
+    command = [sys.executable, str(script), "--short", "--kills", "4", "--seed", "5", "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(output.read_text())
@@ -36,14 +36,14 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_or_differs_when_jobs_are_killed(result: dict[str, Any], kind: str) -> None:
     found = result["kinds"][kind]
-    assert found["kills"] == 2
+    assert found["kills"] == 1
     assert found["rounds"] > 0, "and came to an end in spite of it"
     assert found["problems"] == []
     assert (found["results_lost"], found["differing_final_states"], found["processes_left"]) == (0, 0, 0)
 
 
 def test_kills_are_told_with_time_and_place(result: dict[str, Any]) -> None:
-    assert [row["kind"] for row in result["rows"]] == [kind for kind in KINDS for _ in range(2)]
+    assert [row["kind"] for row in result["rows"]] == list(KINDS)
     assert all(row["after_seconds"] > 0 and row["where"] for row in result["rows"])
     recoveries = [row["recovery_seconds"] for row in result["rows"] if row["recovery_seconds"] is not None]
     assert recoveries

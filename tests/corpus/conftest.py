@@ -36,9 +36,3 @@ def articles(tmp_path):
 @pytest.fixture
 def cache(tmp_path):
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def no_fsync(monkeypatch):
-    """What outlives a loss of power is not the question, and waiting for the disk takes most of the time."""
-    monkeypatch.setattr("os.fsync", lambda _: None)

@@ -11,7 +11,6 @@ import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from limbeck.corpus import CorpusSettings, SourceReport, build_corpus, open_sour
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, decode
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 BAD_BYTES = "line with bytes that are not UTF-8"

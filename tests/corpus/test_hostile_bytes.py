@@ -19,7 +19,6 @@ from limbeck.corpus import CorpusSettings, LabelledSettings, Lane, build_corpus,
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 KINDS = (".txt", ".jsonl", ".parquet", ".md", ".rst")
 PACKING = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 

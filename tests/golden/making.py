@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
@@ -10,17 +10,9 @@ import yaml
 from tests.support.commands import call
 from tests.support.comparisons import STUDENT, tiny_plan, write_teacher
 from tests.support.corpora import write_text
+from tests.support.recipes import MINILMV2, recipe_of
 from tests.support.task_files import write_tasks
 
-TRAINING = {
-    "max_steps": 4,
-    "per_device_train_batch_size": 8,
-    "learning_rate": 1e-3,
-    "bf16": False,
-    "logging_steps": 1,
-    "save_steps": 2,
-    "eval_steps": 2,
-}
 CHUNKS = "the DT B-NP\nmodel NN I-NP\nis VBZ B-VP\non IN B-PP\nit PRP B-NP\n. . O\n\n"
 QUICK = ("--preset", "quick", "--set", "length=24", "--set", "epochs=1", "--set", "batch_size=8")
 STEPS = ("--steps", 2)
@@ -30,15 +22,9 @@ class Made:
     """Makes each kind of folder when it is first asked for."""
 
     KINDS = (
-        "run",
-        "comparison",
-        "search-mapping",
-        "search-architecture",
-        "search-teacher-layer",
-        "evaluation",
-        "export",
+        "run", "comparison", "search-mapping", "search-architecture", "search-teacher-layer", "evaluation", "export",
         "inspection",
-    )
+    )  # fmt: skip
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,17 +38,10 @@ class Made:
             self._made[kind] = make()
         return self._made[kind]
 
-    def _recipe(self, **changes: object) -> dict:
-        stage = {"name": "relations", "method": {"name": "minilmv2", "relation_heads": 4}, "training": TRAINING}
-        return {
-            "name": "tiny",
-            "seed": 1,
-            "teacher": {"model": str(self.teacher), "name": "somebody/a-teacher"},
-            "student": {"shape": STUDENT},
-            "corpus": {"sources": [str(self.text)], "length": 24, "held_out": 0.3},
-            "stages": [stage],
-            "evaluation": {"enabled": False},
-        } | changes
+    def _recipe(self, *methods: Mapping[str, object], **changes: object) -> dict:
+        teacher = {"model": str(self.teacher), "name": "somebody/a-teacher"}
+        changes = {"teacher": teacher, "student": {"shape": STUDENT}} | changes
+        return recipe_of(self.teacher, self.text, *methods, length=24, held_out=0.3, **changes)
 
     def _write(self, name: str, content: dict) -> Path:
         path = self.folder / f"{name}.yaml"
@@ -73,12 +52,13 @@ class Made:
         assert call(*arguments, "--quiet") == 0, arguments
 
     def _run(self) -> Path:
-        layers = {"name": "layers", "method": {"name": "hidden_states", "mapping": "uniform_last"}}
-        stages = [{**layers, "training": TRAINING}, *self._recipe()["stages"]]
         evaluation = {"enabled": True, "latency_seconds": 0.2, "batch_sizes": [1], "length": 16}
         evaluation |= {"pairs": 60, "retrieval_pairs": 20}
         output = self.folder / "run"
-        recipe = self._recipe(stages=stages, evaluation=evaluation, output=str(output))
+        layers = {"name": "hidden_states", "mapping": "uniform_last"}
+        recipe = self._recipe(layers, MINILMV2, evaluation=evaluation, output=str(output))
+        for stage, name in zip(recipe["stages"], ("layers", "relations"), strict=True):
+            stage["name"] = name
         self._limbeck("distill", self._write("run", recipe))
         return output
 
@@ -102,8 +82,7 @@ class Made:
         return output
 
     def _search_mapping(self) -> Path:
-        stage = {"method": {"name": "hidden_states"}, "training": TRAINING}
-        recipe = self._write("search-mapping", self._recipe(stages=[stage]))
+        recipe = self._write("search-mapping", self._recipe({"name": "hidden_states"}))
         output = self.folder / "search-mapping"
         self._limbeck(
             "search", "mapping", recipe, *STEPS, "--share", 1, "--generations", 2, "--population", 3,
@@ -112,8 +91,7 @@ class Made:
         return output
 
     def _search_architecture(self) -> Path:
-        stage = {"method": {"name": "hidden_states"}, "training": TRAINING}
-        recipe = self._write("search-architecture", self._recipe(stages=[stage]))
+        recipe = self._write("search-architecture", self._recipe({"name": "hidden_states"}))
         output = self.folder / "search-architecture"
         self._limbeck(
             "search", "architecture", recipe, *STEPS, "--layers", "1,2", "--hidden", "8,16", "--heads", 2, "--ffn", 2,
@@ -123,7 +101,9 @@ class Made:
         return output
 
     def _search_teacher_layer(self) -> Path:
-        recipe = self._write("search-teacher-layer", self._recipe())
+        recipe = self._recipe()
+        recipe["stages"][0]["name"] = "relations"
+        recipe = self._write("search-teacher-layer", recipe)
         output = self.folder / "search-teacher-layer"
         self._limbeck("search", "teacher-layer", recipe, "--steps", 4, "--output", output)
         return output

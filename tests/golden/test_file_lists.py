@@ -11,6 +11,7 @@ from limbeck.errors import Interrupted
 from tests.golden import internals
 from tests.golden.snapshot import check
 from tests.support.models import make_teacher
+from tests.support.recipes import MINILMV2, recipe_of
 
 
 def names(folder: Path) -> list[str]:
@@ -21,23 +22,11 @@ def names(folder: Path) -> list[str]:
 def run(tmp_path_factory, text_folder) -> Path:
     """A finished run of two stages, the second with masks, measured and with checkpoints."""
     folder = tmp_path_factory.mktemp("run")
-    training = {
-        "max_steps": 4, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "bf16": False, "logging_steps": 1,
-        "save_steps": 2, "eval_steps": 2,
-    }  # fmt: skip
-    methods = ({"name": "minilmv2", "relation_heads": 4}, {"name": "mlm"})
-    distill(
-        {
-            "output": str(folder / "run"),
-            "seed": 1,
-            "teacher": {"model": str(make_teacher(folder, "bert", head="masked_lm"))},
-            "student": {"shape": {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48}},
-            "corpus": {"sources": [str(text_folder)], "length": 32, "held_out": 0.2},
-            "stages": [{"method": method, "training": training} for method in methods],
-            "evaluation": {"pairs": 60, "retrieval_pairs": 20, "batch_sizes": [1], "latency_seconds": 0.1},
-        }
-    )
-    return folder / "run"
+    teacher = make_teacher(folder, "bert", head="masked_lm")
+    evaluation = {"pairs": 60, "retrieval_pairs": 20, "batch_sizes": [1], "latency_seconds": 0.1}
+    output = folder / "run"
+    distill(recipe_of(teacher, text_folder, MINILMV2, {"name": "mlm"}, evaluation=evaluation, output=str(output)))
+    return output
 
 
 def test_a_run(run):

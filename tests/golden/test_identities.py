@@ -21,6 +21,7 @@ from tests.support.comparisons import tiny_plan, write_teacher
 from tests.support.corpora import documents
 from tests.support.methods import write_rows
 from tests.support.models import tiny_tokenizer
+from tests.support.searches import recipe_of
 from tests.support.task_files import write_tasks
 
 
@@ -125,17 +126,8 @@ def test_cells_of_an_evaluation(files, teacher, names, tmp_path):
 
 
 def search_recipe(files: Path, method: dict, shape) -> dict:
-    training = {"max_steps": 4, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "bf16": False}
-    return {
-        "name": "searched",
-        "output": "run",
-        "seed": 3,
-        "teacher": {"model": str(files / "teacher")},
-        "student": {"shape": shape},
-        "corpus": {"sources": [str(files / "text")], "length": 24, "held_out": 0.3},
-        "stages": [{"method": method, "training": training}],
-        "evaluation": {"enabled": False},
-    }
+    recipe = recipe_of(files / "teacher", files / "text", shape, 24, method, 4)
+    return recipe | {"name": "searched", "evaluation": {"enabled": False}}
 
 
 SEARCHES = {

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
 import limbeck
 from tests.fixtures.write_shipped import CHANGED
@@ -24,18 +23,7 @@ TOGETHER = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    """Pictures are drawn, and written empty: their text is on the page."""
-    save = Figure.savefig
-
-    def save_empty(self, place, *arguments, **options):
-        if isinstance(place, str | Path):
-            Path(place).touch()
-        else:
-            save(self, place, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", save_empty)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def report(tmp_path: Path, *kinds: str) -> tuple[str, str]:

@@ -85,6 +85,7 @@ def command(version: Path, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.usefixtures("no_pictures")
 def test_a_page_shows_all_of_a_folder(limbeck, copied, tmp_path, name):
     done = limbeck("report", copied / name, "--output", tmp_path / "page.html", "--markdown", "--json")
     assert done.returncode == 0, done.stderr

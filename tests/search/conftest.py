@@ -33,7 +33,6 @@ def recipe(kind, files):
 
 @pytest.fixture
 def asked(kind, monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda file: None)  # most of the time of a search without models
     return kind.install(monkeypatch)
 
 

@@ -8,6 +8,7 @@ import platform
 import resource
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+@cache
 def git_commit() -> str | None:
     """The commit of the limbeck checkout in use, with `-dirty` after local changes; None outside of one."""
     here = Path(__file__).resolve().parent
