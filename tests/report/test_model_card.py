@@ -19,8 +19,15 @@ from limbeck.models.heads import HEADS
 from limbeck.models.streams import StreamKey
 from limbeck.report import write_model_card
 from limbeck.report.card_parts import short_name, web_address
-from limbeck.report.export_card import card_without_run, card_writer, run_problem
-from limbeck.report.model_card import budget, find_record, layer_rows, write_run_cards
+from limbeck.report.model_card import (
+    budget,
+    card_without_run,
+    card_writer,
+    find_record,
+    layer_rows,
+    run_problem,
+    write_run_cards,
+)
 from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.students import describe_layers
 from tests.support.models import make_teacher

@@ -4,7 +4,7 @@ import pytest
 
 from limbeck.core.studies import Search
 from limbeck.report.plot_drawing import svg_of
-from limbeck.report.search_figures import distribution_figures, search_pictures
+from limbeck.report.search import distribution_figures, search_pictures
 from tests.support.reports import layer_search_record, mapping_search_record, shape_search_record
 
 

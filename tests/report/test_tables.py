@@ -12,8 +12,7 @@ from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_tables
 from limbeck.report.comparison_tables import methods_markdown
 from limbeck.report.quality import format_count
-from limbeck.report.search import write_search
-from limbeck.report.search_figures import search_pictures
+from limbeck.report.search import search_pictures, write_search
 from limbeck.report.search_tables import search_files
 from tests.golden.committed import FOLDERS
 from tests.support.reports import comparison, layer_search_record, mapping_search_record, shape_search_record

@@ -74,7 +74,7 @@ def export(
     from limbeck.errors import RecipeError
     from limbeck.export.exporting import ExportRequest, export_model
     from limbeck.export.pushing import check_login, check_repository, push_folder
-    from limbeck.report.export_card import card_writer, run_problem
+    from limbeck.report.model_card import card_writer, run_problem
 
     console = messages.console()
     for flag, given in (("--dry-run", dry_run), ("--private", private)):

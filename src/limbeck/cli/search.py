@@ -157,8 +157,7 @@ def _parameter(name: str, option: requests.Option) -> inspect.Parameter:
 def _search(name: str, kind: _Kind, values: dict[str, Any]) -> None:
     """Make the request of the options, run the search, write and print the result."""
     from limbeck.recipe.load import load_recipe
-    from limbeck.report.search import write_search
-    from limbeck.report.search_figures import search_pictures
+    from limbeck.report.search import search_pictures, write_search
     from limbeck.report.search_tables import search_table
 
     messages: Messages = values["messages"]

@@ -1,33 +1,26 @@
-"""The model card: `README.md` in the student's folder, made from the run's record in the Hub's format."""
+"""Model cards: `README.md` of students and exports, made from the run's record in the Hub's format."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
-from huggingface_hub import try_to_load_from_cache
+from huggingface_hub import ModelCard, try_to_load_from_cache
 
 from limbeck.core import records
-from limbeck.core.files import read_json
-from limbeck.core.markdown import one_line
+from limbeck.core.files import read_json, record_damage
+from limbeck.core.markdown import code_block, one_line
 from limbeck.core.records import Export, Run, Stage
-from limbeck.errors import LimbeckError
-from limbeck.export.source import RUN_STUDENT, head_of
+from limbeck.errors import LimbeckError, RecipeError
+from limbeck.export.source import RUN_STUDENT, head_of, locate
 from limbeck.models.loading import load_config
-from limbeck.report.card_parts import (
-    HEAD_USAGE,
-    ExportRecord,
-    HeadUsage,
-    export_part,
-    folder_name,
-    onnx_usage,
-    short_name,
-    templates,
-)
+from limbeck.models.locating import is_local, resolve_model
+from limbeck.report import card_parts
+from limbeck.report.card_parts import ExportRecord, HeadUsage
 from limbeck.report.findings import title_of
 from limbeck.report.quality import comparison_markdown, format_count
 from limbeck.report.task_scores import TaskScores, find_scores
@@ -71,7 +64,7 @@ def model_card(
 ) -> str:
     """Return the text of the card; the arguments are those of `write_model_card`."""
     card = Card(Run.read(record), folder, scores, None if export is None else Export.read(export))
-    body = templates().get_template("model_card.md.j2").render(card=card, run=card.run, scores=scores)
+    body = card_parts.templates().get_template("model_card.md.j2").render(card=card, run=card.run, scores=scores)
     return front_matter(card) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 
 
@@ -99,7 +92,7 @@ class Card:
     @property
     def head(self) -> HeadUsage | None:
         """The head; a folder that makes sentence vectors is exported without it."""
-        return HEAD_USAGE.get((self.run.student.head if self.export is None else self.export.head) or "")
+        return card_parts.HEAD_USAGE.get((self.run.student.head if self.export is None else self.export.head) or "")
 
     @property
     def is_graph(self) -> bool:
@@ -117,7 +110,9 @@ class Card:
         teacher = self.run.teacher
         line = one_line(teacher.name_or_path)
         # Of a folder that was given relative to another one than this, nothing else tells that it is a path.
-        return self.hub_name or (folder_name(line) if teacher.kind == "folder" else short_name(line))
+        return self.hub_name or (
+            card_parts.folder_name(line) if teacher.kind == "folder" else card_parts.short_name(line)
+        )
 
     @property
     def comparison(self) -> str:
@@ -137,12 +132,12 @@ class Card:
     @property
     def export_part(self) -> str:
         """The section on the export."""
-        return "" if self.export is None else export_part(self.export)
+        return "" if self.export is None else card_parts.export_part(self.export)
 
     @property
     def graph_usage(self) -> str:
         """Code that runs the graph."""
-        return "" if self.export is None else onnx_usage(self.export)
+        return "" if self.export is None else card_parts.onnx_usage(self.export)
 
     @property
     def pooling(self) -> str:
@@ -441,3 +436,80 @@ def _head(student: Path) -> str | None:
         return head_of(load_config(student))
     except LimbeckError:
         return None
+
+
+# The card of an export: that of the run that made the student, else the student's own with a section added.
+
+
+def card_writer(name: str, evaluation: Path | None = None) -> Callable[[Path, Mapping[str, Any]], None]:
+    """Return what writes the card of an export.
+
+    Args:
+        name: The student, as the user named it.
+        evaluation: Folder of an evaluation with the student's scores; None looks for one in the run's folder.
+
+    Raises:
+        RecipeError: if the evaluation that is named has no scores of the student.
+    """
+    located = locate(name)
+    student = Path(located).expanduser()
+    record = find_record(student) if student.is_dir() else None
+    if evaluation is not None and record is None:
+        raise RecipeError(f"--evaluation is for the card of a run's student, and '{name}' is in no run; leave it out.")
+    scores = find_scores(student, evaluation) if record is not None else None
+
+    def write(folder: Path, export: Mapping[str, Any]) -> None:
+        if record is not None:
+            write_model_card(record, folder, scores=scores, export=export)
+        else:
+            (folder / CARD).write_text(card_without_run(located, export), encoding="utf-8")
+
+    return write
+
+
+def run_problem(name: str) -> str | None:
+    """Say in a line that the card cannot tell of the run that made a student, since its record is damaged.
+
+    Args:
+        name: The student, as the user named it.
+    """
+    student = Path(locate(name)).expanduser()
+    run = run_of(student) if student.is_dir() else None
+    damage = record_damage(run) if run is not None else None
+    return None if damage is None else f"{damage} The model card is made without it."
+
+
+def card_without_run(located: str, record: ExportRecord) -> str:
+    """Return the card of a model that no run on this machine made: its own one, where it has one, and what is new.
+
+    Args:
+        located: The model, as it was located.
+        record: Of the export.
+    """
+    export, resolved = Export.read(record), resolve_model(located)
+    own = _own_card(Path(resolved)) if is_local(resolved) else None
+    if own is not None:
+        fields, text = own
+        if not is_in_float32(export):  # Its scores are those of the source.
+            fields = {key: value for key, value in fields.items() if key not in ("model-index", "metrics")}
+    else:
+        fields = dict(usage_fields(pooled=bool(export.pooling), head=card_parts.HEAD_USAGE.get(export.head or "")))
+        if not is_local(resolved):
+            quantised = {"base_model_relation": "quantized"} if export.dtype == "int8" else {}
+            fields |= {"base_model": resolved, **quantised}
+        text = f"# {export.source.replace('/', ' / ')}"
+    fields["tags"] = list(dict.fromkeys([*(fields.get("tags") or []), *export_tags(export)])) or None
+    front = dump_front_matter({key: value for key, value in fields.items() if value})
+    parts = [f"{front}\n{text.strip()}", "## This export", card_parts.export_part(export)]
+    if export.file:
+        note = "This folder holds the graph and no PyTorch weights. Replace `path/to/student` by it."
+        parts += [note, code_block(card_parts.onnx_usage(export), "python")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _own_card(folder: Path) -> tuple[dict[str, Any], str] | None:
+    try:
+        card = ModelCard.load(folder / CARD, ignore_metadata_errors=True)
+    except Exception:  # Missing, or anybody's text: the export is described all the same.
+        return None
+    return card.data.to_dict(), card.text

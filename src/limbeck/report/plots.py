@@ -242,41 +242,24 @@ def _with_inks(theme: dict[str, str]) -> dict[str, str]:
     return theme | {f"on-{level}": ink for level, ink in enumerate(better)}
 
 
+_INKS = {
+    "paper": ("#ffffff", "#14171c"),
+    "panel": ("#f4f6f8", "#1d222a"),
+    "ink": ("#16191d", "#e8ebef"),
+    "muted": ("#545c66", "#aab3be"),
+    "rule": ("#c8ced6", "#3b434e"),
+    "link": ("#0b57a4", "#8cc2ff"),
+    "warning": ("#8a3b00", "#ffb27a"),
+    "heat": ("#0a3f7f", "#a8d1ff"),
+    "series-1": ("#0b5cad", "#6fb3ff"),
+    "series-2": ("#b8460e", "#ff9d66"),
+    "series-3": ("#00735c", "#45cfa3"),
+    "series-4": ("#8e3b8a", "#e59be0"),
+    "series-5": ("#775900", "#e3c14d"),
+    "series-6": ("#4d5763", "#b4bdc9"),
+}
+"""By role: in the light and in the dark theme."""
 THEMES = {
-    "light": _with_inks(
-        {
-            "paper": "#ffffff",
-            "panel": "#f4f6f8",
-            "ink": "#16191d",
-            "muted": "#545c66",
-            "rule": "#c8ced6",
-            "link": "#0b57a4",
-            "warning": "#8a3b00",
-            "heat": "#0a3f7f",
-            "series-1": "#0b5cad",
-            "series-2": "#b8460e",
-            "series-3": "#00735c",
-            "series-4": "#8e3b8a",
-            "series-5": "#775900",
-            "series-6": "#4d5763",
-        }
-    ),
-    "dark": _with_inks(
-        {
-            "paper": "#14171c",
-            "panel": "#1d222a",
-            "ink": "#e8ebef",
-            "muted": "#aab3be",
-            "rule": "#3b434e",
-            "link": "#8cc2ff",
-            "warning": "#ffb27a",
-            "heat": "#a8d1ff",
-            "series-1": "#6fb3ff",
-            "series-2": "#ff9d66",
-            "series-3": "#45cfa3",
-            "series-4": "#e59be0",
-            "series-5": "#e3c14d",
-            "series-6": "#b4bdc9",
-        }
-    ),
+    theme: _with_inks({role: inks[place] for role, inks in _INKS.items()})
+    for place, theme in enumerate(("light", "dark"))
 }
