@@ -193,7 +193,7 @@ class _Stopwatch:
     def __init__(self, model: nn.Module) -> None:
         self.device = device_of(model)
         self._model = model
-        self._marks: list[float | torch.cuda.Event] = []
+        self._marks: list[Any] = []  # Seconds, or events of the GPU.
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __enter__(self) -> _Stopwatch:
@@ -231,11 +231,7 @@ class _Stopwatch:
         if not self._marks:
             return float("nan")
         first, last = self._marks[0], self._marks[-1]
-        if isinstance(first, torch.cuda.Event):
-            assert isinstance(last, torch.cuda.Event)
-            return first.elapsed_time(last) / 1000
-        assert isinstance(last, float)
-        return last - first
+        return first.elapsed_time(last) / 1000 if self.device.type == "cuda" else last - first
 
 
 def _summary(

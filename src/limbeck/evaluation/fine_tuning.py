@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -16,17 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
-from transformers import (
-    PreTrainedConfig,
-    PreTrainedModel,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-    set_seed,
-)
-from transformers.trainer_callback import PrinterCallback
+from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
 from limbeck.errors import CorpusError, ModelError, TrainingError
 from limbeck.evaluation.answers import decode_answers
@@ -276,14 +266,9 @@ class FineTuner:
         found = self._trainer.predict(columns.select_columns(known)).predictions
         kind = prepared.task.kind
         if kind == "question_answering":
-            start_scores, end_scores = found[0], found[1]
-            return decode_answers(
-                read_windows(path),
-                start_scores,
-                end_scores,
-                {row.id: row.text for row in prepared.rows[split]},
-                answerable_only=prepared.task.answerable_only,
-            )
+            contexts = {row.id: row.text for row in prepared.rows[split]}
+            answerable = prepared.task.answerable_only
+            return decode_answers(read_windows(path), found[0], found[1], contexts, answerable_only=answerable)
         scores: NDArray[np.floating[Any]] = found[0] if isinstance(found, tuple) else found
         if kind == "regression":
             return [float(value) for value in scores[:, 0]]
@@ -388,13 +373,13 @@ def _best_epoch(cell: PreparedCell, tuner: FineTuner) -> BestEpoch | None:
     point, split = cell.cell.point, select_split(cell.task)
     if isinstance(point, SimilarityPoint) or point.best_epoch_by is None or split is None:
         return None
-    return BestEpoch(partial(_selected, tuner, cell.task, split, point.best_epoch_by))
+    metric, prepared = point.best_epoch_by, cell.task
 
+    def selected() -> float:
+        scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
+        return scores.get(metric, next(iter(scores.values())))
 
-def _selected(tuner: FineTuner, prepared: PreparedTask, split: str, metric: str) -> float:
-    """Return the score by which the best epoch is kept."""
-    scores = score(prepared.task, split, prepared.rows[split], tuner.predict(prepared, split))
-    return scores[metric] if metric in scores else next(iter(scores.values()))
+    return BestEpoch(selected)
 
 
 def _scored(cell: PreparedCell, tuner: FineTuner, best: BestEpoch | None) -> tuple[Scores, Mapping[str, Predictions]]:

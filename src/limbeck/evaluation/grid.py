@@ -76,19 +76,14 @@ class ResultsFile:
         """
         line = json.dumps(cell.to_plain(), ensure_ascii=False, allow_nan=False).encode()
         try:
-            with self._path.open("ab") as file:
+            with self._path.open("a+b") as file:
                 # A line that an earlier process left unfinished must not swallow this one.
-                torn = file.tell() > 0 and not self._ends_with_newline()
+                torn = file.tell() > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
                 file.write((b"\n" if torn else b"") + line + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise OutputError(f"'{self._path}' cannot be written: {error.strerror}.") from None
-
-    def _ends_with_newline(self) -> bool:
-        with self._path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
 
 
 def _parse(line: bytes) -> EvaluationCell:
@@ -359,13 +354,11 @@ class _GridRun:
     def _row(self, training: SharedTraining, identity: str, outcome: Outcome) -> EvaluationCell:
         cell, prepared = training.cells[identity]
         task = self._tasks[cell.task]
-        found: dict[str, Any] = {"error": outcome.problem} if isinstance(outcome, Failure) else {}
-        if isinstance(outcome, CellResult):
-            found = {
-                name: getattr(outcome, name) for name in ("scores", "epoch", "rows", "seconds", "training_seconds")
-            }
-            found["predictions"] = save_predictions(self._folder, identity, outcome.predictions)
-            found["notes"] = list(task.notes)
+        if isinstance(outcome, Failure):
+            found: dict[str, Any] = {"error": outcome.problem}
+        else:
+            predictions = save_predictions(self._folder, identity, outcome.predictions)
+            found = {**vars(outcome), "predictions": predictions, "notes": list(task.notes)}
         return EvaluationCell(
             id=identity,
             training=training.id,

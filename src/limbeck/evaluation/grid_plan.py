@@ -9,19 +9,8 @@ from typing import Any
 
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import CorpusError, RecipeError, suggestion
-from limbeck.evaluation.cell import (
-    Cell,
-    Point,
-    SimilarityPoint,
-    data_fingerprint,
-    grid,
-    identity,
-    model_fingerprint,
-    seeds,
-    tokenizer_fingerprint,
-    training_identity,
-    training_set_fingerprint,
-)
+from limbeck.evaluation import cell as grid_cell
+from limbeck.evaluation.cell import Cell, Point, SimilarityPoint
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import check_padding
 from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, Protocol
@@ -195,7 +184,9 @@ def plan_models(names: Sequence[str]) -> list[PlannedModel]:
     if twice := [name for name in dict.fromkeys(names) if list(names).count(name) > 1]:
         raise RecipeError(f"The model '{twice[0]}' is named twice; name each once.")
     return [
-        PlannedModel(name, model_fingerprint(name), tokenizer_fingerprint(name), shape_of(load_config(name)))
+        PlannedModel(
+            name, grid_cell.model_fingerprint(name), grid_cell.tokenizer_fingerprint(name), shape_of(load_config(name))
+        )
         for name in names
     ]
 
@@ -241,9 +232,9 @@ class Planner:
             raise CorpusError(f"{task.title} has no split to score or to predict; give --data a folder that has one.")
         settings = self.protocol.settings(task, self.overrides)
         _check_metric(task, settings)
-        runs = seeds(task, self.seeds or settings.seeds)
-        points = grid(task, settings, bf16=self.bf16)
-        rows, training_set = data_fingerprint(data), training_set_fingerprint(data)
+        runs = grid_cell.seeds(task, self.seeds or settings.seeds)
+        points = grid_cell.grid(task, settings, bf16=self.bf16)
+        rows, training_set = grid_cell.data_fingerprint(data), grid_cell.training_set_fingerprint(data)
         cells: list[PlannedCell] = []
         prepared: dict[str, PreparedTask] = {}
         for model in self.models:
@@ -282,8 +273,10 @@ def work_of(cells: Collection[PreparedCell], models: Mapping[str, PlannedModel])
 
 
 def _planned(cell: Cell, model: PlannedModel, rows: str, training_set: str) -> PlannedCell:
-    own = identity(cell, model=model.fingerprint, data=rows)
-    return PlannedCell(cell, own, training_identity(cell, model=model.fingerprint, training_set=training_set) or own)
+    own = grid_cell.identity(cell, model=model.fingerprint, data=rows)
+    return PlannedCell(
+        cell, own, grid_cell.training_identity(cell, model=model.fingerprint, training_set=training_set) or own
+    )
 
 
 def _check_metric(task: Task, settings: FineTuning) -> None:

@@ -355,7 +355,6 @@ METRICS.register("f1_answer", _of_answers("f1"))
 PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 """Punctuation by CMRC's script: neither all of it, nor that of Unicode."""
 
-_CHINESE = re.compile("[\u4e00-\u9fa5]")
 _OPENING_QUOTES = re.compile(r'(^|[\s(\[{<])("+)')
 _PIECE = re.compile(
     r"""
@@ -378,15 +377,9 @@ def remove_punctuation(text: str) -> str:
 
 def mixed_segments(text: str) -> list[str]:
     """Return the Chinese characters and other words of a text, in lower case and without punctuation."""
-    segments: list[str] = []
-    run = ""
-    for character in remove_punctuation(text):
-        if _CHINESE.match(character):
-            segments += [*split_words(run), character]
-            run = ""
-        else:
-            run += character
-    return [*segments, *split_words(run)]
+    parts = _CHINESE_CHARACTER.split(remove_punctuation(text))  # Runs of others, and characters between them.
+    split = (([part] if place % 2 else split_words(part)) for place, part in enumerate(parts))
+    return [segment for segments in split for segment in segments]
 
 
 def split_words(text: str) -> list[str]:

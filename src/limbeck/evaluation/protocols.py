@@ -69,35 +69,44 @@ class FineTuning(Strict):
 
     All other settings are those of `transformers.TrainingArguments`: AdamW, gradients clipped to a norm of 1, no decay
     of biases and norms.
+
+    Attributes:
+        learning_rates: Peak rates of the grid.
+        epochs: Epochs of the grid.
+        seeds: Runs of every grid point, with seeds 1, 2, …
+        batch_size: Rows of a step.
+        length: Most tokens of a row, or of a window.
+        stride: Tokens of the context that neighbouring windows share.
+        warmup: Share of the steps in which the rate rises.
+        schedule: Course of the rate after the warm-up.
+        weight_decay: Of AdamW.
+        group_by_length: Make batches of rows of similar length.
+        keep: Score the last weights, or those of the epoch that is best on the select split.
+        pick: Choose the grid point by the mean over seeds, or the one best run of all.
+        metric: Chooses and fills the tables; unset: the task's first.
+        max_train_rows: Train on so many rows, drawn once for all.
+        max_scored_rows: Score on so many rows of every split.
+        bf16: Compute in bfloat16; unset: on a GPU that is fast in it, never on a CPU.
+        pooling: Of sentence vectors; unset: as the model's folder says, else mean.
     """
 
-    learning_rates: tuple[Rate, ...] = Field(min_length=1, description="Peak rates of the grid.")
-    epochs: tuple[Epochs, ...] = Field(min_length=1, description="Epochs of the grid.")
-    seeds: int = Field(default=1, ge=1, le=1000, description="Runs of every grid point, with seeds 1, 2, …")
-    batch_size: int = Field(default=32, ge=1, description="Rows of a step.")
-    length: int = Field(default=128, ge=4, description="Most tokens of a row, or of a window.")
-    stride: int = Field(default=128, ge=0, description="Tokens of the context that neighbouring windows share.")
-    warmup: float = Field(default=0.1, ge=0, lt=1, description="Share of the steps in which the rate rises.")
-    schedule: Literal["linear", "cosine", "constant_with_warmup"] = Field(
-        default="linear", description="Course of the rate after the warm-up."
-    )
-    weight_decay: float = Field(default=0.01, ge=0, description="Of AdamW.")
-    group_by_length: bool = Field(default=False, description="Make batches of rows of similar length.")
-    keep: Literal["last", "best_epoch"] = Field(
-        default="last", description="Score the last weights, or those of the epoch that is best on the select split."
-    )
-    pick: Literal["mean", "best"] = Field(
-        default="mean", description="Choose the grid point by the mean over seeds, or the one best run of all."
-    )
-    metric: str | None = Field(default=None, description="Chooses and fills the tables; unset: the task's first.")
-    max_train_rows: int | None = Field(default=None, ge=1, description="Train on so many rows, drawn once for all.")
-    max_scored_rows: int | None = Field(default=None, ge=1, description="Score on so many rows of every split.")
-    bf16: bool | None = Field(
-        default=None, description="Compute in bfloat16; unset: on a GPU that is fast in it, never on a CPU."
-    )
-    pooling: Literal["mean", "cls"] | None = Field(
-        default=None, description="Of sentence vectors; unset: as the model's folder says, else mean."
-    )
+    learning_rates: tuple[Rate, ...] = Field(min_length=1)
+    epochs: tuple[Epochs, ...] = Field(min_length=1)
+    seeds: int = Field(default=1, ge=1, le=1000)
+    batch_size: int = Field(default=32, ge=1)
+    length: int = Field(default=128, ge=4)
+    stride: int = Field(default=128, ge=0)
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    schedule: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
+    weight_decay: float = Field(default=0.01, ge=0)
+    group_by_length: bool = False
+    keep: Literal["last", "best_epoch"] = "last"
+    pick: Literal["mean", "best"] = "mean"
+    metric: str | None = None
+    max_train_rows: int | None = Field(default=None, ge=1)
+    max_scored_rows: int | None = Field(default=None, ge=1)
+    bf16: bool | None = None
+    pooling: Literal["mean", "cls"] | None = None
 
     @field_validator("learning_rates", "epochs", mode="before")
     @classmethod
@@ -147,23 +156,14 @@ class Protocol:
             for name, change in overrides:
                 if name == wanted:
                     values |= change
-        return checked(values)
-
-
-def checked(values: Changes) -> FineTuning:
-    """Make settings of plain values.
-
-    Raises:
-        RecipeError: naming the first that is wrong.
-    """
-    try:
-        return FineTuning.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = f"{first['loc'][0]}: " if first["loc"] else ""
-        given = f" (got {str(first['input'])[:80]!r})" if first["loc"] else ""
-        message = first["msg"].removeprefix("Value error, ").rstrip(".")
-        raise RecipeError(f"--set {place}{message}{given}.") from None
+        try:
+            return FineTuning.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = f"{first['loc'][0]}: " if first["loc"] else ""
+            given = f" (got {str(first['input'])[:80]!r})" if first["loc"] else ""
+            message = first["msg"].removeprefix("Value error, ").rstrip(".")
+            raise RecipeError(f"--set {place}{message}{given}.") from None
 
 
 def _built_in() -> Iterator[tuple[str, Protocol]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,12 +38,10 @@ def find_file(sources: Sequence[tasks.FileSource], folders: Sequence[Path]) -> t
         folders: In their order, each before its subfolders, in alphabetical order.
     """
     places = [place for folder in folders for place in (folder, *_subfolders(folder))]
-    for source in sources:
-        for place in places:
-            for ending in ("", ".gz", ".zst"):
-                path = place / f"{source.path}{ending}"
-                if path.is_file():
-                    return path, source
+    for source, place, ending in itertools.product(sources, places, ("", ".gz", ".zst")):
+        path = place / f"{source.path}{ending}"
+        if path.is_file():
+            return path, source
     return None
 
 

@@ -13,7 +13,6 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from limbeck.errors import ModelError
@@ -50,7 +49,7 @@ class Source:
 
     name: str
     model: PreTrainedModel
-    tokenizer: Tokenizer
+    tokenizer: PreTrainedTokenizerBase
     head: ExportHead | None
     sentence: SentencePooling | None
     longest: int

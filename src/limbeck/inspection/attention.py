@@ -349,11 +349,12 @@ def draw_maps(
     for subject in subjects.values():
         _check_sentence(subject, row)
     found = {role: _maps(subject, role, row, wanted[role], heads_shown) for role, subject in subjects.items()}
-    ours = next(iter(found.values()))
-    beside = found.get("teacher", [None] * len(ours))
     tokens = tuple(student.tokenizer.convert_ids_to_tokens(row))
-    name = None if teacher is None else teacher.name
-    return AttentionMaps(student.name, name, tokens, tuple(zip(ours, beside, strict=True)))
+    if teacher is None:
+        return AttentionMaps(student.name, None, tokens, tuple((each, None) for each in found["model"]))
+    return AttentionMaps(
+        student.name, teacher.name, tokens, tuple(zip(found["student"], found["teacher"], strict=True))
+    )
 
 
 @torch.no_grad()

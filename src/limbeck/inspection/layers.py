@@ -139,9 +139,9 @@ def measure_similarity(
     check_comparable(student, teacher)
     rows = tokenise(student.tokenizer, texts, shortest_limit(length, student.longest, teacher.longest))
     widths = shape_of(student.model.config).hidden, shape_of(teacher.model.config).hidden
-    of_one_layer = 8 * widths[0] * widths[1] * len(teacher.layer_keys)
+    of_one_layer = 8 * widths[0] * widths[1] * len(layer_keys(teacher.model))
     at_once = max(1, _MEMORY // of_one_layer)
-    keys, found, tokens = student.layer_keys, [], 0
+    keys, found, tokens = layer_keys(student.model), [], 0
     groups = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
     with evaluation_mode(student.model), evaluation_mode(teacher.model):
         for number, group in enumerate(groups):
@@ -156,8 +156,8 @@ def measure_similarity(
                 # One after the other: two taps on one model would be in each other's way.
                 with StreamTap(student.model, group) as tap:
                     ours = _valid_vectors(tap(**batch.inputs), group, batch.valid)
-                with StreamTap(teacher.model, teacher.layer_keys) as tap:
-                    theirs = _valid_vectors(tap(**batch.inputs), teacher.layer_keys, batch.valid)
+                with StreamTap(teacher.model, layer_keys(teacher.model)) as tap:
+                    theirs = _valid_vectors(tap(**batch.inputs), layer_keys(teacher.model), batch.valid)
                 sums.add(ours, theirs)
             found += sums.similarity().tolist()
             tokens = sums.tokens

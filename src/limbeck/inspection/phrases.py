@@ -19,7 +19,7 @@ from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.corpus.opening import read_lines
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import batches, evaluation_mode
-from limbeck.inspection.subject import Subject
+from limbeck.inspection.subject import Subject, layer_keys
 from limbeck.models.loading import encode_texts
 from limbeck.models.taps import StreamTap
 
@@ -177,18 +177,17 @@ def read_ends(
     """
     chosen = sorted({span.sentence for span in placed})
     rows = encode_texts(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])["input_ids"]
-    in_row: dict[int, list[tuple[int, int, int]]] = {row: [] for row in range(len(chosen))}
-    row_of = {sentence: row for row, sentence in enumerate(chosen)}
+    in_sentence: dict[int, list[tuple[int, int, int]]] = {sentence: [] for sentence in chosen}
     for number, (span, (first, last)) in enumerate(placed.items()):
-        in_row[row_of[span.sentence]].append((number, first, last))
-    keys = subject.layer_keys
+        in_sentence[span.sentence].append((number, first, last))
+    keys = layer_keys(subject.model)
     ends: list[list[Tensor]] = [[] for _ in keys]
     order: list[int] = []
     what = f"Reading with {subject.name}"
     with evaluation_mode(subject.model), StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=what):
             streams = tap(**batch.inputs)
-            found = [(place, *span) for place, row in enumerate(batch.rows) for span in in_row[row]]
+            found = [(place, *span) for place, row in enumerate(batch.rows) for span in in_sentence[chosen[row]]]
             places, numbers, firsts, lasts = (list(column) for column in zip(*found, strict=True))
             order += numbers
             for key, kept in zip(keys, ends, strict=True):

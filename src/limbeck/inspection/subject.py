@@ -54,11 +54,6 @@ class Subject:
         limits += [self.tokenizer.model_max_length if self.tokenizer.model_max_length < 10**9 else None]
         return min((limit for limit in limits if limit is not None), default=None)
 
-    @property
-    def layer_keys(self) -> list[StreamKey]:
-        """The output of every layer, 0 to N."""
-        return layer_keys(self.model)
-
 
 def layer_keys(model: PreTrainedModel) -> list[StreamKey]:
     """Return the streams of the output of every layer of a model, 0 to N."""
