@@ -31,30 +31,6 @@ def test_a_corpus_is_built_unless_said_otherwise(tiny_recipe):
     assert settings.mix is None
 
 
-@pytest.mark.parametrize(
-    ("corpus", "message"),
-    [
-        ({"shuffle_buffer": 9}, "shuffle_buffer is for streaming"),
-        ({"streaming": True, "shuffle_buffer": 0}, "shuffle_buffer"),
-        ({"streaming": True, "max_documents": 9}, "max_documents is for a built corpus"),
-        ({"mix": {}}, "weights or an exponent"),
-        ({"mix": {"weights": [1], "exponent": 0.3}}, "weights or an exponent"),
-        ({"mix": {"weights": [1, 1]}}, "2 weights for 1 sources"),
-        ({"mix": {"weights": [0]}}, "greater than 0"),
-        ({"mix": {"weights": [float("inf")]}}, "finite"),
-        ({"mix": {"exponent": 2}}, "less than or equal to 1"),
-        ({"mix": {"exponnent": 0.3}}, "exponnent"),
-        ({"streaming": True, "task": {"kind": "classification"}}, "streaming is for text without labels"),
-        ({"mix": {"exponent": 0.3}, "task": {"kind": "classification"}}, "mix is for text without labels"),
-    ],
-)
-def test_what_cannot_be_meant(tiny_recipe, corpus, message):
-    tiny_recipe["corpus"] |= corpus
-    with pytest.raises(RecipeError, match=message) as caught:
-        plan_run(load_recipe(tiny_recipe))
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("steps", [None, -1, 0])
 def test_a_stream_needs_a_number_of_steps(tiny_recipe, steps):
     tiny_recipe["corpus"]["streaming"] = True
