@@ -7,6 +7,7 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # Of processes that tests start, beside each other.
 
 import pytest
 import torch
@@ -42,6 +43,7 @@ def pytest_collection_finish() -> None:
     """Take what was imported out of the garbage collector, which every training calls: it would look at all of it."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_unconfigure() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
@@ -27,14 +26,6 @@ def text(tmp_path_factory) -> Path:
 @pytest.fixture(scope="package")
 def tasks(tmp_path_factory) -> Path:
     return write_tasks(tmp_path_factory.mktemp("compared-tasks"))
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _little_garbage():
-    """Every run collects garbage; leave what is there before out of it, which is most of the time of a tiny run."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

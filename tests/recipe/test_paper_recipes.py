@@ -12,7 +12,6 @@ that differ from an earlier one in the student's depth and in options alone are 
 
 from __future__ import annotations
 
-import gc
 import json
 
 import pytest
@@ -40,14 +39,6 @@ TEXTS = (
     "in the layer of the teacher are words for the student on the text",
     "the student is for the teacher that we read with words in it",
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _little_garbage():
-    """Every run collects garbage; leave what is there before out of it, which is most of the time of a tiny run."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
