@@ -40,8 +40,7 @@ def test_what_is_there_is_listed_with_its_version():
 
 
 @pytest.mark.parametrize(
-    ("needed", "problem"),
-    [(f"{MISSING}>=2", f"{MISSING} is not installed"), ("pytest<0.1", "does not fit <0.1")],
+    ("needed", "problem"), [(f"{MISSING}>=2", f"{MISSING} is not installed"), ("pytest<0.1", "does not fit <0.1")]
 )
 def test_what_is_missing_or_too_old_fails_with_the_line_to_install_it(needed, problem):
     failed, rest = find_needed(requirements(needed, "packaging"))

@@ -20,11 +20,11 @@ from limbeck.search.shape_space import (
     SAMPLERS,
     ShapeLimits,
     ShapePoint,
+    divide_shapes,
     make_sampler,
     pareto_front,
     parse_count,
     shape_reward,
-    shape_space,
     with_shape,
     written_count,
 )
@@ -44,7 +44,7 @@ def sizes(**changes):
 
 
 def test_the_space_is_the_product_of_what_can_be_trained(recipe):
-    space = shape_space(recipe, sizes(heads=(2, 3), ffn=(1, 2)))
+    space = divide_shapes(recipe, sizes(heads=(2, 3), ffn=(1, 2)))
     everything = {ShapePoint(s, h, a, f) for s in (1, 2, 3) for h in (8, 12, 16) for a in (2, 3) for f in (1, 2)}
     legal = {point for point in everything if point.hidden % point.heads == 0}
     assert set(space.shapes) == legal and set(space.impossible) == everything - legal
@@ -81,12 +81,12 @@ def test_ffn_widths_are_rounded_and_factorised_embeddings_stay(recipe):
 def test_spaces_that_cannot_be_searched(recipe, changes, message):
     changes, listed = ({}, [changes]) if isinstance(changes, str) else (changes, [])
     with pytest.raises(RecipeError, match=message):
-        shape_space(load_recipe(recipe, listed), sizes(**{"hidden": (8,), "heads": (2,), **changes}))
+        divide_shapes(load_recipe(recipe, listed), sizes(**{"hidden": (8,), "heads": (2,), **changes}))
 
 
 def test_a_depth_that_only_some_shapes_may_have_leaves_the_others_out(recipe):
     listed = load_recipe(recipe, ["student.initialise.layers=[1, 3]"])
-    assert {point.layers for point in shape_space(listed, sizes(layers=(2,), hidden=(8,))).shapes} == {2}
+    assert {point.layers for point in divide_shapes(listed, sizes(layers=(2,), hidden=(8,))).shapes} == {2}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_counts_are_written_as_they_are_read(count, text):
 
 
 def test_limits_refuse_what_is_beyond_them_and_nothing_else(recipe):
-    shapes = shape_space(recipe, sizes(layers=(2,), hidden=(12,))).shapes
+    shapes = divide_shapes(recipe, sizes(layers=(2,), hidden=(12,))).shapes
     shape = shapes[ShapePoint(2, 12, 2, 1)]
     assert module.refuse_parameters(ShapeLimits(), shape) is module.refuse_latency(ShapeLimits(), 9.0) is None
     assert module.refuse_parameters(ShapeLimits(parameters=shape.parameters), shape) is None

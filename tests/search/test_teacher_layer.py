@@ -130,7 +130,7 @@ def test_the_lower_half_is_dropped_after_every_round(
             value = scores(layer, next(turns[layer]))
             return {"agreement": value + 1, "explained": value - 1}
 
-    monkeypatch.setattr(searched.teacher_layer, "HeldOutScores", Scores)
+    monkeypatch.setattr(searched.teacher_layer.scoring, "HeldOutScores", Scores)
     record = search_teacher_layer(make_request(deep, tmp_path / "out"))
     rows = {row["layer"]: row for row in record["layers"]}
     assert [row["layer"] for row in record["layers"]] == ranking

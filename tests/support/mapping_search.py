@@ -44,7 +44,7 @@ class FakeScores:
 
 
 def install(monkeypatch) -> Asked:
-    monkeypatch.setattr(mapping, "HeldOutScores", FakeScores)
+    monkeypatch.setattr(mapping.scoring, "HeldOutScores", FakeScores)
     return install_proxy(monkeypatch, lambda plan: tuple(plan.recipe.stages[0].method["mapping"]))
 
 

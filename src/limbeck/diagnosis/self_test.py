@@ -80,7 +80,14 @@ def find_self_test() -> Iterator[Finding]:
 
 def find_error(objective: str, kind: str) -> Finding:
     """Compare every backend that can run on a kind of device with float64 in plain PyTorch: value and gradient."""
-    sizes = {"batch": 2, "length": 24, "heads": 4, "teacher_width": 32, "student_width": 16, "classes": 97}
+    sizes: dict[str, Any] = {
+        "batch": 2,
+        "length": 24,
+        "heads": 4,
+        "teacher_width": 32,
+        "student_width": 16,
+        "classes": 97,
+    }
     case = LossCase(objective, **sizes, mask="ragged", device=kind)
     backends = measured_objectives()[objective].backends
     # Triton's interpreter is for tests alone.

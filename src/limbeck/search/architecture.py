@@ -24,25 +24,13 @@ from limbeck.core.progress import Count
 from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan
-from limbeck.search import engine
+from limbeck.search import engine, shape_space
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency, check_length, usual_length
 from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, held_out_batches, last_layers, loss_kind, plain_copy
-from limbeck.search.shape_space import (
-    KnownShape,
-    ShapePoint,
-    check_some_small_enough,
-    fastest_guess,
-    make_sampler,
-    pareto_front,
-    refuse_latency,
-    refuse_parameters,
-    shape_reward,
-    shape_space,
-    with_shape,
-)
+from limbeck.search.shape_space import KnownShape, ShapePoint
 from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
 from limbeck.training.cohort import Cut
 from limbeck.training.proxy import Trained
@@ -92,6 +80,10 @@ def read_shapes(trials: Iterable[FrozenTrial]) -> TrialLog[ShapePoint]:
     return read_trials(trials, point_of, settles)
 
 
+def _log(study: Study) -> TrialLog[ShapePoint]:
+    return read_shapes(study.get_trials(deepcopy=False))
+
+
 def trained_shapes(log: TrialLog[ShapePoint]) -> list[FrozenTrial]:
     """Return the trials that cost training."""
     return [trial for trial in log.done.values() if REFUSED not in trial.user_attrs]
@@ -115,13 +107,7 @@ class ShapeCandidate:
 
     def reward(self, loss: float) -> float:
         """Return equation 12 for a loss of this shape."""
-        return shape_reward(loss, self.latency.share, 1.0)
-
-
-def cut_steps(steps: int) -> list[int]:
-    """Return after how many of `steps` steps shapes are measured; none where there are too few to cut any."""
-    found = {round(share * steps) for share in CUT_SHARES}
-    return sorted(step for step in found if 0 < step < steps)
+        return shape_space.shape_reward(loss, self.latency.share, 1.0)
 
 
 class ArchitectureSearch(engine.Search):
@@ -156,15 +142,16 @@ class ArchitectureSearch(engine.Search):
         share, measuring = request.limits.latency_share, request.measuring
         if share is not None and not share > 0:  # NaN too.
             raise RecipeError(f"--max-latency-share {share:g} is no share of the teacher's latency; give more than 0.")
-        make_sampler(request.sampler, seed=0)
-        self.space = shape_space(request.proxy.proxy_recipe, request.sizes)
-        check_some_small_enough(request.limits, self.space.shapes.values())
+        shape_space.make_sampler(request.sampler, seed=0)
+        self.space = shape_space.divide_shapes(request.proxy.proxy_recipe, request.sizes)
+        shape_space.check_some_small_enough(request.limits, self.space.shapes.values())
         self.plan = next(iter(self.space.shapes.values())).plan
         engine.check_text_only(self.plan)
         length = usual_length(self.plan.teacher) if measuring.length is None else measuring.length
         self.latency = LatencySetting(choose_device(measuring.device), length, measuring.batch, measuring.seconds)
         check_length(self.latency, self.plan.teacher)
-        self.cuts = cut_steps(engine.steps_of_only_stage(self.plan, "--no-prune")) if request.prune else []
+        steps = engine.steps_of_only_stage(self.plan, "--no-prune") if request.prune else 0
+        self.cuts = sorted({round(share * steps) for share in CUT_SHARES} - {0, steps})
         self.loss = loss_kind(self.plan)
 
     def identity(self) -> dict[str, Any]:
@@ -182,7 +169,7 @@ class ArchitectureSearch(engine.Search):
 
     def sampler(self) -> BaseSampler:
         """Return Optuna's sampler."""
-        return make_sampler(self.request.sampler, self.plan.recipe.seed)
+        return shape_space.make_sampler(self.request.sampler, self.plan.recipe.seed)
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
@@ -209,9 +196,10 @@ class ArchitectureSearch(engine.Search):
             RecipeError: if even that is over the limit; there is no study then that another limit would not fit.
         """
         limits = self.request.limits
-        fastest = fastest_guess(s for s in self.space.shapes.values() if refuse_parameters(limits, s) is None)
+        fitting = (s for s in self.space.shapes.values() if shape_space.refuse_parameters(limits, s) is None)
+        fastest = shape_space.fastest_guess(fitting)
         latency = LatencyBench(self.proxy.load_teacher(), self.latency)(fastest.plan.student_config)
-        if refuse_latency(limits, latency.share):
+        if shape_space.refuse_latency(limits, latency.share):
             raise RecipeError(
                 f"No shape is within --max-latency-share {limits.latency_share:g}: the smallest, {fastest.point}, "
                 f"takes {latency.share:.3f} of the teacher's {latency.teacher_ms:.1f} ms; raise the limit, or list "
@@ -219,12 +207,9 @@ class ArchitectureSearch(engine.Search):
             )
         return {"params": fastest.point._asdict(), "user_attrs": {LATENCY: asdict(latency)}}
 
-    def _trained(self, study: Study) -> int:
-        return len(trained_shapes(read_shapes(study.get_trials(deepcopy=False))))
-
     def announce(self, study: Study) -> None:
         """Say how many shapes there are, and how many are to be trained."""
-        request, done = self.request, self._trained(study)
+        request, done = self.request, len(trained_shapes(_log(study)))
         known = f", {done} of them trained already" if done else ""
         self.say(
             f"{len(self.space.shapes):,} shapes can be trained; {request.trials} are to be{known}; study "
@@ -233,14 +218,14 @@ class ArchitectureSearch(engine.Search):
 
     def is_finished(self, study: Study) -> bool:
         """Return whether so many shapes are trained, or all that there are."""
-        log = read_shapes(study.get_trials(deepcopy=False))
+        log = _log(study)
         return len(trained_shapes(log)) >= self.request.trials or not (log.running or self._open_shapes(log))
 
     def _open_shapes(self, log: TrialLog[ShapePoint]) -> list[ShapePoint]:
         """Return the shapes that nothing is known against, and that no worker has."""
-        limits, taken = self.request.limits, {*log.done, *log.running}
-        shapes = self.space.shapes.items()
-        return [point for point, shape in shapes if point not in taken and not refuse_parameters(limits, shape)]
+        refuse = partial(shape_space.refuse_parameters, self.request.limits)
+        taken = {*log.done, *log.running}
+        return [p for p, shape in self.space.shapes.items() if p not in taken and not refuse(shape)]
 
     def load(self, study: Study) -> None:
         """Prepare to measure latencies, and losses on the scale of an untrained student's."""
@@ -271,12 +256,12 @@ class ArchitectureSearch(engine.Search):
         Two workers that propose the same shape in the same instant may both train it, at the cost of the time.
         """
         request, space = self.request, self.space
-        log = read_shapes(study.get_trials(deepcopy=False))
+        log = _log(study)
         count = min(request.batch, request.trials - len(trained_shapes(log)) - len(log.running))
         taken: list[ShapeCandidate] = []
         asked = repeats = 0
         while len(taken) < count:
-            log = read_shapes(study.get_trials(deepcopy=False))
+            log = _log(study)
             free = self._open_shapes(log)
             if not free:
                 break
@@ -303,14 +288,14 @@ class ArchitectureSearch(engine.Search):
         """Refuse a shape that cannot be trained or is beyond a limit, else make it a candidate."""
         space, limits = self.space, self.request.limits
         shape = space.shapes.get(point)
-        reason = space.impossible[point] if shape is None else refuse_parameters(limits, shape)
+        reason = space.impossible[point] if shape is None else shape_space.refuse_parameters(limits, shape)
         if shape is not None:
             trial.set_user_attr(PARAMETERS, shape.parameters)
         if shape is not None and reason is None:
             known = (latency_of(other) for other in study.get_trials(deepcopy=False) if point_of(other) == point)
             latency = next(filter(None, known), None) or self._measure(shape.plan.student_config)
             trial.set_user_attr(LATENCY, asdict(latency))
-            reason = refuse_latency(limits, latency.share)
+            reason = shape_space.refuse_latency(limits, latency.share)
             if reason is None:
                 return ShapeCandidate(shape, latency, trial)
         trial.set_user_attr(REFUSED, reason)
@@ -357,7 +342,7 @@ class ArchitectureSearch(engine.Search):
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the shapes that is trained, in words and in shapes too."""
-        done, trials = self._trained(study), self.request.trials
+        done, trials = len(trained_shapes(_log(study))), self.request.trials
         return min(1.0, done / trials), f"{done} of {trials} shapes", Count(done, "shapes")
 
     def found(self, study: Study) -> dict[str, Any]:
@@ -391,7 +376,7 @@ class ArchitectureSearch(engine.Search):
             "shapes": shapes,
             "best": best,
             "front": front,
-            "recipe": with_shape(request.proxy.recipe, chosen),
+            "recipe": shape_space.with_shape(request.proxy.recipe, chosen),
             "cost": _cost(trials, shapes),
         }
 
@@ -424,7 +409,7 @@ def best_and_front(shapes: Sequence[SearchedShape]) -> tuple[SearchedShape | Non
     trained = [shape for shape in shapes if shape.state == "trained"]
     costs = [(shape.loss or 0.0, shape.latency_share or 0.0) for shape in trained]
     best = max(trained, key=lambda shape: shape.reward if shape.reward is not None else -math.inf, default=None)
-    return best, [trained[index].trial for index in pareto_front(costs)]
+    return best, [trained[index].trial for index in shape_space.pareto_front(costs)]
 
 
 def shape_fields(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:

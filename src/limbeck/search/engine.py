@@ -365,9 +365,17 @@ def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
 # Which recipes can be searched, and their variants.
 
 
-def searched_stages(recipe: Recipe, option: str) -> list[int]:
-    """Return the stages whose method has an option, counted from 0."""
-    return [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods_with(option)]
+def searched_stages(recipe: Recipe, option: str, lack: str = "") -> list[int]:
+    """Return the stages whose method has an option, counted from 0.
+
+    Raises:
+        RecipeError: where there is none and `lack` says it of the methods.
+    """
+    found = [index for index, stage in enumerate(recipe.stages) if stage.method["name"] in methods_with(option)]
+    if lack and not found:
+        used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages))
+        raise RecipeError(f"{used} {lack}; methods that do are {', '.join(methods_with(option))}.")
+    return found
 
 
 def methods_with(option: str) -> list[str]:

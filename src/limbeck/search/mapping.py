@@ -20,6 +20,7 @@ from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.search import engine, genetic_sampler
+from limbeck.search import scores as scoring
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.genetic import default_population
 from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, to_binary
@@ -27,14 +28,6 @@ from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
 from limbeck.search.requests import GeneticSettings
 from limbeck.search.requests import MappingRequest as MappingRequest
 from limbeck.search.requests import task_measures as task_measures
-from limbeck.search.scores import (
-    HeldOutScores,
-    TaskScores,
-    describe_held_out,
-    describe_tasks,
-    held_out_pairs,
-    mean_score,
-)
 from limbeck.search.study import DIVERGED, shown
 from limbeck.search.workers import BEAT_SECONDS
 from limbeck.training.proxy import Trained
@@ -172,7 +165,7 @@ class MappingSearch(_Generations, engine.Search):
     kind, done = "mapping", "evaluated"
     searched = rf"stages\.\d+\.method\.{OPTION}"
     request: MappingRequest
-    _scores: TaskScores | HeldOutScores
+    _scores: scoring.TaskScores | scoring.HeldOutScores
 
     def __init__(self, request: MappingRequest) -> None:
         super().__init__(request)
@@ -188,7 +181,7 @@ class MappingSearch(_Generations, engine.Search):
     @cached_property
     def fitness(self) -> dict[str, Any]:
         """The scores, and what tells them from others; the names of tasks or of held-out scores come first."""
-        return describe_tasks(self.request.measures) if self.on_tasks else describe_held_out(self.plan)
+        return scoring.describe_tasks(self.request.measures) if self.on_tasks else scoring.describe_held_out(self.plan)
 
     def identity(self) -> dict[str, Any]:
         """Return what fitnesses must have in common to be compared."""
@@ -201,7 +194,7 @@ class MappingSearch(_Generations, engine.Search):
     def check_text(self) -> None:
         """Refuse too little held-out text where it decides."""
         if not self.on_tasks:
-            held_out_pairs(self.held_out)
+            scoring.held_out_pairs(self.held_out)
 
     def announce(self, study: Study) -> None:
         """Say how large the space and the search are."""
@@ -221,9 +214,9 @@ class MappingSearch(_Generations, engine.Search):
         if self.on_tasks:
             folder = self.request.proxy.output.expanduser() / CANDIDATES
             tasks = list(self.fitness["tasks"])
-            self._scores = TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, self.console)
+            self._scores = scoring.TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, self.console)
         else:
-            self._scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan)
+            self._scores = scoring.HeldOutScores(proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan)
 
     def plan_of(self, candidate: Candidate) -> RunPlan:
         """Return the recipe with its mapping."""
@@ -243,7 +236,7 @@ class MappingSearch(_Generations, engine.Search):
             if trained.diverged:
                 raise TrainingError("its training diverged")
             scores = self._scores.measure(trained.student, self.plan_of(candidate), "-".join(map(str, mapping)))
-            fitness = mean_score(scores)
+            fitness = scoring.mean_score(scores)
             if math.isnan(fitness):
                 raise TrainingError("a score is no number: its student gives every text the same vector")
         except Interrupted:
@@ -342,11 +335,7 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
             mapping, one that cannot be trained by the sparsest mapping, or a space of one mapping.
     """
     engine.check_text_only(plan)
-    if not engine.searched_stages(plan.recipe, OPTION):
-        used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in plan.recipe.stages))
-        raise RecipeError(
-            f"{used} takes no layer mapping; methods that do are {', '.join(engine.methods_with(OPTION))}."
-        )
+    engine.searched_stages(plan.recipe, OPTION, "takes no layer mapping")
     if space.size == 1:
         only = space.decode(next(iter(space)))
         raise RecipeError(f"{list(only)} is the only layer mapping there is, so there is nothing to search.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import product
+from itertools import product, starmap
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -43,9 +43,9 @@ class ShapePoint(NamedTuple):
         return round(self.ffn * self.hidden)
 
 
-def shape_points(sizes: ShapeSizes) -> Iterator[ShapePoint]:
-    """Iterate over all shapes of listed sizes."""
-    return (ShapePoint(*point) for point in product(sizes.layers, sizes.hidden, sizes.heads, sizes.ffn))
+def shape_points(sizes: ShapeSizes) -> list[ShapePoint]:
+    """Return all shapes of listed sizes."""
+    return list(starmap(ShapePoint, product(sizes.layers, sizes.hidden, sizes.heads, sizes.ffn)))
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ShapeSpace:
         return {name: list(values) for name, values in asdict(self.sizes).items()}
 
 
-def shape_space(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
+def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
     """Divide the product of sizes into shapes that the recipe can train and others.
 
     Args:
@@ -95,8 +95,13 @@ def shape_space(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
             for a student deeper than the teacher, and for a size of no shape that can be trained, such as heads that
             divide no width or a depth that the method forbids.
     """
-    for size in fields(sizes):
-        _check_values(size.name, getattr(sizes, size.name))
+    listed: dict[str, tuple[float, ...]] = {size.name: getattr(sizes, size.name) for size in fields(sizes)}
+    for name, values in listed.items():
+        if not values:
+            raise RecipeError(f"--{name} lists no size; give at least one.")
+        for value in values:
+            if values.count(value) > 1:
+                raise RecipeError(f"--{name} lists {value:g} twice; list each size once.")
     if recipe.student.initialise.checkpoint is not None:
         raise RecipeError(
             "student.initialise.checkpoint is a model of one shape, so other shapes cannot start from it; leave it out."
@@ -109,12 +114,22 @@ def shape_space(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
         except LimbeckError as problem:
             impossible[point] = str(problem)
         else:
-            _check_depth(point.layers, plan.teacher.layers)
-            shapes[point] = KnownShape(point, plan, _parameters(plan))
+            if point.layers > plan.teacher.layers:
+                raise RecipeError(
+                    f"--layers {point.layers} is deeper than the teacher, which has {plan.teacher.layers} layers; list "
+                    f"at most {plan.teacher.layers}."
+                )
+            # On the meta device a model has shapes and no weights, whatever its size.
+            with torch.device("meta"):
+                counts = count_parameters(build_student(plan.student_config, seed=0))
+            shapes[point] = KnownShape(point, plan, counts.embedding + counts.transformer)
     if not shapes:
         raise RecipeError(f"No shape of these sizes can be trained: {next(iter(impossible.values()))}")
-    for size in fields(sizes):
-        _check_used(size.name, getattr(sizes, size.name), shapes, impossible)
+    for name, values in listed.items():
+        for value in values:
+            if value not in {getattr(point, name) for point in shapes}:
+                reason = next(text for point, text in impossible.items() if getattr(point, name) == value)
+                raise RecipeError(f"--{name} {value:g} is in no shape that can be trained: {reason}")
     return ShapeSpace(sizes, shapes, impossible)
 
 
@@ -125,43 +140,10 @@ def with_shape(recipe: Recipe, point: ShapePoint) -> Recipe:
         RecipeError: for sizes that no recipe can have.
     """
     own = recipe.student.shape
-    embedding = None if isinstance(own, str) else own.embedding
     shape = {"layers": point.layers, "hidden": point.hidden, "heads": point.heads, "ffn": point.ffn_width}
-    if embedding is not None:
-        shape["embedding"] = embedding
+    if not isinstance(own, str) and own.embedding is not None:
+        shape["embedding"] = own.embedding
     return load_recipe(recipe, [f"student.shape={json.dumps(shape)}"])
-
-
-def _check_values(name: str, values: tuple[float, ...]) -> None:
-    if not values:
-        raise RecipeError(f"--{name} lists no size; give at least one.")
-    for value in values:
-        if values.count(value) > 1:
-            raise RecipeError(f"--{name} lists {value:g} twice; list each size once.")
-
-
-def _check_depth(layers: int, most: int) -> None:
-    if layers > most:
-        raise RecipeError(
-            f"--layers {layers} is deeper than the teacher, which has {most} layers; list at most {most}."
-        )
-
-
-def _check_used(
-    name: str, values: tuple[float, ...], shapes: Mapping[ShapePoint, KnownShape], impossible: Mapping[ShapePoint, str]
-) -> None:
-    used = {getattr(point, name) for point in shapes}
-    for value in values:
-        if value not in used:
-            reason = next(text for point, text in impossible.items() if getattr(point, name) == value)
-            raise RecipeError(f"--{name} {value:g} is in no shape that can be trained: {reason}")
-
-
-def _parameters(plan: RunPlan) -> int:
-    # On the meta device a model has shapes and no weights, whatever its size.
-    with torch.device("meta"):
-        counts = count_parameters(build_student(plan.student_config, seed=0))
-    return counts.embedding + counts.transformer
 
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmb]?)", re.IGNORECASE)

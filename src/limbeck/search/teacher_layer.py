@@ -30,16 +30,8 @@ from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
 from limbeck.search import engine
+from limbeck.search import scores as scoring
 from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
-from limbeck.search.scores import (
-    LAYER_SCORES,
-    HeldOutScores,
-    describe_layer_scores,
-    held_out_batches,
-    held_out_pairs,
-    mean_score,
-    plain_copy,
-)
 from limbeck.search.study import shown
 from limbeck.training.cohort import Cut
 from limbeck.training.proxy import Trained
@@ -160,7 +152,7 @@ class TeacherLayerSearch(engine.Search):
     stopped = "Stopped; the same command starts the training of the candidates again."
     request: TeacherLayerRequest
     _study: Study
-    _scores: HeldOutScores
+    _scores: scoring.HeldOutScores
     _waits = False
 
     def __init__(self, request: TeacherLayerRequest) -> None:
@@ -203,7 +195,7 @@ class TeacherLayerSearch(engine.Search):
 
     def identity(self) -> dict[str, Any]:
         """Return what scores must have in common to be compared."""
-        return {"layers": list(self.layers), "rungs": self.rounds, **describe_layer_scores(self.plan)}
+        return {"layers": list(self.layers), "rungs": self.rounds, **scoring.describe_layer_scores(self.plan)}
 
     def sampler(self) -> RandomSampler:
         """Return a sampler that has nothing to choose: every candidate is tried once."""
@@ -211,8 +203,8 @@ class TeacherLayerSearch(engine.Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_pairs(self.held_out)
-        held_out_batches(self.held_out, self.proxy.tokenizer)
+        scoring.held_out_pairs(self.held_out)
+        scoring.held_out_batches(self.held_out, self.proxy.tokenizer)
 
     def is_finished(self, study: Study) -> bool:
         """Return whether the study has a result."""
@@ -255,7 +247,7 @@ class TeacherLayerSearch(engine.Search):
         self, candidates: Sequence[LayerCandidate], step: int, left: int, students: Mapping[int, PreTrainedModel]
     ) -> Collection[int]:
         for index, student in students.items():
-            self.say(f"  {self._measure(candidates[index], step, plain_copy(student, self.plan))}")
+            self.say(f"  {self._measure(candidates[index], step, scoring.plain_copy(student, self.plan))}")
         best = survivors({index: -candidates[index].score for index in students}, left)
         for index in students.keys() - set(best):
             candidates[index].row.state = "cut"
@@ -264,7 +256,7 @@ class TeacherLayerSearch(engine.Search):
     def _measure(self, candidate: LayerCandidate, step: int, student: PreTrainedModel) -> str:
         """Score a student, and return the line that tells it."""
         found = self._scores.measure(student, self.plan_of(candidate), str(candidate.row.layer))
-        candidate.row.scores.append(LayerScore(**plain({"step": step, "score": mean_score(found), **found})))
+        candidate.row.scores.append(LayerScore(**plain({"step": step, "score": scoring.mean_score(found), **found})))
         with suppress(UpdateFinishedTrialError):
             candidate.trial.report(candidate.score, step)
         parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
@@ -286,7 +278,9 @@ class TeacherLayerSearch(engine.Search):
     def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[engine.Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
         proxy, started = self.proxy, time.monotonic()
-        self._scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan, LAYER_SCORES)
+        self._scores = scoring.HeldOutScores(
+            proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan, scoring.LAYER_SCORES
+        )
         yield from super().train(candidates)
         if all(one.row.state == "diverged" for one in candidates):
             raise TrainingError(
@@ -310,7 +304,7 @@ class TeacherLayerSearch(engine.Search):
             "created": result["created"],
             "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher), "layers": plan.teacher.layers},
             "student": {"shape": str(plan.student)},
-            "scores": list(LAYER_SCORES),
+            "scores": list(scoring.LAYER_SCORES),
             "halving": self.request.halving,
             "rungs": [{"candidates": candidates, "end": end} for candidates, end in self.rounds],
             "layers": result["layers"],
@@ -353,11 +347,7 @@ def _check_stages(recipe: Recipe) -> None:
     """Refuse a recipe with no stage whose teacher layer can be searched, or with several."""
     if not recipe.stages:
         raise RecipeError("The recipe has no stages, so no teacher layer is read; give it one.")
-    found = engine.searched_stages(recipe, OPTION)
-    if not found:
-        used = " and ".join(dict.fromkeys(f"'{stage.method['name']}'" for stage in recipe.stages))
-        known = ", ".join(engine.methods_with(OPTION))
-        raise RecipeError(f"{used} reads no teacher layer by number; methods that do are {known}.")
+    found = engine.searched_stages(recipe, OPTION, "reads no teacher layer by number")
     if len(found) > 1:
         titles = ", ".join(recipe.stages[index].title for index in found)
         raise RecipeError(f"The stages {titles} each read a teacher layer; search one at a time, in its own recipe.")
