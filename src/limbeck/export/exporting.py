@@ -252,7 +252,9 @@ def _choose_opset(chosen: formats.Format, opset: int | None) -> int:
     if opset is not None:
         if chosen.onnx_file is None:
             raise RecipeError(f"--opset is for ONNX, not for --format {chosen.name}; leave it out.")
-        onnx.check_opset(opset)
+        if opset not in onnx.OPSETS:
+            first, last = onnx.OPSETS[0], onnx.OPSETS[-1]
+            raise RecipeError(f"--opset {opset} is not one of {first} to {last}; leave it out for 17.")
     return opset or onnx.DEFAULT_OPSET
 
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from limbeck.core.progress import Report, no_progress, part_of
-from limbeck.core.records import Latency
-from limbeck.errors import ModelError, RecipeError
+from limbeck.errors import ModelError
 from limbeck.evaluation.costs import measure_latency
 from limbeck.export.batches import Batch, Runner
 from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, is_per_token
@@ -34,16 +33,6 @@ DEFAULT_OPSET, OPSETS = 17, range(14, 21)
 LARGEST_FILE = 2_000_000_000
 """Bytes; protobuf ends at 2 GiB, so heavier weights go into a file beside the graph."""
 ONNX_DTYPES = ("float32", "float16")
-
-
-def check_opset(opset: int) -> None:
-    """Refuse an operator set that cannot be written.
-
-    Raises:
-        RecipeError: with the range.
-    """
-    if opset not in OPSETS:
-        raise RecipeError(f"--opset {opset} is not one of {OPSETS.start} to {OPSETS.stop - 1}; leave it out for 17.")
 
 
 def write_onnx(
@@ -96,9 +85,10 @@ def write_onnx(
             raise ModelError(
                 f"The family {family} cannot be written as ONNX with this PyTorch: {one_line(error)}"
             ) from error
-    _save(graph, path, largest)
+    beside = sum(len(tensor.raw_data) for tensor in graph.graph.initializer) >= largest
+    onnx.save(graph, str(path), save_as_external_data=beside, location=data_file(path).name)
     try:
-        onnx.checker.check_model(str(path), full_check=not _has_data_file(path))
+        onnx.checker.check_model(str(path), full_check=not beside)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"The ONNX file of the family {family} is not valid: {one_line(error)}") from error
 
@@ -126,20 +116,6 @@ def _in_float16(traced: Path) -> ModelProto:
 
     with _quietly():  # Of weights that are rounded to 0; the differences are measured.
         return convert_float_to_float16(str(traced), keep_io_types=True)
-
-
-def _save(graph: ModelProto, path: Path, largest: int) -> None:
-    import onnx
-
-    weights = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
-    if weights < largest:
-        onnx.save(graph, str(path))
-        return
-    onnx.save(graph, str(path), save_as_external_data=True, all_tensors_to_one_file=True, location=data_file(path).name)
-
-
-def _has_data_file(path: Path) -> bool:
-    return data_file(path).is_file()
 
 
 @contextmanager
@@ -279,34 +255,14 @@ def measure_int8(
     config = source.model.config
     modules = [SessionModule(open_session(file), config) for file in (full, path)]
     lengths = sorted({min(length, source.longest) for length in LATENCY_LENGTHS})
-    timed = [
-        measure_latency(
-            *modules,
-            batch_sizes=LATENCY_BATCH_SIZES,
-            length=length,
-            seconds=seconds / len(lengths),
-            report=part_of(report, number / len(lengths), (number + 1) / len(lengths)),
-        )
-        for number, length in enumerate(lengths)
-    ]
-    return {"megabytes": sizes, "latency": [row for latency in timed for row in _rows(latency)]}
-
-
-def _rows(latency: Latency) -> list[dict[str, Any]]:
-    """One row a batch size: both files' times, and how many times as fast int8 is."""
-    return [
-        {
-            "batch": batch.batch_size,
-            "length": latency.length,
-            "rounds": batch.rounds,
-            "threads": latency.threads,
-            "float32_ms": batch.teacher.median_ms,
-            "float32_p10_ms": batch.teacher.p10_ms,
-            "float32_p90_ms": batch.teacher.p90_ms,
-            "int8_ms": batch.student.median_ms,
-            "int8_p10_ms": batch.student.p10_ms,
-            "int8_p90_ms": batch.student.p90_ms,
-            "speedup": batch.speedup,
-        }
-        for batch in latency.batches
-    ]
+    rows = []
+    for number, length in enumerate(lengths):
+        here = part_of(report, number / len(lengths), (number + 1) / len(lengths))
+        share = seconds / len(lengths)
+        latency = measure_latency(*modules, batch_sizes=LATENCY_BATCH_SIZES, length=length, seconds=share, report=here)
+        for batch in latency.batches:
+            row = {"batch": batch.batch_size, "length": length, "rounds": batch.rounds, "threads": latency.threads}
+            for name, times in (("float32", batch.teacher), ("int8", batch.student)):
+                row |= {f"{name}_ms": times.median_ms, f"{name}_p10_ms": times.p10_ms, f"{name}_p90_ms": times.p90_ms}
+            rows.append({**row, "speedup": batch.speedup})
+    return {"megabytes": sizes, "latency": rows}

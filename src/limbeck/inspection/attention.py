@@ -15,7 +15,7 @@ from torch import Tensor
 from limbeck.core.progress import Report, no_progress
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.inference import Batch, batches, evaluation_mode
-from limbeck.inspection.subject import Subject, check_comparable, shortest_limit, tokenise
+from limbeck.inspection.subject import Subject, check_comparable, tokenise
 from limbeck.models.families import blocks, family_of, shape_of
 from limbeck.models.loading import encode_texts
 from limbeck.models.streams import StreamKey
@@ -70,10 +70,8 @@ def attention_rules(subject: Subject) -> list[AttentionRule]:
             for name in ("scaling", "sliding_window")
             if (value := getattr(module, name, None)) is not None
         }
-        scaling = float(found.get("scaling", shape.head_size**-0.5))
-        rules.append(
-            AttentionRule(shape.heads, shape.key_value_heads, scaling, family.causal, found.get("sliding_window"))
-        )
+        scaling, window = float(found.get("scaling", shape.head_size**-0.5)), found.get("sliding_window")
+        rules.append(AttentionRule(shape.heads, shape.key_value_heads, scaling, family.causal, window))
     return rules
 
 
@@ -220,7 +218,7 @@ def measure_divergence(
         CorpusError: if the texts hold no token.
     """
     check_comparable(student, teacher)
-    rows = tokenise(student.tokenizer, texts, shortest_limit(length, student.longest, teacher.longest))
+    rows = tokenise(student.tokenizer, texts, length, student.longest, teacher.longest)
     longest = max(map(len, rows.ids))
     by_head = shape_of(student.model.config).heads == shape_of(teacher.model.config).heads
     entropy, cross, tokens = torch.zeros(()), torch.zeros(()), 0

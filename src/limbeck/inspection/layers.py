@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import CorpusError
 from limbeck.evaluation.inference import batches, evaluation_mode
-from limbeck.inspection.subject import Subject, check_comparable, layer_keys, shortest_limit, tokenise
+from limbeck.inspection.subject import Subject, check_comparable, layer_keys, tokenise
 from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey, Streams
 from limbeck.models.taps import StreamTap
@@ -137,7 +137,7 @@ def measure_similarity(
         See `CrossProducts`.
     """
     check_comparable(student, teacher)
-    rows = tokenise(student.tokenizer, texts, shortest_limit(length, student.longest, teacher.longest))
+    rows = tokenise(student.tokenizer, texts, length, student.longest, teacher.longest)
     widths = shape_of(student.model.config).hidden, shape_of(teacher.model.config).hidden
     of_one_layer = 8 * widths[0] * widths[1] * len(layer_keys(teacher.model))
     at_once = max(1, _MEMORY // of_one_layer)
@@ -174,26 +174,13 @@ def _valid_vectors(streams: Streams, keys: Sequence[StreamKey], valid: Tensor) -
 
 
 @dataclass(frozen=True)
-class LayerCosines:
-    """How far the layers of a model turn their inputs.
-
-    Attributes:
-        means: For layers 1 to N the mean cosine between input and output, -1 to 1; the lower, the more the layer
-            changes.
-        tokens: Tokens that the means are over.
-    """
-
-    means: tuple[float, ...]
-    tokens: int
-
-
-@dataclass(frozen=True)
 class Contribution:
     """The layers of one model.
 
     Attributes:
         name: The model.
-        cosines: As `LayerCosines.means`.
+        cosines: For layers 1 to N the mean cosine between input and output, -1 to 1; the lower, the more the layer
+            changes.
         tokens: Tokens that the means are over.
         cut: Texts that were cut to the longest length.
     """
@@ -225,7 +212,9 @@ def sum_layer_cosines(outputs: Sequence[Tensor], valid: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def measure_layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]) -> LayerCosines:
+def measure_layer_cosines(
+    model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]
+) -> tuple[tuple[float, ...], int]:
     """Measure the mean cosine between the input and the output of every layer, over the tokens of some batches.
 
     The outputs are as `hidden_states` has them: the last one after the final norm, in families that have one.
@@ -233,6 +222,9 @@ def measure_layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, 
     Args:
         model: Its mode is put back afterwards.
         inputs: `input_ids`, `attention_mask` and what else the model takes, each `[B, L]`, on its device.
+
+    Returns:
+        The means for layers 1 to N, -1 to 1, and the tokens that they are over.
 
     Raises:
         CorpusError: if no token is real.
@@ -249,7 +241,7 @@ def measure_layer_cosines(model: PreTrainedModel, inputs: Iterable[Mapping[str, 
             tokens += int(valid.sum())
     if not tokens:
         raise CorpusError("There is no token to measure layers on.")
-    return LayerCosines(tuple((sums / tokens).tolist()), tokens)
+    return tuple((sums / tokens).tolist()), tokens
 
 
 def measure_contribution(
@@ -266,7 +258,7 @@ def measure_contribution(
     Raises:
         CorpusError: if the texts hold no token.
     """
-    rows = tokenise(subject.tokenizer, texts, shortest_limit(length, subject.longest))
+    rows = tokenise(subject.tokenizer, texts, length, subject.longest)
     read = batches(rows.ids, subject.tokenizer, device=subject.device, report=report, what=f"Layers of {subject.name}")
-    found = measure_layer_cosines(subject.model, (batch.inputs for batch in read))
-    return Contribution(subject.name, found.means, found.tokens, rows.cut)
+    cosines, tokens = measure_layer_cosines(subject.model, (batch.inputs for batch in read))
+    return Contribution(subject.name, cosines, tokens, rows.cut)

@@ -106,23 +106,24 @@ class TokenRows(NamedTuple):
     cut: int
 
 
-def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int) -> TokenRows:
-    """Turn texts into rows of at most `limit` tokens, special tokens kept; texts without a token are left out.
+def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *limits: int | None) -> TokenRows:
+    """Turn texts into rows of token ids, special tokens kept; texts without a token are left out.
+
+    Args:
+        tokenizer: Left as it is.
+        texts: Any number.
+        limits: Most tokens of a row, as the user and each model have it; the lowest counts, None is none.
 
     Raises:
         CorpusError: if not one token is left.
     """
+    limit = min(limit for limit in limits if limit is not None)
     whole: list[list[int]] = loading.encode_texts(tokenizer, texts)["input_ids"]
     rows = loading.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"]
     kept = [row for row in rows if row]
     if not kept:
         raise CorpusError("The texts hold no token; give a file with one sentence or paragraph a line.")
     return TokenRows(kept, sum(len(row) > limit for row in whole))
-
-
-def shortest_limit(length: int, *limits: int | None) -> int:
-    """Return the tokens a row may have: what was asked for, lowered to what every model can take."""
-    return min([length, *(limit for limit in limits if limit is not None)])
 
 
 _FILE = Path(__file__).with_name("sentences.yaml")

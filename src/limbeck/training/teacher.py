@@ -203,7 +203,8 @@ def measure_layer_cosines(
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     device = accelerator or torch.device("cpu")
     teacher.to(device)
-    return contribution.measure_layer_cosines(teacher, _batches(corpus, tokenizer, device)).means
+    means, _ = contribution.measure_layer_cosines(teacher, _batches(corpus, tokenizer, device))
+    return means
 
 
 def _batches(
