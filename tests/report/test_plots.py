@@ -16,22 +16,9 @@ from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
 from limbeck.report import plots
 from limbeck.report.plot_drawing import FILE_SUFFIXES, WIDTH, drawn, shortened, svg_of, text_width, write_figure
-from limbeck.report.plots import (
-    SCORES,
-    SERIES,
-    THEMES,
-    Axis,
-    Bar,
-    BarGroup,
-    Bars,
-    Heat,
-    LinkKind,
-    Links,
-    Panels,
-    Plot,
-    Series,
-    show,
-)
+from limbeck.report.plots import SCORES, SERIES, THEMES, Axis, Bar, BarGroup, Bars, Heat, Panels, Plot, Series, show
+
+LinkKind, Links = plots.LinkKind, plots.Links
 
 
 def heat(rows, columns, name="layer number", **more):

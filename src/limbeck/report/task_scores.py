@@ -16,12 +16,7 @@ from limbeck.report.evaluation_tables import STEM, metric_name
 
 TABLE = f"{STEM}.json"
 _OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|made of \d+ of its \d+ parts")
-_HUB_METRICS = {
-    "matthews": "matthews_correlation",
-    "pearson": "pearsonr",
-    "spearman": "spearmanr",
-    "f1_answer": "f1",
-}
+_HUB_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr", "f1_answer": "f1"}
 
 
 @dataclass(frozen=True)
