@@ -123,9 +123,11 @@ def test_the_quickstart_runs_and_reuses(limbeck, tmp_path):
              for word in ("house", "bridge")]  # fmt: skip
     (text / "a.txt").write_text("\n\n".join(lines), encoding="utf-8")
     output = tmp_path / "run"
-    small = ["--set", "stages.0.training.max_steps=1", "--set", "stages.1.training.max_steps=1",
-             "--set", "evaluation.latency_seconds=0.5"]  # fmt: skip
-    arguments = ["quickstart", "--corpus", text, "--output", output, *small]
+    training = "max_steps=1", "per_device_train_batch_size=4"
+    small = [f"stages.{stage}.training.{change}" for stage in (0, 1) for change in training]
+    small.append("evaluation={latency_seconds: 0.1, batch_sizes: [1], length: 16, pairs: 20, retrieval_pairs: 10}")
+    arguments = ["quickstart", "--corpus", text, "--output", output]
+    arguments += [word for change in small for word in ("--set", change)]
     done = limbeck(*arguments)
     assert done.returncode == 0, done.stderr
     assert "Transformer parameters" in done.stdout

@@ -67,7 +67,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
         yield from _places(item, (*place, key))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_whatever_is_in_a_record_is_kept_or_named(data: st.DataObject) -> None:
     name, kind, values = data.draw(st.sampled_from(SHIPPED))

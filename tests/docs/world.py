@@ -127,7 +127,7 @@ def _finish_a_run(folder: Path) -> None:
         "output": "runs/readme",
         "teacher": {"model": "google-bert/bert-base-uncased"},
         "student": {"shape": {"layers": 6, "hidden": WIDTH, "heads": 12, "ffn": 2 * WIDTH}},
-        "corpus": {"sources": ["texts"], "length": 32, "held_out": 0.3},
+        "corpus": {"sources": ["texts"], "length": 32, "held_out": 0.1},
         "stages": [
             {
                 "method": {"name": "minilmv2", "relation_heads": 12},

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.support.plugins import forgotten_afterwards  # noqa: F401 - a fixture of every test here
+
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory):

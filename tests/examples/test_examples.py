@@ -3,7 +3,6 @@
 import ast
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -59,8 +58,12 @@ def test_a_task_is_distilled(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "runs/examples/task/run/student/model.safetensors").is_file()
 
 
-def test_an_objective_and_a_method_come_from_a_file(tmp_path, texts):
-    """The recipe with the file named on the command line, in a process of its own; then without the file."""
+def test_the_recipe_needs_its_file():
+    with pytest.raises(RecipeError, match=r"Unknown method 'robust_hidden_states'.*--plugin FILE"):
+        load_recipe(FOLDER / "own_method.yaml")
+
+
+def test_an_objective_and_a_method_come_from_a_file(limbeck, monkeypatch, tmp_path, texts):
     recipe = FOLDER / "own_method.yaml"
     settings = [
         f"corpus.sources=[{texts}]", "evaluation.enabled=false", "stages.0.training.max_steps=1",
@@ -68,14 +71,10 @@ def test_an_objective_and_a_method_come_from_a_file(tmp_path, texts):
     ]  # fmt: skip
     changes = [part for setting in settings for part in ("--set", setting)]
     command = ["--plugin", str(FOLDER / "own_objective_and_method.py"), "distill", str(recipe), *changes]
-    done = subprocess.run(
-        [sys.executable, "-c", "from limbeck.cli.main import run; run()", *command],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    done = limbeck(*command)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs/examples/own-method/student/model.safetensors").is_file()
-    with pytest.raises(RecipeError, match=r"Unknown method 'robust_hidden_states'.*--plugin FILE"):
-        load_recipe(recipe)
 
 
 def test_the_recipe_has_fields_that_there_are():
