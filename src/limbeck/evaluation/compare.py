@@ -172,10 +172,8 @@ def measure_task(
     """
     if len(rows) < 2:
         raise CorpusError(f"{len(rows)} rows are held out: too few to score; raise corpus.held_out.")
-    batches = [
-        collate([rows[index] for index in range(start, min(start + batch_size, len(rows)))])
-        for start in range(0, len(rows), batch_size)
-    ]
+    parts = (range(len(rows))[start : start + batch_size] for start in range(0, len(rows), batch_size))
+    batches = [collate([rows[index] for index in part]) for part in parts]
     labels = torch.cat([batch.pop("labels") for batch in batches])
     of_student = _predict(student, batches, task)
     of_teacher = _predict(teacher, batches, task) if teacher is not None else None

@@ -355,8 +355,7 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
         if model.config.pad_token_id is None:  # Heads of decoders find the last token of each text by it.
             model.config.pad_token_id = tokenizer.pad_token_id
         tuner = FineTuner(model, tokenizer, prepared, arguments)
-        found = {each.cell: _best_epoch(each, tuner) for each in cells}
-        best_epochs = {cell: best for cell, best in found.items() if best is not None}
+        best_epochs = {each.cell: best for each in cells if (best := _best_epoch(each, tuner)) is not None}
         tuner.train(report, list(best_epochs.values()))
     return Trained(tuner, best_epochs, time.monotonic() - started)
 
@@ -364,9 +363,7 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
 def select_split(prepared: PreparedTask) -> str | None:
     """Return the split that grid points and epochs are chosen on: the task's, else the first that is scored."""
     task = prepared.task
-    if task.select is not None and task.select in prepared.rows:
-        return task.select
-    return task.scored[0] if task.scored else None
+    return task.select if task.select in prepared.rows else next(iter(task.scored), None)
 
 
 def _best_epoch(cell: PreparedCell, tuner: FineTuner) -> BestEpoch | None:

@@ -178,18 +178,15 @@ THRESHOLD = 0.0
 """Null odds above it mean no answer, where no better threshold has been searched."""
 
 
-def threshold_scores(
-    scores: AnswerScores, odds: NDArray[np.float64], answerable: NDArray[np.bool_], threshold: float
-) -> AnswerScores:
-    """Return the scores of answers that are empty where the null odds are above a threshold.
+def threshold_scores(scores: AnswerScores, odds: NDArray[np.float64], answerable: NDArray[np.bool_]) -> AnswerScores:
+    """Return the scores of answers that are empty where the null odds are above the threshold.
 
     Args:
         scores: Of the answers that are never empty.
         odds: Null odds, `[rows]`.
         answerable: Whether the question has an answer, `[rows]`.
-        threshold: Of the null odds.
     """
-    emptied = odds > threshold
+    emptied = odds > THRESHOLD
     return AnswerScores(*(np.where(emptied, ~answerable, part) for part in scores))
 
 
@@ -238,7 +235,7 @@ def no_answer_scores(
     found: dict[str, float] = {}
     for name, values in (("exact", scores.exact), ("f1", scores.f1)):
         found[f"best_{name}"], found[f"best_{name}_threshold"] = best_threshold(values, odds, answerable, empty)
-    at_zero = threshold_scores(scores, odds, answerable, THRESHOLD)
+    at_zero = threshold_scores(scores, odds, answerable)
     for part, chosen in (("has_answer", answerable), ("no_answer", ~answerable)):
         if chosen.any():
             found[f"{part}_exact"] = float(at_zero.exact[chosen].mean())
@@ -250,7 +247,7 @@ def thresholded(predictions: Mapping[str, AnswerPrediction], rows: Sequence[Task
     """Return the scores of the answers, empty above a threshold of 0 where questions may have no answer."""
     if task.answerable_only:
         return score_answers(predictions, rows, task)
-    return threshold_scores(*_arrays(predictions, rows, task), THRESHOLD)
+    return threshold_scores(*_arrays(predictions, rows, task))
 
 
 def _arrays(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, cast
 
 from limbeck.core.studies import PublishedCost
+from limbeck.core.yaml import read_document
+from limbeck.evaluation.tasks import DATA
 
 PAPERS = ("minilm", "minilmv2", "elm", "mlkd_bert", "comparative_study")
 
@@ -103,10 +102,8 @@ def _column(text: str) -> tuple[str, str]:
 
 @cache
 def _read(paper: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.safe_load(
-        (Path(__file__).parent / "data" / "published" / f"{paper}.yaml").read_text(encoding="utf-8")
-    )
-    return found
+    path = DATA / "published" / f"{paper}.yaml"
+    return cast(Mapping[str, Any], read_document(path, f"'{path}'", "install limbeck again."))
 
 
 MULTILINGUAL_FROM = 100_000

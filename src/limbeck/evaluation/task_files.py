@@ -37,7 +37,7 @@ def find_file(sources: Sequence[tasks.FileSource], folders: Sequence[Path]) -> t
         sources: Names in the order of preference, each also with `.gz` or `.zst`.
         folders: In their order, each before its subfolders, in alphabetical order.
     """
-    places = [place for folder in folders for place in (folder, *_subfolders(folder))]
+    places = [place for folder in folders for place in (folder, *sorted(folder.glob("*/")))]
     for source, place, ending in itertools.product(sources, places, ("", ".gz", ".zst")):
         path = place / f"{source.path}{ending}"
         if path.is_file():
@@ -81,13 +81,6 @@ def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) ->
                 report.note("row with too few fields", where)
             else:
                 yield PlacedRow(where, dict(zip(header, fields, strict=False)))
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_dir())
-    except OSError:
-        return []
 
 
 def read_split_of_hub(source: tasks.HubSource) -> Iterator[PlacedRow]:
