@@ -14,12 +14,18 @@ from tests.support.models import make_teacher
 CPU = torch.device("cpu")
 
 
-def test_rows_of_a_saved_model_and_a_shape(bert_folder):
+@pytest.fixture(scope="module")
+def rows(bert_folder):
     heard = []
-    rows = measure_models(
+    found = measure_models(
         [str(bert_folder), "1x24"], device=CPU, batch_sizes=[1, 3], lengths=[4, 16], seconds=0.1,
         report=lambda share, what, count=None: heard.append(share),
     )  # fmt: skip
+    assert heard == sorted(heard)
+    return found
+
+
+def test_rows_of_a_saved_model_and_a_shape(rows, bert_folder):
     cases = [(1, 4), (3, 4), (1, 16), (3, 16)]
     assert [(row["batch"], row["length"]) for row in rows] == [case for case in cases for _ in range(2)]
     for first, second in zip(rows[::2], rows[1::2], strict=True):
@@ -31,14 +37,12 @@ def test_rows_of_a_saved_model_and_a_shape(bert_folder):
             assert row["sentences_per_second"] == pytest.approx(row["batch"] * 1000 / row["median_ms"], rel=1e-4)
             assert row["tokens_per_second"] == pytest.approx(row["length"] * row["sentences_per_second"], rel=1e-4)
     assert rows[0]["shape"] == "bert 4x48, 4 heads, FFN 96"
-    assert heard == sorted(heard)
 
 
-def test_sizes_are_those_of_the_weights_and_the_matrix_products(bert_folder):
-    layers, hidden, ffn, length = 4, 48, 96, 16
-    rows = measure_models([str(bert_folder), "1x24"], device=CPU, batch_sizes=[1], lengths=[length, 8], seconds=0.1)
+def test_sizes_are_those_of_the_weights_and_the_matrix_products(rows, bert_folder):
+    layers, hidden, ffn = 4, 48, 96
     saved, made = rows[:2]
-    model = load_or_make(str(bert_folder), length=length, dtype=torch.float32, device=CPU)
+    model = load_or_make(str(bert_folder), length=16, dtype=torch.float32, device=CPU)
     numbers = {name: parameter.numel() for name, parameter in model.named_parameters()}
     embedding = sum(number for name, number in numbers.items() if name.startswith("embeddings."))
     blocks = sum(number for name, number in numbers.items() if name.startswith("encoder.layer."))
@@ -46,14 +50,11 @@ def test_sizes_are_those_of_the_weights_and_the_matrix_products(bert_folder):
     assert saved["parameters"] == sum(numbers.values())
     on_disk = sum(path.stat().st_size for path in bert_folder.glob("*.safetensors"))
     assert (saved["megabytes"], saved["megabytes_of"]) == (pytest.approx(on_disk / 1e6, rel=1e-4), "files")
-    assert (made["megabytes"], made["megabytes_of"]) == (
-        pytest.approx(made["parameters"] * 4 / 1e6, rel=1e-5),
-        "tensors",
-    )
-    assert (saved["heads"], made["heads"]) == (4, 12)
+    assert made["megabytes"] == pytest.approx(made["parameters"] * 4 / 1e6, rel=1e-5)
+    assert (made["megabytes_of"], saved["heads"], made["heads"]) == ("tensors", 4, 12)
     # Two operations a weight of the blocks' matrices; scores and their use are 2 x 2 a token, neighbour and width.
     matrices = layers * (4 * hidden * hidden + 2 * hidden * ffn)
-    for row in (rows[0], rows[2]):
+    for row in rows[::2]:
         products = 2 * matrices + layers * 4 * row["length"] * hidden
         assert row["megaflops_per_token"] == pytest.approx(products / 1e6, rel=1e-4)
 
@@ -70,8 +71,7 @@ def test_a_measured_model_is_left_as_it_was(family, tmp_path):
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-def test_the_table_has_sizes_and_speedups(bert_folder):
-    rows = measure_models([str(bert_folder), "1x24"], device=CPU, batch_sizes=[1], lengths=[4, 16], seconds=0.1)
+def test_the_table_has_sizes_and_speedups(rows, bert_folder):
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(model_table(rows))
     text = console.export_text()
@@ -81,7 +81,7 @@ def test_the_table_has_sizes_and_speedups(bert_folder):
     assert f"{rows[1]['embedding_parameters'] / 1e6:.2f}" in text and f"{rows[0]['megabytes']:.1f}" in text
 
 
-def test_shapes_are_told_from_models(tmp_path, monkeypatch):
+def test_shapes_are_told_from_models(bert_folder, tmp_path, monkeypatch):
     assert names_shape("6x384")
     assert names_shape("tinybert-4x312")
     assert not names_shape("owner/6x384")
@@ -90,13 +90,9 @@ def test_shapes_are_told_from_models(tmp_path, monkeypatch):
     assert not names_shape("6x384")  # the folder is what is there
     assert read_config("2x24", length=700).max_position_embeddings == 700
     assert read_config("2x24", length=7).max_position_embeddings == 512
-
-
-def test_models_have_the_dtype_that_is_asked_for(bert_folder):
     for name in (str(bert_folder), "1x24"):
         model = load_or_make(name, length=8, dtype=torch.bfloat16, device=CPU)
-        assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
-        assert not model.training
+        assert {p.dtype for p in model.parameters()} == {torch.bfloat16} and not model.training
 
 
 def test_mistakes_are_refused(bert_folder):
