@@ -163,7 +163,7 @@ def test_learned_maps_get_a_gradient(name):
 
 @every
 def test_gradcheck(name):
-    case = make_case(name, batch=3, length=4)
+    case = make_case(name, batch=2, length=3)
 
     def total(*student):
         return replace(case, student=list(student)).call(name).total

@@ -48,11 +48,10 @@ def describe(term):
     found = (
         f"{term.name} {term.weight:g} x {term.objective}{options} of {student} by {teacher or 'labels'}, a {term.unit}"
     )
-    if term.learned_map is not None:
-        found += f", map {term.learned_map.inputs} to {term.learned_map.outputs}"
-        found += f" in {term.learned_map.heads}" if term.learned_map.heads else ""
-    if term.teacher_heads is not None:
-        found += f", {term.teacher_heads.heads} heads to {term.teacher_heads.groups} {term.teacher_heads.chosen or 'averaged'}"
+    if (maps := term.learned_map) is not None:
+        found += f", map {maps.inputs} to {maps.outputs}" + (f" in {maps.heads}" if maps.heads else "")
+    if (groups := term.teacher_heads) is not None:
+        found += f", {groups.heads} heads to {groups.groups} {groups.chosen or 'averaged'}"
     return found + (", normalised" if term.normalise else "") + (", alone" if term.batch_coupled else "")
 
 

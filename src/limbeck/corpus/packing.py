@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -119,6 +119,7 @@ class PackingCounts:
         return PackingCounts(**{name: mine[name] + theirs[name] for name in mine})
 
 
+@dataclass
 class BlockPacker:
     """Cuts token sequences into blocks of at most `length` tokens.
 
@@ -139,29 +140,24 @@ class BlockPacker:
         CorpusError: if no token fits between the special ones, or `join` is asked without a separator.
     """
 
-    def __init__(
-        self,
-        length: int,
-        prefix: Sequence[int],
-        suffix: Sequence[int],
-        *,
-        minimum: int = 1,
-        join: bool = False,
-        separator: int | None = None,
-    ) -> None:
-        self._prefix = list(prefix)
-        self._suffix = list(suffix)
-        self._room = length - len(prefix) - len(suffix)
+    length: int
+    prefix: Sequence[int]
+    suffix: Sequence[int]
+    _: KW_ONLY
+    minimum: int = 1
+    join: bool = False
+    separator: int | None = None
+
+    def __post_init__(self) -> None:
+        special = len(self.prefix) + len(self.suffix)
+        self._room = self.length - special
         if self._room < 1:
             raise CorpusError(
-                f"length is {length}, but this tokenizer puts {len(prefix) + len(suffix)} special tokens in "
-                f"a block: no text fits."
+                f"length is {self.length}, but this tokenizer puts {special} special tokens in a block: no text fits."
             )
-        if join and separator is None:
+        if self.join and self.separator is None:
             raise CorpusError("join needs a separator, and this tokenizer has neither a sep nor an eos token.")
-        self._minimum = min(minimum, self._room)
-        self._join = join
-        self._separator = separator
+        self.minimum = min(self.minimum, self._room)
         self._stream: list[int] = []
         self._joined = False  # Whether a unit has entered the stream, so that the next one needs a separator.
         self.counts = PackingCounts()
@@ -173,13 +169,13 @@ class BlockPacker:
             units: Token ids of each unit, without special tokens.
         """
         for unit in units:
-            if not self._join:
+            if not self.join:
                 for start in range(0, len(unit), self._room):
                     yield from self._block(unit[start : start + self._room])
             elif unit:
                 if self._joined:
-                    assert self._separator is not None
-                    self._stream.append(self._separator)
+                    assert self.separator is not None
+                    self._stream.append(self.separator)
                 self._joined = True
                 self._stream.extend(unit)
                 yield from self._full_blocks()
@@ -206,11 +202,11 @@ class BlockPacker:
         del self._stream[:full]
 
     def _block(self, content: Sequence[int]) -> Iterator[list[int]]:
-        if len(content) < self._minimum:
+        if len(content) < self.minimum:
             self.counts.dropped_blocks += 1
             self.counts.dropped_tokens += len(content)
             return
-        block = [*self._prefix, *content, *self._suffix]
+        block = [*self.prefix, *content, *self.suffix]
         self.counts.blocks += 1
         self.counts.tokens += len(block)
         yield block

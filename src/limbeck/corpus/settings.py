@@ -166,6 +166,7 @@ def draw_counts(total: int, shares: Sequence[float], offset: float) -> list[int]
     return np.diff(np.minimum(bounds, total), prepend=0).tolist()
 
 
+@dataclass
 class RowMix:
     """The rows of an epoch of a built corpus: as many as the corpus has, drawn from the sources by their shares.
 
@@ -178,20 +179,21 @@ class RowMix:
         seed: Decides the draw.
     """
 
-    def __init__(self, rows: Sequence[int], shares: Sequence[float], seed: int) -> None:
-        self._rows = list(rows)
-        self._starts = np.cumsum([0, *rows])
-        self._shares = list(shares)
-        self._seed = seed
+    rows: Sequence[int]
+    shares: Sequence[float]
+    seed: int
+
+    def __post_init__(self) -> None:
+        self._starts = np.cumsum([0, *self.rows])
 
     def counts(self, epoch: int) -> list[int]:
         """Return the number of rows of each source in an epoch."""
-        offset = np.random.default_rng([self._seed, epoch]).random()
-        return draw_counts(int(self._starts[-1]), self._shares, offset)
+        offset = np.random.default_rng([self.seed, epoch]).random()
+        return draw_counts(int(self._starts[-1]), self.shares, offset)
 
     def draw(self, epoch: int) -> NDArray[np.int64]:
         """Return the rows of an epoch, source by source."""
-        before = np.sum([self.counts(earlier) for earlier in range(epoch)] or [[0] * len(self._rows)], axis=0)
+        before = np.sum([self.counts(earlier) for earlier in range(epoch)] or [[0] * len(self.rows)], axis=0)
         parts = [
             self._starts[source] + self._sequence(source, int(before[source]), count)
             for source, count in enumerate(self.counts(epoch))
@@ -201,15 +203,15 @@ class RowMix:
     def sources(self, rows: NDArray[np.int64]) -> list[int]:
         """Return how many of some rows are of each source."""
         found = np.searchsorted(self._starts, rows, side="right") - 1
-        return np.bincount(found, minlength=len(self._rows)).tolist()
+        return np.bincount(found, minlength=len(self.rows)).tolist()
 
     def _sequence(self, source: int, start: int, count: int) -> NDArray[np.int64]:
         """Return part of the endless sequence of random orders of a source's rows."""
-        size = self._rows[source]
+        size = self.rows[source]
         if count == 0:
             return np.empty(0, np.int64)
         passes = range(start // size, -(-(start + count) // size))
-        orders = [np.random.default_rng([self._seed, source, number]).permutation(size) for number in passes]
+        orders = [np.random.default_rng([self.seed, source, number]).permutation(size) for number in passes]
         return np.concatenate(orders)[start % size :][:count]
 
 

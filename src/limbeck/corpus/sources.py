@@ -283,6 +283,7 @@ def _counted(items: Iterator[Any], progress: Step | None, unit: str) -> Iterator
         yield item
 
 
+@dataclass
 class Files:
     """Documents or labelled rows of files, in the order given; every file is a shard.
 
@@ -292,14 +293,13 @@ class Files:
         text_column: Column of the text, for kinds that have columns; `None` for labelled rows.
     """
 
-    def __init__(self, files: Sequence[FilePath], ignored: Sequence[FilePath], text_column: str | None) -> None:
-        self.files = list(files)
-        self.ignored = list(ignored)
-        self._text_column = text_column
+    files: Sequence[FilePath]
+    ignored: Sequence[FilePath]
+    text_column: str | None
 
     def fingerprint(self) -> Any:
         """Return path, size and time of change of every file."""
-        column = [] if self._text_column is None else [self._text_column]
+        column = [] if self.text_column is None else [self.text_column]
         return ["files", *column, [_file_state(file) for file in self.files]]
 
     def shards(self) -> int:
@@ -308,12 +308,12 @@ class Files:
 
     def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
         """Iterate over the documents of one file; see `read_file`."""
-        return readers.read_file(self.files[shard], self._text_column or "", report, offset)
+        return readers.read_file(self.files[shard], self.text_column or "", report, offset)
 
     def size(self) -> int:
         """Return about how many bytes of text there are, judged by a few of the files; see `text_size`."""
         sample = self.files[:: -(-len(self.files) // _SIZED_FILES)]
-        text = sum(readers.text_size(file, self._text_column or "") for file in sample)
+        text = sum(readers.text_size(file, self.text_column or "") for file in sample)
         return sum(map(file_size, self.files)) * text // max(sum(map(file_size, sample)), 1)
 
     def documents(

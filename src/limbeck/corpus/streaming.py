@@ -162,6 +162,7 @@ class Block(NamedTuple):
     number: int
 
 
+@dataclass
 class SourceBlocks(Iterator[Block]):
     """Blocks of one lane's part of a source, pass after pass, in an order that the seed decides.
 
@@ -174,30 +175,26 @@ class SourceBlocks(Iterator[Block]):
         encoding: How documents become blocks, and which are held out.
         lane: The lane.
         seed: Decides the order of the shards.
-        state: The result of `state` at the block to go on from; `None` begins.
+        begun: The result of `state` at the block to go on from; `None` begins.
     """
 
-    def __init__(
-        self,
-        source: NamedSource,
-        index: int,
-        encoding: BlockEncoding,
-        lane: Lane,
-        *,
-        seed: int,
-        state: dict[str, Any] | None = None,
-    ) -> None:
-        self._source, self._index = source, index
-        self._encoding, self._lane, self._seed = encoding, lane, seed
-        self._packer = BlockPacker(**encoding.packing)
-        state = state or {}
+    source: NamedSource
+    index: int
+    encoding: BlockEncoding
+    lane: Lane
+    seed: int
+    begun: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self._packer = BlockPacker(**self.encoding.packing)
+        state = self.begun or {}
         self._pass: int = state.get("pass", 0)
         self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))
         self._fruitful: bool = state.get("fruitful", False)
         self.report = SourceReport.from_dict(state.get("report", {}))
         self._packer.restore(state.get("packer", self._packer.state()))
-        self._shards = source.source.shards()
-        self._deals = self._shards % lane.count == 0
+        self._shards = self.source.source.shards()
+        self._deals = self._shards % self.lane.count == 0
         self._order = self._make_order()
         self._documents: Iterator[Document] | None = None
         self._blocks: list[list[int]] = []
@@ -224,7 +221,7 @@ class SourceBlocks(Iterator[Block]):
             self._taken = 0
         ids = np.asarray(self._blocks[self._taken], dtype=np.int32)
         self._taken += 1
-        return Block(ids, self._index, self._number)
+        return Block(ids, self.index, self._number)
 
     def _snapshot(self) -> dict[str, Any]:
         return {
@@ -252,8 +249,8 @@ class SourceBlocks(Iterator[Block]):
             else:
                 self._documents = None
                 self._cursor.next_shard()
-        units = [unit for text in texts for unit in self._encoding.split_units(text)]
-        self._blocks = list(self._packer.pack(self._encoding.encoder.encode(units)))
+        units = [unit for text in texts for unit in self.encoding.split_units(text)]
+        self._blocks = list(self._packer.pack(self.encoding.encoder.encode(units)))
         self._fruitful = self._fruitful or bool(self._blocks)
         self._number = self._pass
 
@@ -262,24 +259,25 @@ class SourceBlocks(Iterator[Block]):
         if self._cursor.shard >= len(self._order):
             if not self._fruitful:
                 raise CorpusError(
-                    f"The source '{one_line(self._source.name)}' has no block of text for process "
-                    f"{self._lane.index + 1} of the {self._lane.count} that read it: use fewer, build the corpus, or "
+                    f"The source '{one_line(self.source.name)}' has no block of text for process "
+                    f"{self.lane.index + 1} of the {self.lane.count} that read it: use fewer, build the corpus, or "
                     "leave the source out."
                 )
             self._pass, self._cursor, self._fruitful = self._pass + 1, Cursor(), False
             self._order = self._make_order()
-        return self._source.source.read(self._order[self._cursor.shard], self._cursor.offset, self.report)
+        return self.source.source.read(self._order[self._cursor.shard], self._cursor.offset, self.report)
 
     def _make_order(self) -> list[int]:
-        generator = np.random.default_rng([self._seed, self._index, self._pass])
+        generator = np.random.default_rng([self.seed, self.index, self._pass])
         order: list[int] = generator.permutation(self._shards).tolist()
-        return order[self._lane.index :: self._lane.count] if self._deals else order
+        return order[self.lane.index :: self.lane.count] if self._deals else order
 
     def _is_mine(self, document: Document) -> bool:
         key = document.key
-        return key >= self._encoding.held_below and (self._deals or key % self._lane.count == self._lane.index)
+        return key >= self.encoding.held_below and (self._deals or key % self.lane.count == self.lane.index)
 
 
+@dataclass
 class StreamBatches:
     """Reads blocks window by window: a window is filled, shuffled, cut into batches of similar length, and given.
 
@@ -297,28 +295,23 @@ class StreamBatches:
         state: The state that came with the batch to go on behind; `None` begins.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[NamedSource],
-        encoding: BlockEncoding,
-        lane: Lane,
-        *,
-        window: int,
-        batch_size: int,
-        seed: int,
-        state: dict[str, Any] | None = None,
-    ) -> None:
-        self._shares = [source.share for source in sources]
-        self._batch_size = batch_size
-        self._size = max(window // batch_size, 1) * batch_size
-        self._lane, self._seed = lane, seed
-        state = state or {"window": 0, "sources": [None] * len(sources), "taken": 0, "drawn": [0] * len(sources)}
+    sources: Sequence[NamedSource]
+    encoding: BlockEncoding
+    lane: Lane
+    window: int
+    batch_size: int
+    seed: int
+    state: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        number = len(self.sources)
+        state = self.state or {"window": 0, "sources": [None] * number, "taken": 0, "drawn": [0] * number}
         self._window: int = state["window"]
         self._taken: int = state["taken"]
         self._drawn: list[int] = list(state["drawn"])
         self._blocks = [
-            SourceBlocks(source, index, encoding, lane, seed=seed, state=begun)
-            for index, (source, begun) in enumerate(zip(sources, state["sources"], strict=True))
+            SourceBlocks(source, index, self.encoding, self.lane, self.seed, begun)
+            for index, (source, begun) in enumerate(zip(self.sources, state["sources"], strict=True))
         ]
 
     def __iter__(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
@@ -332,12 +325,12 @@ class StreamBatches:
 
     def _read_window(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
         start = {"window": self._window, "sources": [blocks.state() for blocks in self._blocks]}
-        generator = np.random.default_rng([self._seed, self._lane.index, self._window])
+        generator = np.random.default_rng([self.seed, self.lane.index, self._window])
         window = self._fill(generator)
         lengths = np.array([len(block.ids) for block in window])
         order = generator.permutation(len(window))
         report = self._report().to_dict()
-        batches = group_by_length(order, lengths, self._batch_size, generator)
+        batches = group_by_length(order, lengths, self.batch_size, generator)
         for number, rows in enumerate(batches[self._taken :], start=self._taken + 1):
             batch = [window[row] for row in rows]
             for block in batch:
@@ -346,7 +339,8 @@ class StreamBatches:
         self._window, self._taken = self._window + 1, 0
 
     def _fill(self, generator: np.random.Generator) -> list[Block]:
-        counts = draw_counts(self._size, self._shares, generator.random())
+        size = max(self.window // self.batch_size, 1) * self.batch_size
+        counts = draw_counts(size, [source.share for source in self.sources], generator.random())
         return [next(blocks) for blocks, count in zip(self._blocks, counts, strict=True) for _ in range(count)]
 
     def _report(self) -> SourceReport:
@@ -385,9 +379,7 @@ class StreamedCorpus(Corpus):
             seed: Decides the order.
             state: The state that came with the batch to go on behind; `None` begins.
         """
-        return StreamBatches(
-            self.sources, self._encoding, lane, window=self._window, batch_size=batch_size, seed=seed, state=state
-        )
+        return StreamBatches(self.sources, self._encoding, lane, self._window, batch_size, seed, state)
 
 
 def open_stream(
