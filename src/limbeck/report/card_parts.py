@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
@@ -23,99 +23,29 @@ ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
 
 
-@dataclass(frozen=True)
-class HeadUsage:
-    """The use of a kind of head.
-
-    Attributes:
-        noun: The student, in a word or two.
-        pipeline_tag: The Hub's name of the task.
-        model_class: The class that loads it.
-        texts: The arguments of the tokenizer.
-        answer: Code that reads the answer from `output`.
-        graph_answer: Code that reads it from a session of ONNX Runtime.
-        takes_pairs: Whether a text may stand alone or in a pair.
-    """
+class HeadUsage(NamedTuple):
+    """A kind of head: the student in a word or two, the Hub's name of the task, the class that loads it."""
 
     noun: str
     pipeline_tag: str
     model_class: str
-    texts: str
-    answer: str
-    graph_answer: str
-    takes_pairs: bool = False
 
-    @property
-    def batch(self) -> str:
-        """Code that makes a batch."""
-        cut, comment = ("truncation=True, ", "  # one text, or a pair") if self.takes_pairs else ("", "")
-        return f'batch = tokenizer({self.texts}, {cut}return_tensors="pt"){comment}'
-
-
-_PAIR = '"A first sentence.", "A second one."'
-_LIST = f"[{_PAIR}], padding=True"
-_LOGITS = '(logits,) = session.run(["logits"], inputs)\n'
 
 HEAD_USAGE = {
-    "masked_lm": HeadUsage(
-        "A masked language model",
-        "fill-mask",
-        "AutoModelForMaskedLM",
-        'f"A {tokenizer.mask_token} sentence."',
-        "print(tokenizer.decode(output.logits[batch.input_ids == tokenizer.mask_token_id].argmax(-1)))",
-        _LOGITS + 'print(tokenizer.decode(logits[batch["input_ids"] == tokenizer.mask_token_id].argmax(-1)))',
-    ),
-    "classification": HeadUsage(
-        "A text classifier",
-        "text-classification",
-        "AutoModelForSequenceClassification",
-        _PAIR,
-        "print(model.config.id2label[output.logits.argmax(-1).item()])",
-        _LOGITS + "print(config.id2label[int(logits.argmax(-1)[0])])",
-        takes_pairs=True,
-    ),
-    "regression": HeadUsage(
-        "A text regressor",
-        "text-classification",
-        "AutoModelForSequenceClassification",
-        _PAIR,
-        "print(output.logits.item())",
-        _LOGITS + "print(logits.item())",
-        takes_pairs=True,
-    ),
+    "masked_lm": HeadUsage("A masked language model", "fill-mask", "AutoModelForMaskedLM"),
+    "classification": HeadUsage("A text classifier", "text-classification", "AutoModelForSequenceClassification"),
+    "regression": HeadUsage("A text regressor", "text-classification", "AutoModelForSequenceClassification"),
     "question_answering": HeadUsage(
-        "An extractive question answerer",
-        "question-answering",
-        "AutoModelForQuestionAnswering",
-        '"Who reads?", "The student reads what the teacher reads."',
-        "start, end = output.start_logits.argmax(), output.end_logits.argmax()\n"
-        "print(tokenizer.decode(batch.input_ids[0, start : end + 1]))",
-        'start, end = session.run(["start_logits", "end_logits"], inputs)\n'
-        'print(tokenizer.decode(batch["input_ids"][0, start.argmax() : end.argmax() + 1]))',
+        "An extractive question answerer", "question-answering", "AutoModelForQuestionAnswering"
     ),
-    "token_classification": HeadUsage(
-        "A token classifier",
-        "token-classification",
-        "AutoModelForTokenClassification",
-        _LIST,
-        "print([[model.config.id2label[int(label)] for label in row] for row in output.logits.argmax(-1)])",
-        _LOGITS + "print([[config.id2label[int(label)] for label in row] for row in logits.argmax(-1)])",
-    ),
+    "token_classification": HeadUsage("A token classifier", "token-classification", "AutoModelForTokenClassification"),
 }
-"""By the head's kind, as records have it."""
-_HIDDEN = '(hidden,) = session.run(["last_hidden_state"], inputs)\nprint(hidden.shape)  # texts, tokens, width'
-_VECTORS = '(vectors,) = session.run(["sentence_embedding"], inputs)\nprint({})'
+"""By the head's kind, as records have it; the code that uses each is in the templates."""
 
 
 def onnx_usage(export: Export) -> str:
     """Return Python that runs an exported graph on a line of text, by its outputs."""
-    head = HEAD_USAGE.get(export.head or "")
-    vectors = _VECTORS.format("vectors @ vectors.T" if export.normalize else "vectors.shape")
-    answer = head.graph_answer if head else vectors if export.pooling else _HIDDEN
-    template = templates().get_template("onnx_usage.py.j2")
-    return template.render(
-        labels="config." in answer, export=export, texts=head.texts if head else _LIST, answer=answer
-    )
+    return templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
 
 
 @cache

@@ -64,7 +64,28 @@ def model_card(
 ) -> str:
     """Return the text of the card; the arguments are those of `write_model_card`."""
     card = Card(Run.read(record), folder, scores, None if export is None else Export.read(export))
-    body = card_parts.templates().get_template("model_card.md.j2").render(card=card, run=card.run, scores=scores)
+    run, export = card.run, card.export
+    evaluation = run.evaluation
+    cited = [stage.citation for stage in run.stages if stage.citation is not None]
+    body = (
+        card_parts.templates()
+        .get_template("model_card.md.j2")
+        .render(
+            card=card,
+            run=run,
+            scores=scores,
+            comparison="" if evaluation is None or evaluation.is_empty else comparison_markdown(evaluation),
+            is_measured=is_in_float32(export) and not card.is_graph,
+            export_part="" if export is None else card_parts.export_part(export),
+            graph_usage="" if export is None else card_parts.onnx_usage(export),
+            pooling=_pooling(card),
+            layers=[(stage, rows) for stage in run.stages if (rows := layer_rows(stage))],
+            citations=[citation for place, citation in enumerate(cited) if citation not in cited[:place]],
+            budget=budget(run),
+            untrained=_untrained(card),
+            hardware=_hardware(run.hardware),
+        )
+    )
     return front_matter(card) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 
 
@@ -90,9 +111,14 @@ class Card:
         return (self.folder / "modules.json").is_file()
 
     @property
+    def head_kind(self) -> str:
+        """The kind of the head; a folder that makes sentence vectors is exported without it."""
+        return (self.run.student.head if self.export is None else self.export.head) or ""
+
+    @property
     def head(self) -> HeadUsage | None:
-        """The head; a folder that makes sentence vectors is exported without it."""
-        return card_parts.HEAD_USAGE.get((self.run.student.head if self.export is None else self.export.head) or "")
+        """The head, if there is one."""
+        return card_parts.HEAD_USAGE.get(self.head_kind)
 
     @property
     def is_graph(self) -> bool:
@@ -114,79 +140,37 @@ class Card:
             card_parts.folder_name(line) if teacher.kind == "folder" else card_parts.short_name(line)
         )
 
-    @property
-    def comparison(self) -> str:
-        """The table of teacher beside student."""
-        found = self.run.evaluation
-        return "" if found is None or found.is_empty else comparison_markdown(found)
 
-    @property
-    def measured_on(self) -> str:
-        """What the tables are of, where the folder holds something else."""
-        if is_in_float32(self.export) and not self.is_graph:
-            return ""
-        return (
-            "Measured on the float32 student in PyTorch, not on this export, whose own figures are under *This export*."
-        )
+def _pooling(card: Card) -> str:
+    """Return how sentence vectors are pooled: as the folder says, else as they were measured, else mean."""
+    said = read_json(card.folder / "1_Pooling" / "config.json")
+    if any(key in said for key in _POOLING_KEYS):
+        return "cls" if said.get("pooling_mode_cls_token") or said.get("pooling_mode") == "cls" else "mean"
+    measured = card.run.evaluation.settings.pooling if card.run.evaluation else None
+    return measured if measured in ("mean", "cls") else "mean"
 
-    @property
-    def export_part(self) -> str:
-        """The section on the export."""
-        return "" if self.export is None else card_parts.export_part(self.export)
 
-    @property
-    def graph_usage(self) -> str:
-        """Code that runs the graph."""
-        return "" if self.export is None else card_parts.onnx_usage(self.export)
+def _untrained(card: Card) -> dict[str, Any]:
+    """Return what no stage trained: number of tensors, modules, how many hold the teacher's values."""
+    untrained, stages = card.run.untrained, card.run.stages
+    if untrained is not None:
+        names = untrained.names
+    else:  # An older record: what every stage left out.
+        names = [name for name in stages[0].untrained if all(name in s.untrained for s in stages)] if stages else []
+    names = [name for name in names if not (card.is_graph and name.startswith("pooler."))]  # Graphs have none.
+    groups = records.modules_of(names)
+    more = f", and {len(groups) - _GROUPS_SHOWN} more modules" if len(groups) > _GROUPS_SHOWN else ""
+    taken = len(untrained.from_teacher) if untrained is not None else 0
+    return {"count": len(names), "groups": groups[:_GROUPS_SHOWN], "more": more, "from_teacher": taken}
 
-    @property
-    def pooling(self) -> str:
-        """How sentence vectors are pooled: as the folder says, else as they were measured, else mean."""
-        said = read_json(self.folder / "1_Pooling" / "config.json")
-        if any(key in said for key in _POOLING_KEYS):
-            return "cls" if said.get("pooling_mode_cls_token") or said.get("pooling_mode") == "cls" else "mean"
-        measured = self.run.evaluation.settings.pooling if self.run.evaluation else None
-        return measured if measured in ("mean", "cls") else "mean"
 
-    @property
-    def layers(self) -> list[tuple[Stage, list[tuple[str, str, str]]]]:
-        """The layer mappings of the stages that have one."""
-        return [(stage, rows) for stage in self.run.stages if (rows := layer_rows(stage))]
-
-    @property
-    def citations(self) -> list[records.Citation]:
-        """Each method's citation once, in the order of the stages."""
-        found = [stage.citation for stage in self.run.stages if stage.citation is not None]
-        return [citation for place, citation in enumerate(found) if citation not in found[:place]]
-
-    @property
-    def budget(self) -> str:
-        """What training took, in one line."""
-        return budget(self.run)
-
-    @property
-    def untrained(self) -> dict[str, Any]:
-        """What no stage trained: number of tensors, modules, how many hold the teacher's values."""
-        untrained, stages = self.run.untrained, self.run.stages
-        if untrained is not None:
-            names = untrained.names
-        else:  # An older record: what every stage left out.
-            names = [name for name in stages[0].untrained if all(name in s.untrained for s in stages)] if stages else []
-        names = [name for name in names if not (self.is_graph and name.startswith("pooler."))]  # Graphs have none.
-        groups = records.modules_of(names)
-        more = f", and {len(groups) - _GROUPS_SHOWN} more modules" if len(groups) > _GROUPS_SHOWN else ""
-        taken = len(untrained.from_teacher) if untrained is not None else 0
-        return {"count": len(names), "groups": groups[:_GROUPS_SHOWN], "more": more, "from_teacher": taken}
-
-    @property
-    def hardware(self) -> str:
-        """The machine in one line."""
-        found = self.run.hardware
-        memory = "" if found.memory_bytes is None else f"{found.memory_bytes / 2**30:.0f} GiB"
-        cores = f"{found.cores} cores" if found.cores else ""
-        device = "" if found.device == "cpu" else found.device
-        # Older records have the memory in words.
-        return ", ".join(filter(None, (device, found.cpu, cores, memory or one_line(getattr(found, "memory", "")))))
+def _hardware(found: records.Hardware) -> str:
+    """Return the machine in one line."""
+    memory = "" if found.memory_bytes is None else f"{found.memory_bytes / 2**30:.0f} GiB"
+    cores = f"{found.cores} cores" if found.cores else ""
+    device = "" if found.device == "cpu" else found.device
+    # Older records have the memory in words.
+    return ", ".join(filter(None, (device, found.cpu, cores, memory or one_line(getattr(found, "memory", "")))))
 
 
 def budget(run: Run) -> str:
