@@ -26,7 +26,7 @@ from limbeck.core.files import (
 from limbeck.core.workers import map_parallel
 from limbeck.corpus import store
 from limbeck.corpus.answers import AnswerWindows
-from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, one_line
+from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, next_batch, one_line
 from limbeck.corpus.labelled import TOKEN_TYPES, SequenceEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix
@@ -350,7 +350,9 @@ class BlockEncoding:
             for text, is_held in zip(batch.column("text").to_pylist(), held, strict=True):
                 units["held_out" if is_held else "train"].extend(self.split_units(text))
             for split in SPLITS:
-                for texts in _batched(units[split]):
+                waiting = iter(units[split])
+                # Small enough for the tokenizer's memory, large enough for its threads.
+                while texts := next_batch(waiting, _BATCH_UNITS, _BATCH_CHARACTERS, len):
                     for block in packers[split].pack(self.encoder.encode(texts)):
                         pending[split].append(np.asarray(block, dtype=np.int32))
                         tokens[split] += len(block)
@@ -393,20 +395,6 @@ def block_identity(settings: CorpusSettings, encoding: BlockEncoding) -> list[An
     """Return plain JSON values that decide the blocks of given documents."""
     split = {"unit": settings.unit, "held_out": settings.held_out, "most_held": settings.held_out_documents}
     return [encoding.encoder.fingerprint(), encoding.packing, split]
-
-
-def _batched(texts: list[str]) -> Iterator[list[str]]:
-    """Cut into batches small enough for the tokenizer's memory, large enough for its threads."""
-    batch: list[str] = []
-    characters = 0
-    for text in texts:
-        batch.append(text)
-        characters += len(text)
-        if len(batch) == _BATCH_UNITS or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+Item = TypeVar("Item")
 
 # C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
@@ -70,6 +72,17 @@ def cut_text(text: str, longest: int) -> Iterator[str]:
         yield text[start:end]
         start = end
     yield text[start:]
+
+
+def next_batch(items: Iterator[Item], most: int, characters: int, length: Callable[[Item], int]) -> list[Item]:
+    """Return the next items, until they are `most` or have so many characters; empty at the end."""
+    batch, size = [], 0
+    for item in items:
+        batch.append(item)
+        size += length(item)
+        if len(batch) == most or size >= characters:
+            break
+    return batch
 
 
 def _replacement(match: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from limbeck.core.files import NothingToBuildError, build_once, fingerprint, finish_piece, read_piece
-from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
+from limbeck.corpus.documents import Cursor, Document, SourceReport, next_batch, one_line
 from limbeck.corpus.labelled import Example, example_reader
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask
 from limbeck.corpus.sources import Source, open_rows, open_source
@@ -265,7 +265,9 @@ class Reading:
         """
         name, source = self._sources[self._source]
         documents = source.documents(self._own, bind_progress(progress, f"reading {name}"), self._cursor)
-        while self._documents != self._most and (batch := _next_batch(documents)):
+        while self._documents != self._most and (
+            batch := next_batch(documents, _BATCH_ITEMS, _BATCH_CHARACTERS, lambda document: len(document.text))
+        ):
             self._read[self._source] += len(batch)
             kept, keys = self._new(batch, seen)
             if kept:
@@ -288,17 +290,6 @@ class Reading:
             else:
                 self._own.note("document that repeats another", repr(document.text[:40]))
         return kept, keys
-
-
-def _next_batch(documents: Iterator[Document]) -> list[Document]:
-    batch = []
-    characters = 0
-    for document in documents:
-        batch.append(document)
-        characters += len(document.text)
-        if len(batch) == _BATCH_ITEMS or characters >= _BATCH_CHARACTERS:
-            break
-    return batch
 
 
 def _columns(items: Sequence[Document | Example], keys: Sequence[int]) -> list[Any]:

@@ -75,9 +75,7 @@ NAMES = (*STRATEGIES, "contribution")
 _ONE_LAYER_EACH = ("last", "uniform_last", "contribution")
 
 
-def resolve_mapping(
-    choice: MappingChoice, pairing: Pairing, place: str = "mapping", more_names: Sequence[str] = ()
-) -> LayerMapping:
+def resolve_mapping(choice: MappingChoice, pairing: Pairing, more_names: Sequence[str] = ()) -> LayerMapping:
     """Turn what a recipe says into a layer mapping.
 
     `contribution` is known only once the teacher has been measured; before that it stands for `last`, so that
@@ -87,7 +85,6 @@ def resolve_mapping(
         choice: A strategy's name, a list with a teacher layer (0: none) for each student layer, or student layer to
             teacher layer or layers.
         pairing: The two models.
-        place: The option's name, for the message.
         more_names: Names that the method itself knows, for the message.
 
     Returns:
@@ -99,35 +96,35 @@ def resolve_mapping(
     """
     student, teacher = pairing.student.layers, pairing.teacher.layers
     if isinstance(choice, str):
-        return _by_name(choice, pairing, place, (*NAMES, *more_names))
+        return _by_name(choice, pairing, (*NAMES, *more_names))
     if isinstance(choice, list):
         if len(choice) != student:
             raise RecipeError(
-                f"{place} {choice} has {len(choice)} entries, but the student has {student} layers; give each a "
+                f"mapping {choice} has {len(choice)} entries, but the student has {student} layers; give each a "
                 "teacher layer, or 0 for none."
             )
         pairs: LayerMapping = {layer: (target,) for layer, target in enumerate(choice, start=1) if target != 0}
     else:
         pairs = {layer: tuple(t) if isinstance(t, list) else (t,) for layer, t in choice.items()}
     for layer, targets in pairs.items():
-        _check_layer(layer, student, "student", choice, place)
+        _check_layer(layer, student, "student", choice)
         for target in targets:
-            _check_layer(target, teacher, "teacher", choice, place)
+            _check_layer(target, teacher, "teacher", choice)
         if len(set(targets)) < len(targets):
-            raise RecipeError(f"{place} {choice} names a teacher layer twice for student layer {layer}; name it once.")
+            raise RecipeError(f"mapping {choice} names a teacher layer twice for student layer {layer}; name it once.")
     mapping = {layer: targets for layer, targets in sorted(pairs.items()) if targets}
     if not mapping:
-        raise RecipeError(f"{place} {choice} maps no layer; give {MAPPING_FORMS}.")
+        raise RecipeError(f"mapping {choice} maps no layer; give {MAPPING_FORMS}.")
     return mapping
 
 
-def _by_name(name: str, pairing: Pairing, place: str, names: Sequence[str]) -> LayerMapping:
+def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
     student, teacher = pairing.student.layers, pairing.teacher.layers
     if name not in NAMES:
-        raise RecipeError(f"Unknown {place} '{name}'.{suggestion(name, names)} Or give a list or layers by number.")
+        raise RecipeError(f"Unknown mapping '{name}'.{suggestion(name, names)} Or give a list or layers by number.")
     if name in _ONE_LAYER_EACH and student > teacher:
         raise RecipeError(
-            f"{place} '{name}' gives every student layer a teacher layer of its own, but the student has {student} "
+            f"mapping '{name}' gives every student layer a teacher layer of its own, but the student has {student} "
             f"layers and the teacher {teacher}; use 'uniform' or a shallower student."
         )
     if name == "contribution":
@@ -136,10 +133,10 @@ def _by_name(name: str, pairing: Pairing, place: str, names: Sequence[str]) -> L
     return STRATEGIES[name](student, teacher)
 
 
-def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice, place: str) -> None:
+def _check_layer(layer: int, depth: int, owner: str, choice: MappingChoice) -> None:
     if not 1 <= layer <= depth:
         raise RecipeError(
-            f"{place} {choice} names {owner} layer {layer}, but the {owner} has layers 1 to {depth}; change it."
+            f"mapping {choice} names {owner} layer {layer}, but the {owner} has layers 1 to {depth}; change it."
         )
 
 
