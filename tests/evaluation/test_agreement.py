@@ -1,13 +1,17 @@
+"""Agreement over sentence pairs, and summaries that find their bodies."""
+
 from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 from limbeck.corpus import split_paragraphs, split_sentences
 from limbeck.errors import CorpusError
-from limbeck.evaluation import build_pairs, measure_agreement
-from limbeck.evaluation.agreement import normalised
+from limbeck.evaluation import build_pairs, build_retrieval_pairs, measure_agreement, measure_retrieval
+from limbeck.evaluation.agreement import normalised, ranks_of_matches, retrieval_scores
 from tests.support.corpora import documents
+from tests.support.word_models import tiny_bert, tiny_tokenizer
 
 
 def test_duplicates_are_found_whatever_the_case_and_punctuation():
@@ -52,6 +56,8 @@ def test_too_little_text_says_what_to_do():
         build_pairs(["One sentence that is long enough to be used."], 100)
     with pytest.raises(CorpusError, match="0 held-out documents"):
         build_pairs([], 100)
+    with pytest.raises(CorpusError, match="hold out more text"):
+        build_retrieval_pairs(documents(3), 100)
 
 
 def test_one_document_gives_pairs_of_one_document():
@@ -82,3 +88,75 @@ def _again(seed):
     generator = np.random.default_rng(seed)
     teacher = generator.normal(size=120)
     return teacher + generator.normal(size=120), teacher
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "ranks"),
+    [
+        ([[3, 1, 2], [5, 4, 1], [9, 8, 7]], [1, 2, 3]),
+        ([[1, 1, 0], [0, 2, 2], [4, 4, 4]], [2, 2, 3]),  # a tie counts against the model
+        ([[0, 0], [0, 0]], [2, 2]),
+        ([[NAN, 1], [NAN, 5]], [2, 2]),
+    ],
+)
+def test_ranks_by_hand(scores, ranks):
+    assert ranks_of_matches(torch.tensor(scores, dtype=torch.float32)).tolist() == ranks
+
+
+def test_scores_by_hand():
+    found = retrieval_scores(torch.tensor([1, 2, 4, 10, 11, 1]))
+    assert found.mrr_at_10 == pytest.approx((1 + 1 / 2 + 1 / 4 + 1 / 10 + 0 + 1) / 6)
+    assert found.recall_at_1 == pytest.approx(2 / 6)
+    assert found.pool == 6
+    assert 0 <= found.interval[0] < found.mrr_at_10 < found.interval[1] <= 1
+
+
+def test_pairs_come_from_titles_summary_lines_or_first_sentences():
+    body = "It has a body that is long enough to be searched for among others, with several words in it."
+    texts = [
+        ("A title that the corpus knows", body + " One."),
+        f"Return the bridge of a river.\n\n{body} Two.\n\nAnd more of it.",
+        f"A paragraph of an article begins. {body} Three.",
+    ]
+    pairs = build_retrieval_pairs(texts, 3)
+    assert sorted(pairs) == [
+        ("A paragraph of an article begins.", f"{body} Three."),
+        ("A title that the corpus knows", f"{body} One."),
+        ("Return the bridge of a river.", f"{body} Two. And more of it."),
+    ]
+
+
+def test_bodies_that_give_the_summary_away_and_repetitions_are_dropped():
+    body = "This body is certainly long enough to be used, and it goes on for a while after that."
+    texts = [
+        f"Return the old bridge.\n\n{body} `return the OLD bridge`!",
+        *(f"Summary number one is here.\n\n{body}" for _ in range(3)),
+        f"Another summary of the same.\n\n{body}",
+        "Too short to use.\n\nNo.",
+    ]
+    (pair,) = build_retrieval_pairs(texts, 1)
+    assert pair[1] == body
+    with pytest.raises(CorpusError, match=r"Only 1 \(summary, body\) pairs"):
+        build_retrieval_pairs(texts, 5)
+
+
+def test_pairs_are_distinct_spread_out_and_seeded():
+    texts = documents(30)
+    pairs = build_retrieval_pairs(texts, 30, seed=1)
+    assert len({normalised(part) for pair in pairs for part in pair}) == 60
+    firsts = {text.split("\n\n")[0] for text in texts}
+    assert {summary for summary, _ in pairs} == firsts
+    assert pairs == build_retrieval_pairs(texts, 30, seed=1) != build_retrieval_pairs(texts, 30, seed=2)
+
+
+def test_a_model_finds_equal_texts_and_a_constant_one_finds_nothing():
+    sentences = [text.split("\n\n")[0] for text in documents(25)]
+    found = measure_retrieval(tiny_bert(), tiny_tokenizer(), [(s, s) for s in sentences])
+    assert found.recall_at_1 > 0.9 and found.pool == 25
+    constant = tiny_bert()
+    for parameter in constant.parameters():
+        torch.nn.init.ones_(parameter)
+    assert measure_retrieval(constant, tiny_tokenizer(), [(s, s) for s in sentences]).mrr_at_10 == 0

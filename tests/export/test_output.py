@@ -1,9 +1,12 @@
-"""The folder of an export appears whole or not at all, and replaces nothing but an export."""
+"""The folder of an export appears whole or not at all, replaces nothing but an export, and has the umask's modes."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from limbeck.core import files
 from limbeck.errors import ModelError, OutputError
 from limbeck.export import exporting
 from limbeck.export import exporting as comparing
@@ -19,7 +22,9 @@ from limbeck.export.exporting import (
 )
 from limbeck.export.formats import FORMATS
 from limbeck.export.source import head_of, locate, open_source
-from tests.support.models import make_teacher, tiny_config, tiny_tokenizer
+from limbeck.training.checkpoints import save_weights
+from tests.support.models import make_teacher, tiny_config, tiny_model, tiny_tokenizer
+from tests.support.students import sentence_student
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path):
@@ -168,3 +173,36 @@ def test_a_fresh_process_finds_the_same_and_what_changed_on_disk(tmp_path, bert_
     (done.folder / "onnx" / "model.onnx").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=r"ONNX Runtime cannot run 'model\.onnx'"):
         comparing.compare_in_fresh_process(str(bert_folder), FORMATS["onnx"], done.folder, ["the model"])
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o002], ids=oct)
+def umask(request):
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "asked"])
+def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, told, monkeypatch):
+    if not told:
+        monkeypatch.setattr(files, "_STATUS", tmp_path / "no-such-system")
+    save_weights(tiny_model("bert"), tmp_path / "model.safetensors.partial", None)
+    assert mode(tmp_path / "model.safetensors.partial") == 0o666 & ~umask
+    source = make_teacher(tmp_path, "bert", layers=1)
+    done = export_model(ExportRequest(str(source), "safetensors", output=tmp_path / "out"))
+    assert {mode(done.folder / name) for name in done.files} == {0o666 & ~umask}
+    assert os.umask(umask) == umask, "it is left as it was"
+
+
+def test_all_files_of_a_sentence_transformers_export_can_be_read_alike(tmp_path):
+    request = ExportRequest(str(sentence_student(tmp_path)), "sentence-transformers", output=tmp_path / "out")
+    done = export_model(request)
+    assert len({mode(done.folder / name) for name in done.files}) == 1
+
+
+def test_a_file_that_is_gone_or_not_ours_stops_nothing(tmp_path):
+    files.give_ordinary_mode([tmp_path / "gone"])

@@ -96,13 +96,7 @@ def assert_same_weights(model, other):
         assert torch.equal(tensor.cpu(), others[name].cpu()), name
 
 
-@pytest.mark.parametrize(
-    ("kind", "paired", "grouped"),
-    [
-        ("classification", False, True),
-        ("regression", True, False),
-    ],
-)
+@pytest.mark.parametrize(("kind", "paired", "grouped"), [("classification", False, True), ("regression", True, False)])
 def test_sequence_tasks(kind, paired, grouped, tmp_path):
     folder, data, point = tiny_folder(tmp_path), make_data(kind, paired=paired), replace(POINT, group_by_length=grouped)
     model, predictions, _ = ours(folder, data, point, tmp_path)

@@ -2,14 +2,7 @@
 
 from dataclasses import replace
 
-from limbeck.evaluation.cell import (
-    Cell,
-    SimilarityPoint,
-    data_fingerprint,
-    identity,
-    training_identity,
-    training_set_fingerprint,
-)
+from limbeck.evaluation.cell import Cell, SimilarityPoint, data_fingerprint, training_identity, training_set_fingerprint
 from limbeck.evaluation.encoding import PreparedCell, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import FineTuner, train_once
 from limbeck.evaluation.tasks import TaskData
@@ -48,15 +41,6 @@ def test_what_a_training_depends_on_and_nothing_else_tells_it_from_others():
     ]
     assert len({same, *others}) == len(others) + 1
     assert training_identity(replace(cell, point=SimilarityPoint(8, None, None)), model="a", training_set="b") is None
-
-
-def test_cells_are_known_by_what_they_were_known_by_when_each_had_its_own_training():
-    data, questions = make_data("classification"), make_data("question_answering", train=5)
-    assert data_fingerprint(data) == "6ae0dc49b58f83767ab04250"
-    assert data_fingerprint(questions) == "e5bb56cd6b9f04c4b6ab6878"
-    assert identity(Cell("m", "rte", POINT, 1), model="a", data="b") == "58d27993e2283034e0b0105d"
-    similar = Cell("m", "rte", SimilarityPoint(32, None, None), 0)
-    assert identity(similar, model="a", data="b") == "c97d99c1439619e051fed509"
 
 
 def test_the_training_set_is_its_rows_and_classes():

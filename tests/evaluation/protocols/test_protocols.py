@@ -1,26 +1,20 @@
 """Protocols have the papers' numbers."""
 
 import pytest
-from pydantic import ValidationError
 
 from limbeck.errors import RecipeError
 from limbeck.evaluation.cell import Cell, grid, identity, training_identity
-from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, task_columns
+from limbeck.evaluation.protocols import PROTOCOLS, task_columns
 from limbeck.evaluation.tasks import TASKS
 
 # (preset, task): rates, epochs, batch, length, runs, where settings of a kind, a group and a task meet. The golden
 # snapshots hold every number of every preset.
 PUBLISHED = {
     ("minilmv2", "mrpc"): ((1e-5, 1.5e-5, 2e-5, 3e-5, 5e-5), (3, 5, 10), 32, 128, 4),
-    ("minilm", "cola"): ((1e-5, 1.5e-5, 2e-5, 3e-5, 5e-5), (25,), 32, 128, 4),
     ("minilmv2", "mlqa"): ((5e-5, 6e-5), (3,), 32, 512, 4),
     ("elm", "squad"): ((3e-5,), (4,), 16, 384, 3),
-    ("elm", "ocnli"): ((2e-5,), (3,), 32, 128, 3),
     ("elm", "cmrc2018"): ((3e-5,), (2,), 32, 512, 3),
-    ("mlkd_bert", "cola"): ((1e-5,), (30,), 32, 64, 1),
-    ("comparative_study", "cola"): ((2e-5,), (6,), 32, 128, 3),
     ("comparative_study_multilingual", "cola"): ((2e-5,), (10,), 32, 128, 3),
-    ("comparative_study_multilingual", "xnli"): ((2e-5,), (5,), 32, 128, 3),
 }
 
 
@@ -90,11 +84,6 @@ def test_settings_that_cannot_be_are_refused_in_one_line(change, parts):
     for part in parts:
         assert part in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_setting_is_frozen():
-    with pytest.raises(ValidationError):
-        FineTuning(learning_rates=1e-5, epochs=3).epochs = (4,)
 
 
 @pytest.mark.parametrize(

@@ -107,15 +107,6 @@ def test_questions_of_squad_mlqa_and_cmrc() -> None:
     assert unlabelled.task.predicted == ("test",) and unlabelled.task.scored == ()
 
 
-def test_languages_of_xnli_and_xquad() -> None:
-    STORED["facebook/xnli", "sw", "test"] = pairs(("premise", "hypothesis"), NLI, ("a", "b", 1, 0))
-    STORED["google/xquad", "xquad.th", "validation"] = questions(("a", "the river", ["river"], [4]))
-    assert load_task("xnli", data=None, splits=["test.sw"]).splits["test.sw"] == [
-        TaskRow("0", "a", "b", 1, language="sw")
-    ]
-    assert load_task("xquad", data=None, splits=["validation.th"]).splits["validation.th"][0].language == "th"
-
-
 def test_refusals() -> None:
     with pytest.raises(CorpusError) as caught:
         load_task("rte", data=None, splits=["train"])

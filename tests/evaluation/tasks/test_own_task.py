@@ -217,13 +217,6 @@ def test_files_that_are_no_description(
         load_task(str(path), data=None)
 
 
-def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
-    (tmp_path / "train.xlsx").write_bytes(b"PK")
-    path = describe(tmp_path, files={"train": "train.xlsx", "validation": "train.xlsx"})
-    with pytest.raises(CorpusError, match=r"train\.xlsx' is of no known kind: give \.json, \.jsonl, \.csv"):
-        load_task(path, data=None)
-
-
 @pytest.mark.parametrize("start", [4.7, float("inf"), float("nan"), "x", None, [4]])
 def test_answers_that_stand_nowhere(tmp_path: Path, start: Any) -> None:
     row = {"question": "q", "context": "the student", "answers": {"text": ["student"], "answer_start": [start]}}

@@ -1,4 +1,4 @@
-"""The best answer against a loop over every pair of tokens."""
+"""Windows of rows, and the best answer against a loop over every pair of tokens."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from limbeck.corpus.answers import AnswerWindow
-from limbeck.evaluation.answers import decode_answers
+from limbeck.corpus import SourceReport
+from limbeck.corpus.answers import AnswerWindow, AnswerWindows
+from limbeck.evaluation.answers import cut_rows, decode_answers
 from limbeck.evaluation.submission import AnswerPrediction
+from limbeck.evaluation.tasks import TaskRow
+from tests.support.models import tiny_tokenizer
 
 CONTEXT = "The old river runs under a new stone bridge near the market in the city of boats"
 
@@ -119,3 +122,21 @@ def test_tokens_without_characters_are_no_answer() -> None:
 def test_scores_must_be_one_a_window() -> None:
     with pytest.raises(ValueError, match="shorter"):
         decode_answers([window("q", 1, [(0, 1)])], [], [], {"q": "x"})
+
+
+def test_rows_that_cannot_be_trained_on_are_left_out_of_training_only() -> None:
+    rows = [
+        TaskRow("held", "the model", "of", answers=("model", "the"), answer_starts=(4, 0)),
+        TaskRow("not held", "the model", "of", answers=("student",), answer_starts=(-1,)),
+        TaskRow("space", "the  model", "of", answers=("  ",), answer_starts=(3,)),
+        TaskRow("none", "the model", "of"),
+    ]
+    windows, report = AnswerWindows(tiny_tokenizer(), 40, 10), SourceReport()
+    assert [(window.row, window.label) for window in cut_rows(windows, rows, report, training=True)] == [
+        ("held", (4, 4)),  # [CLS] of [SEP] the model [SEP]
+        ("none", (0, 0)),
+    ]
+    assert report.counts == {"answer without a place in its context's tokens, row left out": 2}
+    evaluated = cut_rows(windows, rows, report)
+    assert [window.row for window in evaluated] == [row.id for row in rows]
+    assert {window.label for window in evaluated} == {(0, 0)}
