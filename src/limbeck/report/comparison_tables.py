@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from limbeck.core import studies
 from limbeck.core.blocks import AnyCell, Cell, Layout, Notes, Paragraph, Section, Table, console, mean, to_csv
 from limbeck.core.markdown import markdown_file
-from limbeck.report.evaluation_tables import ScoreColumns, cost_tables, numbers, write_tables
+from limbeck.report.evaluation_tables import ScoreColumns, cost_tables, csv_rows, numbers, write_tables
 
 STEM = "comparison_table"
 _LAYOUT = Layout(cut=30)
@@ -157,15 +157,13 @@ def methods_csv(record: Mapping[str, Any]) -> str:
 
 
 def _csv_rows(summary: studies.ComparisonSummary) -> Iterator[dict[str, Any]]:
-    for row in _figures(summary, summary.teacher):
-        yield {"method": "teacher", **row}
+    teacher = summary.teacher
+    yield from ({"method": "teacher", **row} for row in (*_figures(summary, teacher), *_cost_figures(teacher.cost)))
     for block in summary.blocks:
         for line in block.rows:
             start = {"student": block.student, "method": line.method, "mapping": line.mapping}
-            for row in _figures(summary, line):
-                yield {**start, **row}
-        for row in _cost_figures(block.cost):
-            yield {"student": block.student, **row}
+            yield from ({**start, **row} for row in _figures(summary, line))
+        yield from ({"student": block.student, **row} for row in _cost_figures(block.cost))
 
 
 def write_comparison(record: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -207,25 +205,14 @@ def _setting(comparison: studies.Comparison) -> Iterator[str]:
 
 def _figures(summary: studies.ComparisonSummary, row: studies.ComparedScores) -> Iterator[dict[str, Any]]:
     """Go through a row's figures; the rank stands beside the figure that decides it."""
-
-    def standing(key: str) -> dict[str, Any]:
-        decides = summary.main is not None and key == summary.main.key
-        return {"retention": row.retention.get(key), "rank": getattr(row, "rank", None) if decides else None}
-
-    for column in summary.columns:
-        cell = row.columns.get(column.key)
-        for metric, found in (cell.metrics if cell else {}).items():
-            own = standing(column.key) if metric == column.metric else {}
-            yield {"figure": column.key, "metric": metric, **numbers(found), **own}
-    averages = {name: getattr(row.averages, name) for name in ("average", "without_cola")}
-    for key, figure in {**averages, **{m.key: row.held_out.get(m.key) for m in summary.held_out}}.items():
-        if figure is not None:
-            yield {"figure": key, **numbers(figure), **standing(key)}
+    held_out = ((measure.key, row.held_out.get(measure.key)) for measure in summary.held_out)
+    measures = ({"key": key, **numbers(figure), "retention": None} for key, figure in held_out if figure is not None)
+    for found in (*csv_rows(summary.columns, row), *measures):
+        decides = summary.main is not None and found["key"] == summary.main.key and "retention" in found
+        yield {**found, "figure": found["key"], "rank": getattr(row, "rank", None) if decides else None}
     for name, spent in (("tokens", row.tokens), ("seconds", row.seconds)):
         if spent is not None:
             yield {"figure": name, **numbers(spent)}
-    if isinstance(row, studies.TeacherRow):
-        yield from _cost_figures(row.cost)
 
 
 def _cost_figures(cost: studies.ModelCost | None) -> Iterator[dict[str, Any]]:

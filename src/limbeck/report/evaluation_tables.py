@@ -261,32 +261,27 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
 def evaluation_csv(summary: Mapping[str, Any]) -> str:
     """Return every figure on a line of its own, unrounded, with the share of the first model's score."""
     record = Evaluation.read(summary)
-    metrics = {column.key: column.metric for column in record.columns}
     rows: list[dict[str, Any]] = []
     for model in record.models:
-        for key, main in metrics.items():
-            cell = model.columns.get(key)
-            for metric, found in (cell.metrics if cell else {}).items():
-                kept = model.retention.get(key) if metric == main else None
-                rows.append({"model": model.name, "column": key, "metric": metric, "retention": kept, **numbers(found)})
-        for name in _AVERAGES:
-            if found := getattr(model.averages, name):
-                kept = model.retention.get(name)
-                rows.append({"model": model.name, "column": name, "retention": kept, **numbers(found)})
-    rows = [{"source": "measured", **row} for row in rows]
-    rows += [
-        {
-            "source": f"{row.paper} table {row.table}",
-            "model": f"{row.model} {row.shape}",
-            "column": key,
-            "metric": metrics[key],
-            "mean": value,
-        }
-        for row in record.published
-        for key, value in row.columns.items()
-    ]
-    columns = ("source", "model", "column", "metric", "mean", "deviation", "runs", "retention")
-    return blocks.to_csv(columns, rows)
+        rows += [{"source": "measured", "model": model.name, **row} for row in csv_rows(record.columns, model)]
+    metrics = {column.key: column.metric for column in record.columns}
+    for paper in record.published:
+        named = {"source": f"{paper.paper} table {paper.table}", "model": f"{paper.model} {paper.shape}"}
+        rows += [{**named, "key": key, "metric": metrics[key], "mean": mean} for key, mean in paper.columns.items()]
+    rows = [{**row, "column": row["key"]} for row in rows]
+    return blocks.to_csv(("source", "model", "column", "metric", "mean", "deviation", "runs", "retention"), rows)
+
+
+def csv_rows(columns: Sequence[Column], scores: Scores) -> Iterator[dict[str, Any]]:
+    """Go through every metric of every column, then averages; main figures have their share of the first model's."""
+    for column in columns:
+        cell = scores.columns.get(column.key)
+        for metric, found in (cell.metrics if cell else {}).items():
+            kept = {"retention": scores.retention.get(column.key)} if metric == column.metric else {}
+            yield {"key": column.key, "metric": metric, **numbers(found), **kept}
+    for name, average in scores.averages.by_name.items():
+        if average is not None:
+            yield {"key": name, **numbers(average), "retention": scores.retention.get(name)}
 
 
 def numbers(found: Figure) -> dict[str, Any]:
