@@ -22,25 +22,14 @@ __all__ = [
     "validate",
 ]
 
-_HOMES = {
-    "compare": "limbeck.api",
-    "distill": "limbeck.api",
-    "evaluate": "limbeck.api",
-    "validate": "limbeck.api",
-    "ComparisonResult": "limbeck.api",
-    "RunResult": "limbeck.api",
-    "EvaluationResult": "limbeck.api",
-    "Recipe": "limbeck.recipe.schema",
-}
-
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used: torch and transformers take seconds."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'limbeck' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module("limbeck.recipe.schema" if name == "Recipe" else "limbeck.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from limbeck.api import distill
 from limbeck.core.files import HEARTBEAT, RECORD
-from limbeck.core.folders import LOCK, FolderLock
+from limbeck.core.folders import LOCK, folder_lock
 from limbeck.errors import OutputError
 from limbeck.training import stage
 from limbeck.training.progress import ProgressReporter
@@ -59,7 +59,7 @@ def write_run(folder, status, seconds_ago=3.0, **fields):
 def test_what_a_run_says_and_whether_its_process_lives(tmp_path, said, locked, status, well):
     folder = write_run(tmp_path / "run", said)
     if locked:
-        with FolderLock(folder):
+        with folder_lock(folder):
             found = status_of(folder, NOW)
         assert (found.host, found.pid) == (socket.gethostname(), os.getpid())
     else:
@@ -74,7 +74,7 @@ def test_what_a_run_says_and_whether_its_process_lives(tmp_path, said, locked, s
 
 def test_a_living_run_without_a_step_for_long_is_silent(tmp_path):
     folder = write_run(tmp_path / "run", "running", seconds_ago=SILENT_AFTER + 1)
-    with FolderLock(folder):
+    with folder_lock(folder):
         assert status_of(folder, NOW).silent and not status_of(folder, NOW).well
         assert not status_of(folder, NOW - timedelta(seconds=2)).silent
         beat = json.loads((folder / HEARTBEAT).read_text())

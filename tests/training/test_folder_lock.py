@@ -16,14 +16,14 @@ import pytest
 
 import limbeck
 from limbeck.core import folders
-from limbeck.core.folders import LOCK, FolderLock, holder, holder_lives, is_locked
+from limbeck.core.folders import LOCK, folder_lock, holder, holder_lives, is_locked
 from limbeck.errors import OutputError
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from limbeck.core.folders import FolderLock
-with FolderLock(Path(sys.argv[1])):
+from limbeck.core.folders import folder_lock
+with folder_lock(Path(sys.argv[1])):
     worker = os.fork()
     if worker == 0:  # As a worker of a data loader that outlives a killed run.
         os.close(1)
@@ -69,20 +69,20 @@ def test_a_dead_run_does_not_block_even_if_its_workers_live(tmp_path, other_proc
     other_process.wait()
     assert not is_locked(tmp_path)
     assert not holder_lives(holder(tmp_path))
-    with FolderLock(tmp_path):
+    with folder_lock(tmp_path):
         assert holder(tmp_path)["pid"] == os.getpid()
 
 
 def test_one_process_cannot_have_a_folder_twice(tmp_path):
-    with FolderLock(tmp_path):
-        with pytest.raises(OutputError, match=f"process {os.getpid()}"), FolderLock(tmp_path):
+    with folder_lock(tmp_path):
+        with pytest.raises(OutputError, match=f"process {os.getpid()}"), folder_lock(tmp_path):
             pass
         (tmp_path / "elsewhere").symlink_to(tmp_path)
         refused = []
 
         def enter():
             try:
-                with FolderLock(tmp_path / "elsewhere"):
+                with folder_lock(tmp_path / "elsewhere"):
                     pass
             except OutputError as error:
                 refused.append(error)
@@ -109,14 +109,14 @@ def test_a_file_system_without_locks_goes_by_the_last_holder(tmp_path, monkeypat
     here = {"host": socket.gethostname(), "pid": os.getpid(), "started": started, "since": "2030-01-01T00:00:00+00:00"}
     (tmp_path / LOCK).write_text(json.dumps(here))
     assert is_locked(tmp_path) is None
-    with pytest.raises(OutputError, match="since 2030-01-01"), FolderLock(tmp_path):
+    with pytest.raises(OutputError, match="since 2030-01-01"), folder_lock(tmp_path):
         pass
     (tmp_path / LOCK).write_text(json.dumps({**here, "started": started - 1000}))  # The number was used again.
-    with FolderLock(tmp_path):
+    with folder_lock(tmp_path):
         pass
     for content in ("", "[1]", '{"host": 3, "pid": "x"}', json.dumps({**here, "pid": "many"})):
         (tmp_path / LOCK).write_text(content)
-        with FolderLock(tmp_path):
+        with folder_lock(tmp_path):
             assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
 
 

@@ -261,7 +261,12 @@ def _build(folder: Path, aside: Path, build: Callable[[Path], dict[str, Any]], g
         atomic_text(aside / MANIFEST, json.dumps(manifest, indent=2))
     # Only now: without its pieces, and without a manifest, a folder would be built anew.
     remove_pieces(aside)
-    return _move_into_place(aside, folder)
+    shutil.rmtree(folder, ignore_errors=True)  # It is damaged, or its builder would have been taken at its word.
+    aside.rename(folder)
+    placed = read_manifest(folder)
+    if placed is None:
+        raise CorpusError(f"Cannot write the corpus cache '{folder}': remove that folder and try again.")
+    return placed
 
 
 @contextmanager
@@ -280,16 +285,6 @@ def _locked(path: Path, waiting: Callable[[], None] | None) -> Iterator[None]:
         path.unlink(missing_ok=True)
     finally:
         lock.release()
-
-
-def _move_into_place(aside: Path, folder: Path) -> dict[str, Any]:
-    if folder.exists():  # It is damaged, or its builder would have been taken at its word.
-        shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
-    manifest = read_manifest(folder)
-    if manifest is None:
-        raise CorpusError(f"Cannot write the corpus cache '{folder}': remove that folder and try again.")
-    return manifest
 
 
 def _remove_stale(parent: Path) -> None:

@@ -20,8 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -146,8 +145,9 @@ def first_difference(old: Any, new: Any, place: str = "") -> Difference | None:
     return None
 
 
-class FolderLock:
-    """Holds a run's folder for this process, as a context.
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold a run's folder for this process.
 
     Args:
         folder: The run's folder; it exists.
@@ -156,65 +156,49 @@ class FolderLock:
         OutputError: on entering, if another run has the folder, with its host, process and since when; or if the lock
             file cannot be written.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._path = (folder / LOCK).resolve()
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> Self:
+    path = (folder / LOCK).resolve()
+    with _held_guard:
+        if _is_ours(folder):
+            raise _refusal(folder, holder(folder))
+        _held[path] = _this_process()
+    descriptor: int | None = None
+    try:
+        with writing(folder):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            if not _lock(descriptor, path):
+                raise _refusal(folder, read_json(path))
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(_held[path]).encode(), 0)
+        yield
+    finally:
         with _held_guard:
-            if _is_ours(self._folder):
-                raise self._refusal(holder(self._folder))
-            _held[self._path] = _this_process()
-        try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-            if not self._lock():
-                raise self._refusal(read_json(self._path))
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, json.dumps(_held[self._path]).encode(), 0)
-        except OSError as error:
-            self._release()
-            raise OutputError(f"Output folder '{self._folder}' cannot be written: {error.strerror or error}.") from None
-        except BaseException:
-            self._release()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._release()
-
-    def _lock(self) -> bool:
-        """Lock the file, waiting a moment for a process that is just ending; False if another one has it."""
-        assert self._descriptor is not None
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except OSError as error:
-                if error.errno not in _TAKEN:  # A file system without locks: go by what its last holder wrote.
-                    return not holder_lives(read_json(self._path))
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_PAUSE_SECONDS)
-
-    def _release(self) -> None:
-        with _held_guard:
-            _held.pop(self._path, None)
-        if self._descriptor is not None:
+            _held.pop(path, None)
+        if descriptor is not None:
             # This unlocks. The file stays: were it removed, two runs could lock two files of its name.
-            os.close(self._descriptor)
-            self._descriptor = None
+            os.close(descriptor)
 
-    def _refusal(self, found: dict[str, Any]) -> OutputError:
-        who = f"process {found.get('pid', 'unknown')} on {found.get('host', 'an unknown host')}"
-        return OutputError(
-            f"Output folder '{self._folder}' is in use by another run ({who}, since {found.get('since', 'unknown')}); "
-            "wait for it or stop it, or choose another folder."
-        )
+
+def _lock(descriptor: int, path: Path) -> bool:
+    """Lock the file, waiting a moment for a process that is just ending; False if another one has it."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno not in _TAKEN:  # A file system without locks: go by what its last holder wrote.
+                return not holder_lives(read_json(path))
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _refusal(folder: Path, found: dict[str, Any]) -> OutputError:
+    who = f"process {found.get('pid', 'unknown')} on {found.get('host', 'an unknown host')}"
+    return OutputError(
+        f"Output folder '{folder}' is in use by another run ({who}, since {found.get('since', 'unknown')}); "
+        "wait for it or stop it, or choose another folder."
+    )
 
 
 def holder(folder: Path) -> dict[str, Any]:

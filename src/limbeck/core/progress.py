@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TextIO
 
 from rich.console import Console
@@ -21,8 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-_SPANS = ((1.0, "s"), (60.0, "min"))
-_LONGEST_SPAN = (3600.0, "h")
+_SPANS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
 
 
 class Count(NamedTuple):
@@ -61,15 +59,14 @@ class Rate:
     """Things done in a time, on average since their count began."""
 
     def __init__(self) -> None:
-        self._first: Count | None = None
-        self._last = Count(0, "")
+        self._first = self._last = Count(0, "")
         self._began = 0.0
 
     def per_time(self, count: Count | None, now: float) -> str:
         """Return for example `12 cells/min`; nothing as long as the rate is unknown."""
         if count is None:
             return ""
-        if self._first is None or count.unit != self._first.unit or count.done < self._last.done:
+        if count.unit != self._last.unit or count.done < self._last.done:
             self._first, self._began = count, now
         self._last = count
         done, seconds = count.done - self._first.done, now - self._began
@@ -80,7 +77,7 @@ def describe_rate(per_second: float, unit: str) -> str:
     """Return a rate, above 0, by the second, minute or hour: whichever is the first with at least one."""
     if unit == "bytes":
         per_second, unit = per_second / 1e6, "MB"
-    seconds, span = next((pair for pair in _SPANS if per_second * pair[0] >= 1), _LONGEST_SPAN)
+    seconds, span = next((pair for pair in _SPANS if per_second * pair[0] >= 1), _SPANS[-1])
     value = per_second * seconds
     digits = ",.0f" if value >= 10 else ".1f" if value >= 1 else ".2g"
     return f"{value:{digits}} {unit}/{span}"
@@ -129,9 +126,7 @@ class Bars:
         self.bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.bars.stop()
 
 
@@ -172,10 +167,8 @@ class ProgressBar(Bars):
             sys.stderr = _StandardError(sys.stderr, self.bars)
         return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         if self._standard_error is not None:
             sys.stderr = self._standard_error
             self._standard_error = None

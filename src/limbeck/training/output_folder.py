@@ -11,7 +11,7 @@ from typing import Any
 
 from limbeck.core import records
 from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
-from limbeck.core.folders import LOCK, FolderKind, FolderLock, claim, first_difference, writing
+from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, folder_lock, writing
 from limbeck.core.ranks import on_all_ranks, on_main_rank, process_count
 from limbeck.core.yaml import parse_yaml, read_document
 from limbeck.errors import OutputError, RecipeError
@@ -48,7 +48,7 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
     folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with FolderLock(folder):
+    with folder_lock(folder):
         if _RUN.is_occupied(folder) and not resume and not overwrite:
             raise OutputError(
                 f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, "
