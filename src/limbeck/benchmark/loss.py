@@ -179,7 +179,7 @@ def measure_losses(
         cases: Sizes to measure.
         backends: Names of the objective's backends; empty means all that can run on the device.
         seconds: For all timings together; at least five rounds are made of each case.
-        memory: Measure peak memory too, on a CPU in a process of its own for each backend.
+        memory: Measure peak memory too, on a CPU in a process for each backend.
         report: Receives the progress.
 
     Returns:

@@ -448,7 +448,7 @@ def measure_step(
     Args:
         request: What to measure.
         seconds: For the timing; at least five rounds are made.
-        memory: Measure peak memory too, on a CPU in a process of its own.
+        memory: Measure peak memory too, on a CPU in another process.
         ceiling_size: As in `measure_ceiling`; its square is how many numbers are copied.
         report: Receives the progress.
 

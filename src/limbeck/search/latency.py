@@ -169,9 +169,6 @@ class ShapeLatency:
     busy: bool = False
 
 
-MeasureLatency = Callable[[PreTrainedConfig], ShapeLatency]
-
-
 def usual_length(teacher: Shape) -> int:
     """Return the tokens of a text where no number is given: 128, or all that a shorter teacher takes."""
     return USUAL_LENGTH if teacher.positions is None else min(USUAL_LENGTH, teacher.positions)

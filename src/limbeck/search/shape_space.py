@@ -65,7 +65,7 @@ class KnownShape:
 
 @dataclass(frozen=True)
 class ShapeSpace:
-    """The product of sizes, divided into what a recipe can train and what it cannot.
+    """The product of sizes, divided into shapes that a recipe can train and others.
 
     Args:
         sizes: The sizes.
