@@ -26,7 +26,7 @@ from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan
 from limbeck.search import engine, shape_space
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
-from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency, check_length, usual_length
+from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
 from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, held_out_batches, last_layers, loss_kind, plain_copy
@@ -139,7 +139,7 @@ class ArchitectureSearch(engine.Search):
 
     def __init__(self, request: ArchitectureRequest) -> None:
         super().__init__(request)
-        share, measuring = request.limits.latency_share, request.measuring
+        share = request.limits.latency_share
         if share is not None and not share > 0:  # NaN too.
             raise RecipeError(f"--max-latency-share {share:g} is no share of the teacher's latency; give more than 0.")
         shape_space.make_sampler(request.sampler, seed=0)
@@ -147,9 +147,7 @@ class ArchitectureSearch(engine.Search):
         shape_space.check_some_small_enough(request.limits, self.space.shapes.values())
         self.plan = next(iter(self.space.shapes.values())).plan
         engine.check_text_only(self.plan)
-        length = usual_length(self.plan.teacher) if measuring.length is None else measuring.length
-        self.latency = LatencySetting(choose_device(measuring.device), length, measuring.batch, measuring.seconds)
-        check_length(self.latency, self.plan.teacher)
+        self.latency = LatencySetting.of(request.measuring, self.plan.teacher)
         steps = engine.steps_of_only_stage(self.plan, "--no-prune") if request.prune else 0
         self.cuts = sorted({round(share * steps) for share in CUT_SHARES} - {0, steps})
         self.loss = loss_kind(self.plan)
@@ -197,7 +195,7 @@ class ArchitectureSearch(engine.Search):
         """
         limits = self.request.limits
         fitting = (s for s in self.space.shapes.values() if shape_space.refuse_parameters(limits, s) is None)
-        fastest = shape_space.fastest_guess(fitting)
+        fastest = min(fitting, key=lambda s: (s.point.layers, s.point.hidden, s.point.ffn, s.point.heads))
         latency = LatencyBench(self.proxy.load_teacher(), self.latency)(fastest.plan.student_config)
         if shape_space.refuse_latency(limits, latency.share):
             raise RecipeError(

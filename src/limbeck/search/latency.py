@@ -16,12 +16,13 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from limbeck.core.machine import synchronise
+from limbeck.core.machine import choose_device, synchronise
 from limbeck.core.timing import take_turns
 from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import Shape
+from limbeck.search.requests import MeasuringRequest
 
 FEWEST_PASSES, MOST_PASSES = 10, 100
 WARM_UP = 2
@@ -137,6 +138,21 @@ class LatencySetting:
     seconds: float = 4.0
     dtype: torch.dtype = torch.float32
 
+    @classmethod
+    def of(cls, request: MeasuringRequest, teacher: Shape) -> LatencySetting:
+        """Return the setting of a request; texts without a length have 128 tokens, or all that a teacher takes.
+
+        Raises:
+            RecipeError: for texts that are longer than teacher and students can take.
+        """
+        longest = USUAL_LENGTH if teacher.positions is None else teacher.positions
+        length = min(USUAL_LENGTH, longest) if request.length is None else request.length
+        if teacher.positions is not None and length > longest:
+            raise RecipeError(
+                f"--measure-length {length} is longer than the {longest} tokens that the teacher takes; use less."
+            )
+        return cls(choose_device(request.device), length, request.batch, request.seconds)
+
     @property
     def identity(self) -> dict[str, Any]:
         """What latencies must have in common to be compared, as JSON holds it."""
@@ -167,24 +183,6 @@ class ShapeLatency:
     teacher_ms: float
     threads: int
     busy: bool = False
-
-
-def usual_length(teacher: Shape) -> int:
-    """Return the tokens of a text where no number is given: 128, or all that a shorter teacher takes."""
-    return USUAL_LENGTH if teacher.positions is None else min(USUAL_LENGTH, teacher.positions)
-
-
-def check_length(setting: LatencySetting, teacher: Shape) -> None:
-    """Refuse texts that are longer than teacher and students can take.
-
-    Raises:
-        RecipeError: naming the longest.
-    """
-    if teacher.positions is not None and setting.length > teacher.positions:
-        raise RecipeError(
-            f"--measure-length {setting.length} is longer than the {teacher.positions} tokens that the teacher takes; "
-            "use less."
-        )
 
 
 class LatencyBench:

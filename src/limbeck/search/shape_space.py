@@ -206,11 +206,6 @@ def check_some_small_enough(limits: ShapeLimits, shapes: Iterable[KnownShape]) -
         )
 
 
-def fastest_guess(shapes: Iterable[KnownShape]) -> KnownShape:
-    """Return the shape that is least likely to be too slow: the shallowest, then the narrowest."""
-    return min(shapes, key=lambda shape: (shape.point.layers, shape.point.hidden, shape.point.ffn, shape.point.heads))
-
-
 MakeSampler: TypeAlias = Callable[[int], BaseSampler]
 
 STARTUP = 8
