@@ -431,7 +431,7 @@ class PlannedRun(Record):
 
 
 class Made(File):
-    """What the records of runs, comparisons and searches have in common: name, status, times and the machine."""
+    """The base of the records of runs, comparisons and searches: name, status, times and the machine."""
 
     name: str | None = None
     status: str | None = None

@@ -181,7 +181,7 @@ class Costs(Record):
 
 
 class MeasuredCosts(File):
-    """Costs that were measured once, and what was asked for then."""
+    """Costs that were measured once, and the request of then."""
 
     FILE = "costs.json"
 
@@ -208,7 +208,7 @@ class Evaluation(File):
 
 
 class EvaluationRequest(File):
-    """What an evaluation's folder was made for; `set` is aliased, as Python has the word."""
+    """The request that an evaluation's folder was made for; `set` is aliased, as Python has the word."""
 
     FILE = "evaluation.json"
 
@@ -410,7 +410,7 @@ class ComparisonSummary(Record):
 
 
 class Comparison(Made):
-    """A comparison; `fixed` is what all runs have in common, so that they can be compared."""
+    """A comparison; `fixed` holds the settings of all runs, so that they can be compared."""
 
     FILE = "comparison.json"
 
@@ -457,13 +457,13 @@ class SearchCost(Record):
 
 
 class Search(Made):
-    """What the three kinds of search have in common.
+    """The base of the three kinds of search.
 
     Attributes:
         kind: `mapping`, `architecture` or `teacher-layer`.
-        identity: What the study's values are comparable for.
+        identity: Settings for which the study's values are comparable.
         share: Of the text, that candidates are trained on.
-        recipe: Of the searched run, with what was found; None where nothing was.
+        recipe: Of the searched run, with the result; None without one.
     """
 
     FILE = "search.json"

@@ -55,7 +55,7 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
 
     Args:
         documents: Plain text documents that neither model was trained on in this run.
-        count: How many pairs at most; fewer where the text has no more.
+        count: Most pairs; fewer where the text has no more.
         seed: Same seed and documents, same pairs.
 
     Returns:
@@ -212,7 +212,7 @@ def build_retrieval_pairs(
 
     Args:
         documents: Plain texts, or (title, body) pairs where the corpus knows its titles.
-        count: How many pairs at most.
+        count: Most pairs.
         seed: Same seed and documents, same pairs.
 
     Returns:
@@ -251,7 +251,7 @@ def measure_retrieval(
         model: A loaded encoder.
         tokenizer: Its tokenizer.
         pairs: (summary, body), as `build_retrieval_pairs` gives them.
-        encoding: As in `encode`; what is longer than `max_length` is not read.
+        encoding: As in `encode`; text beyond `max_length` is not read.
     """
     texts = [summary for summary, _ in pairs] + [body for _, body in pairs]
     vectors = encode(model, tokenizer, texts, **encoding)

@@ -26,7 +26,7 @@ def cut_rows(
         rows: Questions and contexts.
         report: Receives questions that were cut, and rows that were left out.
         training: Label the windows with the first answer, and leave out a row whose answer its context does not hold or
-            that has no token of its own. Else every row keeps its windows, and no label is looked for.
+            that has no token. Else every row keeps its windows, and no label is looked for.
     """
     questions = []
     for row in rows:

@@ -60,7 +60,7 @@ class SimilarityPoint:
 
     Attributes:
         length: Most tokens of a text.
-        pooling: `"mean"`, `"cls"`, or None for what the model's folder says.
+        pooling: `"mean"`, `"cls"`, or None for the pooling of the model's folder.
         max_scored_rows: Rows drawn of every split; None takes all.
     """
 
@@ -71,7 +71,7 @@ class SimilarityPoint:
 
 Point = TrainingPoint | SimilarityPoint
 _SCORING_SETTINGS = ("best_epoch_by", "max_scored_rows")
-"""Of a training point: what no weight depends on."""
+"""Settings of a training point that no weight depends on."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _files_hash(folder: Path, patterns: Sequence[str]) -> str:
 
 
 def data_fingerprint(data: TaskData) -> str:
-    """Return a hash of what a task is scored by and of every row of its splits."""
+    """Return a hash of the facts that a task is scored by and of every row of its splits."""
     task = data.task
     digest = hashlib.blake2b(digest_size=12)
     digest.update(json.dumps([task.name, task.kind, task.labels, task.select, task.answerable_only]).encode())

@@ -97,7 +97,7 @@ def weights_megabytes(folder: Path | str) -> float:
 
 
 def tensors_megabytes(model: nn.Module) -> float:
-    """Return what the model's parameters take in their present dtype, in megabytes (10⁶ bytes)."""
+    """Return the size of the model's parameters in their present dtype, in megabytes (10⁶ bytes)."""
     return sum(p.numel() * p.element_size() for p in model.parameters()) / BYTES_PER_MEGABYTE
 
 

@@ -91,7 +91,7 @@ def encode_rows(
 
 
 def open_columns(path: Path) -> Dataset:
-    """Open what the encoders wrote, mapped into memory."""
+    """Open the columns of a file of tokens, mapped into memory."""
     return Dataset.from_file(str(path)).with_format("numpy")
 
 
@@ -162,7 +162,7 @@ class PreparedTask:
     Attributes:
         task: The task.
         rows: The rows of every split that is scored or predicted.
-        train_rows: How many rows there are to train on.
+        train_rows: Number of rows to train on.
         train_folder: Holds the file of tokens to train on, for all tasks that are trained on them; None where nothing
             is trained.
         folder: Holds a file of tokens for each split of `rows`; None where nothing is trained.
@@ -226,7 +226,7 @@ def prepare(data: TaskData, point: Point, tokenizer: Any, *, keys: TokenKeys, ca
 def _encode_splits(
     splits: Mapping[str, Sequence[TaskRow]], task: Task, tokenizer: Any, point: TrainingPoint, folder: Path
 ) -> list[str]:
-    """Write a file for each split unless they are there, and return what there is to say about them."""
+    """Write a file for each split unless they are there, and return the notes on them."""
 
     def build(aside: Path) -> dict[str, Any]:
         reports = []

@@ -168,7 +168,7 @@ EVALUATION_BATCH = 64
 
 
 def training_arguments(point: TrainingPoint, seed: int) -> TrainingArguments:
-    """Return the arguments of one fine-tuning; what a grid point does not say is left to `transformers`.
+    """Return the arguments of one fine-tuning; settings that a grid point lacks are left to `transformers`.
 
     Args:
         point: The settings.
@@ -287,7 +287,7 @@ class CellResult:
         scores: Of every scored split, and of the select split.
         predictions: Of the unlabelled splits.
         epoch: Whose weights were scored; None where they are the last.
-        rows: How many there were to train on, and in every scored split.
+        rows: Number of rows to train on, and of every scored split.
         seconds: For everything, tokens and data apart; a training that is shared counts for each of its cells.
         training_seconds: Of the training alone; 0 where nothing is trained.
     """
@@ -335,8 +335,8 @@ def train_once(cells: Sequence[PreparedCell], report: Share) -> Trained:
     """Fine-tune a model once, for all cells that it is then scored for.
 
     Args:
-        cells: At least one; all of the same training, see `training_identity`. They differ in what they are scored on
-            and in which epoch they keep.
+        cells: At least one; all of the same training, see `training_identity`. They differ in the scored
+            rows and in the epoch they keep.
         report: Receives the progress.
 
     Raises:
@@ -410,7 +410,7 @@ def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]
 
 @contextmanager
 def _plainly() -> Iterator[None]:
-    """Keep libraries quiet, and say in one line what to do about a full device."""
+    """Keep libraries quiet, and name the way out of a full device in one line."""
     try:
         with loading.quiet():
             yield

@@ -100,7 +100,7 @@ SUBMISSIONS = "submissions"
 def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
     """Make or take up the folder of an evaluation. Models, tasks and seeds may be added to it.
 
-    The first cell binds it to its preset and settings: what was refused before one ran does not.
+    The first cell binds it to its preset and settings; a request that was refused before does not.
 
     Args:
         folder: The folder.
@@ -168,7 +168,7 @@ class Failure:
 
 Outcome = CellResult | Failure
 Message = float | tuple[str, Outcome]
-"""How far a training is, 0 to 1; or the identity of one of its cells with its outcome."""
+"""The share of a training that is done, 0 to 1; or the identity of one of its cells with its outcome."""
 
 
 def run_trainings(
@@ -223,7 +223,7 @@ class EvaluationOutcome:
     Attributes:
         summary: The content of its tables.
         folder: With `results.jsonl`, predictions and submissions.
-        failed: How many of its cells gave nothing.
+        failed: Number of its cells that gave nothing.
         submissions: Files for leaderboards.
     """
 
@@ -245,7 +245,7 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
         CorpusError: for a task whose rows are not there, or cannot be read.
         ModelError: for a model that is not there.
         OutputError: for a folder that cannot be used.
-        Interrupted: if the user stopped it; what was finished is kept.
+        Interrupted: if the user stopped it; finished cells are kept.
     """
     names, tasks_asked = request.task_names(), request.tasks_asked()
     overrides = grid_plan.parse_overrides(request.overrides, [task.name for task in tasks_asked])
@@ -284,7 +284,7 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
 
 
 class _GridRun:
-    """Carries out what is left of a plan."""
+    """Carries out the unfinished cells of a plan."""
 
     def __init__(
         self,

@@ -216,7 +216,7 @@ class Planner:
     finished: Collection[str]
 
     def plan(self, name: str) -> PlannedTask:
-        """Load a task, plan its cells, and prepare what the unfinished ones need.
+        """Load a task, plan its cells, and prepare the tokens of the unfinished ones.
 
         Args:
             name: A task's name, or the path of its file.

@@ -67,8 +67,8 @@ class Choice:
 
     Attributes:
         cells: Its finished runs, by seed; at least one.
-        wanted: How many runs there should be.
-        points: How many points have a finished run.
+        wanted: Number of runs there should be.
+        points: Number of points with a finished run.
     """
 
     cells: Sequence[studies.EvaluationCell]
@@ -85,7 +85,7 @@ def choose(cells: Sequence[studies.EvaluationCell], task: Task, settings: FineTu
         cells: Finished cells of one model on the task, in the order of the plan; at least one.
         task: The task.
         settings: Whether the mean over seeds decides, and which metric.
-        runs: How many each point should have.
+        runs: Number that each point should have.
     """
     points: dict[str, list[studies.EvaluationCell]] = {}
     for cell in cells:
@@ -125,7 +125,7 @@ def choose_all(
 
 
 def select_score(cell: studies.EvaluationCell, metric: str) -> float:
-    """Return what a cell is chosen by: the metric on its select split; 0 where it scored nothing."""
+    """Return the score that a cell is chosen by: its metric on the select split; 0 where it scored nothing."""
     if not cell.scores:
         return 0.0
     found = cell.scores.get(cell.select or "") or next(iter(cell.scores.values()))
@@ -275,7 +275,7 @@ def _failures(cells: Cells, tasks: Sequence[PlannedTask]) -> list[str]:
 
 
 def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[str]:
-    """Say what failed and why, a line for each reason.
+    """Return a line for each reason of failure, with the number and the first that failed.
 
     Args:
         noun: For one of them: "cell".

@@ -79,7 +79,7 @@ class Batch(NamedTuple):
     """A padded batch.
 
     Args:
-        rows: Its rows, by their place in what was batched.
+        rows: Its rows, by their place among all rows.
         inputs: `input_ids` and `attention_mask`, `[B, L]`, padded on the right.
         valid: Bool `[B, L]`, on the CPU: True for real tokens.
     """
@@ -149,7 +149,7 @@ def encode(
         tokenizer: Its tokenizer. Padding and truncation that its file may have fixed are ignored.
         texts: The texts, in any order.
         pooling: `"mean"` or `"cls"`, see `limbeck.models.taps.pool`.
-        max_length: Longest input in tokens, special tokens included; lowered to what the model can take.
+        max_length: Longest input in tokens, special tokens included; lowered to the limit of the model.
         batch_size: Texts per forward pass.
         dtype: Of weights and activations; None keeps the model's own dtype. Pooling is always done in float32.
         report: Receives the progress.

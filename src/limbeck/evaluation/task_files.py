@@ -1,4 +1,4 @@
-"""Rows of tasks: the files of a folder or a Hub data set, each split counted against what is published."""
+"""Rows of tasks: the files of a folder or a Hub data set, each split counted against its published rows."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def read_task_rows(
 
     Args:
         placed: The source's rows.
-        task: Decides what a row must have.
+        task: Decides the columns that a row must have.
         facts: Of the split: whether it is labelled, and its language.
         columns: Where text, label and answers stand.
         report: Receives the rows that are left out and the answers that are moved.
@@ -285,8 +285,9 @@ def load_task(name: str, *, data: Path | None, splits: Collection[str] | None = 
     """Return the rows of a task.
 
     Without `splits`, everything that the task trains on, selects on, scores and predicts is loaded as far as it is
-    there; of what is not, a note is made. Where none of the scored splits is there, the second choice of the task is
-    scored in their place (the development sets of XNLI and MLQA). The task of the result names what was loaded.
+    there; the others are noted. Where none of the scored splits is there, the second choice of the task is
+    scored in their place (the development sets of XNLI and MLQA). The task of the result names the
+    splits that were loaded.
 
     Args:
         name: A key of `TASKS`, or the path of a YAML file that describes an own task.
@@ -340,7 +341,7 @@ class _Splits:
 
         Args:
             key: A split of the task, `"train"`, or `"other task:split"`.
-            notes: Receives row counts beside the published ones, and what was left out, as its keys.
+            notes: Receives row counts beside the published ones, and rows that were left out, as its keys.
 
         Raises:
             CorpusError: if it is not there, cannot be read, or has no rows.

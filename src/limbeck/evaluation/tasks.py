@@ -1,6 +1,6 @@
 """Tasks: their rows and splits, their description in YAML, and the built-in ones in `data/tasks`.
 
-A built-in task is one more file of the dialect in which users describe tasks of their own (docs/evaluation_tasks.md).
+A built-in task is one more file of the dialect in which users describe their tasks (docs/evaluation_tasks.md).
 The files are read when a task is first asked for.
 """
 

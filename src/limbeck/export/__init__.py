@@ -1,6 +1,6 @@
 """Other formats of a student: ONNX, int8, sentence-transformers, half precision.
 
-The flow: `open_source` loads what is exported; a `Format` says what is written; `compare_folder` runs what was written
+The flow: `open_source` loads what is exported; a `Format` writes a folder; `compare_folder` runs it
 beside its source; `export_model` does all three. `push_folder` uploads the result.
 """
 

@@ -40,7 +40,7 @@ def built_in_texts(*, pairs: bool) -> list[Text]:
 
 BATCH_SIZE = 8
 _LONG_ENOUGH = 64
-"""Rows above this many tokens go in batches of their own, so that a long text does not pad all the others."""
+"""Rows above this many tokens go in separate batches, so that a long text does not pad all the others."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def measure_differences(
     """Run both models on the same batches.
 
     Args:
-        source: Gives what is right.
-        export: What is measured; outputs that it does not give are not compared.
+        source: The reference.
+        export: The model that is measured; outputs that it does not give are not compared.
         batches: Sample text.
         head: The head of both.
         report: Receives progress.
@@ -212,7 +212,7 @@ def check_int8_quality(found: Differences) -> None:
     """Refuse an int8 export that keeps too little of its source.
 
     Raises:
-        ExportMismatchError: with what was kept and the bound.
+        ExportMismatchError: with the share that was kept and the bound.
     """
     kept, bound, what = found.cosine.get("mean"), LEAST_COSINE, "mean cosine of the vectors"
     if found.equal_decisions is not None:

@@ -37,7 +37,7 @@ def compare_folder(
     """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
 
     Args:
-        source: What was exported.
+        source: The exported model.
         chosen: The format.
         folder: Of the export.
         texts: Sample text.
@@ -145,7 +145,7 @@ _PACKAGES = ("limbeck", "torch", "transformers", "onnx", "onnxruntime", "sentenc
 
 @dataclass(frozen=True)
 class Export:
-    """What an export leaves.
+    """The result of an export.
 
     Attributes:
         folder: The folder.
@@ -190,7 +190,7 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
 
     The largest difference of every output on sample text of several lengths and paddings is always measured and is
     part of the record; one beyond the bound of the dtype (`limbeck.export.batches.BOUNDS`) is an error, and nothing
-    is left. int8 has no such bound: what it keeps is measured, and only `verify` refuses too little.
+    is left. int8 has no such bound: its quality is measured, and only `verify` refuses too little.
 
     Args:
         request: The request.
@@ -201,7 +201,7 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
         RecipeError: for an unknown format, a dtype or operator set that does not go with it, or a missing package.
         ModelError: if the student cannot be loaded, or its family not be converted.
         OutputError: if the folder must not be written.
-        ExportMismatchError: if the export does not give what the student gives.
+        ExportMismatchError: if the outputs of the export are not those of the student.
     """
     chosen = formats.FORMATS[request.format]
     dtype = formats.choose_dtype(chosen, request.dtype)

@@ -135,7 +135,7 @@ class Format(ABC):
         Args:
             found: The differences.
             dtype: Of the exported weights.
-            strict: Whether to refuse what is only measured otherwise: the quality of int8.
+            strict: Whether to refuse a low quality of int8, which is only measured otherwise.
 
         Raises:
             ExportMismatchError: with the difference and the bound.

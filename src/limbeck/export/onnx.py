@@ -222,7 +222,7 @@ def needs_reduced_range(processor: Path = _PROCESSOR, machine: str | None = None
     """Whether 8-bit weights may saturate on this processor.
 
     x86 processors without VNNI add pairs of products in 16 bits, which overflows with full 8-bit weights; with 7 bits
-    it cannot. Where the processor does not say what it can, 7 bits are taken.
+    it cannot. Where the processor does not list its abilities, 7 bits are taken.
 
     Args:
         processor: Linux' description of the processor.
@@ -242,7 +242,7 @@ def measure_int8(
     """Measure what int8 gains: sizes, and latency with both files in turns in this process.
 
     Args:
-        source: What was exported.
+        source: The exported model.
         full: The model in float32.
         path: The model in int8.
         seconds: For all timings together; each case has five rounds anyway.

@@ -17,7 +17,7 @@ _OWNER_AND_NAME = re.compile(r"[^/]+/[^/]+")
 
 
 def check_repository(name: str) -> None:
-    """Refuse what cannot be the name of a repository; nothing is asked of the network.
+    """Refuse a text that cannot be the name of a repository; nothing is asked of the network.
 
     Raises:
         OutputError: naming the rule.

@@ -72,7 +72,7 @@ def locate(name: str | Path) -> str:
 
 
 def open_source(name: str | Path) -> Source:
-    """Load what is to be exported.
+    """Load the model to export.
 
     A folder that makes sentence vectors is loaded without a head, whatever its checkpoint holds besides.
 

@@ -1,4 +1,4 @@
-"""How far the student's attention is from the teacher's: the mean divergence of every pair of layers, head by head.
+"""Divergence of the student's attention from the teacher's: the mean of every pair of layers, head by head.
 
 Axis letters: B batch, A attention heads, L tokens, S/T number of student and teacher layers.
 """
@@ -21,7 +21,7 @@ from limbeck.models.loading import encode_texts
 from limbeck.models.streams import StreamKey
 from limbeck.models.taps import StreamTap
 
-# From tapped query and key streams back to attention probabilities, and the proof that it is what the model does.
+# From tapped query and key streams back to attention probabilities, and the proof that they are the model's.
 #
 # Axis letters: B batch, A attention heads, L tokens, D head width.
 
@@ -38,7 +38,7 @@ class AttentionRule:
         heads: Query heads A.
         key_heads: Key heads; fewer where several query heads share one.
         scaling: What query times key is multiplied by.
-        causal: Whether a token sees only itself and what is before it.
+        causal: Whether a token sees only itself and the tokens before it.
         window: Tokens at this distance or further are not seen; None where all are.
     """
 
@@ -112,7 +112,7 @@ def _seen(valid: Tensor, rule: AttentionRule) -> Tensor:
 
 @torch.no_grad()
 def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None:
-    """Refuse a model whose attention is more than its queries and keys, by comparing what it does with them.
+    """Refuse a model whose attention is more than its queries and keys, by comparing its output with theirs.
 
     The rebuilt probabilities times the values must give the attention's own output. They do not in families that add
     something to the scores, such as the relative positions of MPNet.

@@ -170,7 +170,7 @@ def _valid_vectors(streams: Streams, keys: Sequence[StreamKey], valid: Tensor) -
     return torch.stack([streams[key][valid.to(streams[key].device)] for key in keys])
 
 
-# What each layer contributes: how far it turns the vectors that it is given.
+# Contribution of each layer: the angle by which it turns its input.
 
 
 @dataclass(frozen=True)
@@ -247,12 +247,12 @@ def measure_layer_cosines(
 def measure_contribution(
     subject: Subject, texts: Sequence[str], *, length: int = 256, report: Report = no_progress
 ) -> Contribution:
-    """Measure what the layers of a model contribute on some texts, see `measure_layer_cosines`.
+    """Measure the contribution of the layers of a model on some texts, see `measure_layer_cosines`.
 
     Args:
         subject: The model.
         texts: Any number; the paper reads a tenth of its corpus.
-        length: Longest input in tokens, special tokens included; lowered to what the model can take.
+        length: Longest input in tokens, special tokens included; lowered to the limit of the model.
         report: Receives progress.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How well a layer's vectors tell kinds of phrases apart: k-means on spans, and the normalised mutual information."""
+"""Clusters of phrases by a layer's vectors: k-means on spans, scored by normalised mutual information."""
 
 from __future__ import annotations
 
@@ -248,15 +248,15 @@ class LayerScores:
 
 @dataclass(frozen=True)
 class PhraseClustering:
-    """What was measured, on the same spans for every model.
+    """The scores of models on the same spans.
 
     Attributes:
         models: The models, in the order they were given in.
-        labels: How many spans there are of each label, the most frequent first.
+        labels: Number of spans of each label, the most frequent first.
         clusters: k.
         scored: Spans that the scores are over.
         left_out: Spans of the file that a model could not place, in sentences too long for it or words without a token.
-        sample: What was asked for.
+        sample: The request.
     """
 
     models: tuple[LayerScores, ...]

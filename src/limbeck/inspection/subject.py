@@ -99,7 +99,7 @@ class TokenRows(NamedTuple):
 
     Args:
         ids: One row a text, special tokens included.
-        cut: How many of them were cut to the limit.
+        cut: Number of texts that were cut to the limit.
     """
 
     ids: list[list[int]]
