@@ -78,17 +78,11 @@ def test_a_list_leaves_out_what_is_given():
     assert complete("rte,mrpc,x") == []
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_shown(limbeck, monkeypatch, shell):
-    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
-    done = limbeck("--show-completion", shell)
-    assert done.returncode == 0
-    assert "_LIMBECK_COMPLETE=complete_" + shell in done.stdout
-
-
-def test_it_is_installed_for_bash(limbeck, tmp_path, monkeypatch):
+def test_it_is_shown_for_every_shell_and_installed_for_bash(limbeck, tmp_path, monkeypatch):
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     monkeypatch.setenv("HOME", str(tmp_path))
+    for shell in ("bash", "zsh", "fish"):
+        assert "_LIMBECK_COMPLETE=complete_" + shell in limbeck("--show-completion", shell).stdout
     assert limbeck("--install-completion", "bash").returncode == 0
     script = tmp_path / ".bash_completions" / "limbeck.sh"
     assert "_LIMBECK_COMPLETE=complete_bash" in script.read_text()

@@ -91,7 +91,7 @@ def test_from_folders_to_tables(limbeck, data, models, tmp_path):
     assert str(next((output / "submissions").rglob("RTE.tsv"))) in printed["files"]
 
 
-def test_a_restart_runs_only_what_is_missing(limbeck, data, models, tmp_path, count_runs):
+def test_a_restart_runs_only_what_is_missing_of_the_same_evaluation(limbeck, data, models, tmp_path, count_runs):
     output, (_, student) = tmp_path / "out", models
     command = ["evaluate", student, "--tasks", "rte", "--data", data, "--output", output, *SMALL]
     assert limbeck(*command).returncode == 0
@@ -106,6 +106,14 @@ def test_a_restart_runs_only_what_is_missing(limbeck, data, models, tmp_path, co
     torn = limbeck(*command, "--seeds", 3)
     assert torn.returncode == 0, torn.stderr
     assert [cell.seed for cell in count_runs] == [1, 2, 3, 3]
+    before = path.read_bytes()
+    other = limbeck("evaluate", student, "--tasks", "rte", "--data", data, "--output", output, "--preset", "elm", "-q")
+    assert_one_line_error(other, 2, "--preset quick, not elm", "--output")
+    (tmp_path / "wrong" / "RTE").mkdir(parents=True)
+    (tmp_path / "wrong" / "RTE" / "train.tsv").write_text("a\tb\n1\t2\n")
+    command[command.index("--data") + 1] = tmp_path / "wrong"
+    assert_one_line_error(limbeck(*command), 2, "sentence1")
+    assert path.read_bytes() == before
 
 
 def test_a_cell_that_fails_leaves_the_others(limbeck, data, models, tmp_path, count_runs):
@@ -190,23 +198,6 @@ def test_mistakes_give_one_line_and_exit_code_2(limbeck, data, models, tmp_path,
     assert_one_line_error(done, 2, *parts)
 
 
-def test_the_folder_of_another_evaluation_is_left_alone(limbeck, data, models, tmp_path):
-    output = tmp_path / "out"
-    command = ["evaluate", models[1], "--tasks", "rte", "--data", data, "--output", output]
-    assert limbeck(*command, *SMALL).returncode == 0
-    before = (output / "results.jsonl").read_bytes()
-    assert_one_line_error(limbeck(*command, "--preset", "elm", "--quiet"), 2, "--preset quick, not elm", "--output")
-    wrong = tmp_path / "wrong"
-    (wrong / "RTE").mkdir(parents=True)
-    (wrong / "RTE" / "train.tsv").write_text("a\tb\n1\t2\n")
-    broken = limbeck("evaluate", models[1], "--tasks", "rte", "--data", wrong, "--output", output, *SMALL)
-    assert_one_line_error(broken, 2, "sentence1")
-    assert (output / "results.jsonl").read_bytes() == before
-
-
-def test_a_model_named_twice_and_help(limbeck, models, data, tmp_path):
+def test_a_model_named_twice(limbeck, models, data, tmp_path):
     twice = limbeck("evaluate", models[1], models[1], "--tasks", "rte", "--data", data, "--output", tmp_path / "out")
     assert_one_line_error(twice, 2, "named twice")
-    done = limbeck("evaluate", "--help")
-    assert done.returncode == 0
-    assert "limbeck evaluate runs/mine/student" in " ".join(done.stdout.split())

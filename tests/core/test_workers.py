@@ -1,10 +1,16 @@
-"""Worker processes: a problem of one takes no other with it."""
+"""Worker processes: a problem of one takes no other with it, and all end with the process they work for."""
 
+import multiprocessing
 import os
+import signal
+import time
 from pathlib import Path
 
+import psutil
+import pytest
 import torch
 
+from limbeck.cli import main
 from limbeck.core.workers import run_workers
 from limbeck.errors import RecipeError
 
@@ -30,3 +36,37 @@ def test_problems_are_told_and_the_others_work(tmp_path):
     assert sorted(problems) == ["A worker ended with code 7; out of memory, or killed?", "it cannot be"]
     assert (tmp_path / "threads-2").read_text() == "1"
     assert watched
+
+
+def work_for_long(folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(600)
+
+
+def have_workers(folder):
+    signal.signal(signal.SIGTERM, main._end)
+    run_workers(work_for_long, folder, 2, lambda: None)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+def test_no_worker_outlives_its_parent(tmp_path, number, code):
+    parent = multiprocessing.get_context("fork").Process(target=have_workers, args=(str(tmp_path),))
+    parent.start()
+    try:
+        workers = wait_for(lambda: names if len(names := [path.name for path in tmp_path.iterdir()]) == 2 else None)
+        assert workers, "no workers were started"
+        os.kill(parent.pid, number)
+        parent.join(timeout=60)
+        assert parent.exitcode == code
+        assert wait_for(lambda: not any(psutil.pid_exists(int(worker)) for worker in workers))
+    finally:
+        parent.kill()
+
+
+def wait_for(look, seconds=120):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.1)
+    return None

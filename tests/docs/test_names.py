@@ -1,9 +1,9 @@
 """What pages name between backticks exists: commands, options, recipe keys, methods, Python names, files."""
 
 import dataclasses
-import importlib
 import re
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -116,18 +116,11 @@ def is_python_name(code):
 
 
 def python_name_problem(code):
-    parts = code.split(".")
-    for count in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:count]))
-        except ModuleNotFoundError:
-            continue
-        for name in parts[count:]:
-            if not hasattr(found, name):
-                return "does not exist"
-            found = getattr(found, name)
-        return None
-    return "does not exist"
+    try:
+        resolve_name(code)
+    except (ImportError, AttributeError):
+        return "does not exist"
+    return None
 
 
 def is_file(code):

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from pkgutil import resolve_name
 
 import pytest
 
@@ -14,13 +15,8 @@ from tests.support.command_tree import root
 
 PUBLIC = ("limbeck", "limbeck.objectives", "limbeck.methods", "limbeck.recipe")
 NAMED_IN = (
-    "README.md",
-    "docs/**/*.md",
-    "examples/**/*.py",
-    "examples/**/*.ipynb",
-    "recipes/**/*",
-    "benchmarks/**/*.py",
-)
+    "README.md", "docs/**/*.md", "examples/**/*.py", "examples/**/*.ipynb", "recipes/**/*", "benchmarks/**/*.py",
+)  # fmt: skip
 NAME = re.compile(r"\blimbeck(?:\.\w+)+")
 IMPORTED = re.compile(r"^\s*from (limbeck[\w.]*) import (?:\(([^)]*)\)|([\w, ]+))", re.MULTILINE)
 FILES = ("yaml", "json", "py", "md", "git", "svg", "journal", "schema", "toml")
@@ -84,20 +80,10 @@ def written_names() -> dict[str, str]:
 def test_names_in_pages_and_scripts_exist():
     names = written_names()
     assert len(names) > 50
-    missing = [f"{file}: {name}" for name, file in names.items() if not resolves(name)]
-    assert not missing, missing
-
-
-def resolves(name: str) -> bool:
-    parts = name.split(".")
-    for count in range(len(parts), 0, -1):
+    missing = []
+    for name, file in names.items():
         try:
-            found = importlib.import_module(".".join(parts[:count]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[count:]:
-            if not hasattr(found, part):
-                return False
-            found = getattr(found, part)
-        return True
-    return False
+            resolve_name(name)
+        except (ImportError, AttributeError):
+            missing.append(f"{file}: {name}")
+    assert not missing, missing
