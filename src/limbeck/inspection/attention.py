@@ -223,16 +223,16 @@ def measure_divergence(
     by_head = shape_of(student.model.config).heads == shape_of(teacher.model.config).heads
     entropy, cross, tokens = torch.zeros(()), torch.zeros(()), 0
     size = max(1, _ENTRIES // longest**2)
-    for number, batch in enumerate(
-        batches(rows.ids, student.tokenizer, device=student.device, batch_size=size, report=report, what="Attention")
-    ):
+    read = batches(rows.ids, student.tokenizer, device=student.device, batch_size=size, report=report, what="Attention")
+    for number, batch in enumerate(read):
         both = []
         for subject in (student, teacher):
             layers = range(1, subject.layers + 1)
             if number == 0:
                 check_rebuilt(subject, batch, layers)
             maps = torch.stack(read_attention(subject, batch, layers))
-            both.append(maps if by_head else mean_over_heads(maps))
+            # The mean over heads is one of probabilities.
+            both.append(maps if by_head else maps.logsumexp(2, keepdim=True) - math.log(maps.shape[2]))
         of_teacher, of_both = divergence_sums(both[0], both[1], batch.valid.to(student.device))
         entropy, cross = entropy + of_teacher.cpu(), cross + of_both.cpu()
         tokens += int(batch.valid.sum())
@@ -243,11 +243,6 @@ def measure_divergence(
                 values[s, t] = float("nan")
     found = tuple(tuple(tuple(pair) for pair in row) for row in values.tolist())
     return AttentionDivergence(student.name, teacher.name, by_head, found, tokens, rows.cut)
-
-
-def mean_over_heads(maps: Tensor) -> Tensor:
-    """Average log probabilities over heads, as probabilities: `[layers, B, A, L, L]` to `[layers, B, 1, L, L]`."""
-    return maps.logsumexp(2, keepdim=True) - math.log(maps.shape[2])
 
 
 def divergence_sums(student: Tensor, teacher: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -344,8 +339,13 @@ def draw_maps(
         highest = shape_of(subject.model.config).heads
         _check_numbers("head", heads, highest, f"{role} '{subject.name}'", "; 'mean' is all of them")
     row = encode_texts(student.tokenizer, [sentence])["input_ids"][0]
+    if not row:
+        raise ModelError("The sentence has no token; give one with words.")
     for subject in subjects.values():
-        _check_sentence(subject, row)
+        if subject.longest is not None and len(row) > subject.longest:
+            raise ModelError(
+                f"The sentence has {len(row)} tokens, but '{subject.name}' takes {subject.longest}; give a shorter one."
+            )
     found = {role: _maps(subject, role, row, wanted[role], heads_shown) for role, subject in subjects.items()}
     tokens = tuple(student.tokenizer.convert_ids_to_tokens(row))
     if teacher is None:
@@ -383,12 +383,3 @@ def _check_numbers(kind: str, numbers: Sequence[int], most: int, owner: str, hin
     for number in numbers:
         if not 1 <= number <= most:
             raise RecipeError(f"There is no {kind} {number}: the {owner} has {kind}s 1 to {most}{hint}.")
-
-
-def _check_sentence(subject: Subject, row: list[int]) -> None:
-    if not row:
-        raise ModelError("The sentence has no token; give one with words.")
-    if subject.longest is not None and len(row) > subject.longest:
-        raise ModelError(
-            f"The sentence has {len(row)} tokens, but '{subject.name}' takes {subject.longest}; give a shorter one."
-        )

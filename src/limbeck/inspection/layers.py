@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -146,13 +145,9 @@ def measure_similarity(
     with evaluation_mode(student.model), evaluation_mode(teacher.model):
         for number, group in enumerate(groups):
             sums = CrossProducts()
-            for batch in batches(
-                rows.ids,
-                student.tokenizer,
-                device=student.device,
-                report=part_of(report, number / len(groups), (number + 1) / len(groups)),
-                what="Layers of both",
-            ):
+            here = part_of(report, number / len(groups), (number + 1) / len(groups))
+            what = "Layers of both"
+            for batch in batches(rows.ids, student.tokenizer, device=student.device, report=here, what=what):
                 # One after the other: two taps on one model would be in each other's way.
                 with StreamTap(student.model, group) as tap:
                     ours = _valid_vectors(tap(**batch.inputs), group, batch.valid)
@@ -196,21 +191,6 @@ class Contribution:
         return tuple(sorted(range(1, len(self.cosines) + 1), key=lambda layer: (self.cosines[layer - 1], layer)))
 
 
-def sum_layer_cosines(outputs: Sequence[Tensor], valid: Tensor) -> Tensor:
-    """Sum the cosines between the input and the output of every layer over the valid tokens.
-
-    Args:
-        outputs: The outputs of layers 0 to N, each `[B, L, width]`.
-        valid: Bool `[B, L]`.
-
-    Returns:
-        `[N]`, float64, on the CPU.
-    """
-    cosines = [F.cosine_similarity(below.float(), above.float(), dim=-1) for below, above in pairwise(outputs)]
-    # Not a product with the mask: a non-finite padding position must not leak.
-    return torch.stack([cosine.cpu()[valid.cpu()].double().sum() for cosine in cosines])
-
-
 @torch.no_grad()
 def measure_layer_cosines(
     model: PreTrainedModel, inputs: Iterable[Mapping[str, Tensor]]
@@ -236,9 +216,9 @@ def measure_layer_cosines(
     sums, tokens = torch.zeros(len(keys) - 1, dtype=torch.float64), 0
     with evaluation_mode(model), StreamTap(model, keys) as tap:
         for batch in inputs:
-            streams, valid = tap(**batch), batch["attention_mask"].bool()
-            sums += sum_layer_cosines([streams[key] for key in keys], valid)
-            tokens += int(valid.sum())
+            vectors = _valid_vectors(tap(**batch), keys, batch["attention_mask"].bool()).float()
+            sums += F.cosine_similarity(vectors[:-1], vectors[1:], dim=-1).double().sum(1).cpu()
+            tokens += vectors.shape[1]
     if not tokens:
         raise CorpusError("There is no token to measure layers on.")
     return tuple((sums / tokens).tolist()), tokens

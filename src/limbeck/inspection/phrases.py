@@ -194,7 +194,7 @@ def read_ends(
                 stream = streams[key]
                 kept.append(torch.stack([stream[places, firsts], stream[places, lasts]]).float().cpu())
     back = torch.tensor(order).argsort()
-    joined = [torch.cat(kept, dim=1)[:, back] for kept in ends]
+    joined = (torch.cat(kept, dim=1)[:, back] for kept in ends)
     return [(both[0], both[1]) for both in joined]
 
 

@@ -49,10 +49,9 @@ class Subject:
     @property
     def longest(self) -> int | None:
         """Tokens it can take, special ones included; None where nothing limits it."""
-        limits = [longest_input(self.model), shape_of(self.model.config).positions]
+        limits = longest_input(self.model), shape_of(self.model.config).positions, self.tokenizer.model_max_length
         # A tokenizer without a limit states an astronomical one.
-        limits += [self.tokenizer.model_max_length if self.tokenizer.model_max_length < 10**9 else None]
-        return min((limit for limit in limits if limit is not None), default=None)
+        return min((limit for limit in limits if limit is not None and limit < 10**9), default=None)
 
 
 def layer_keys(model: PreTrainedModel) -> list[StreamKey]:
