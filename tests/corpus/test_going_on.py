@@ -110,8 +110,12 @@ def test_a_build_that_asks_for_the_impossible_leaves_nothing(sources, tmp_path):
     assert not [path for path in (tmp_path / "cache" / "documents").iterdir() if path.is_dir()]
 
 
-def kill_and_go_on(sources, tmp_path, shares, workers):
-    """Kill builds after shares of the time of a whole one, and compare what a second build makes with the whole."""
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    "shares", [[0.5], pytest.param([number / 20 for number in range(1, 20)], marks=pytest.mark.slow)], ids=len
+)
+def test_a_killed_build_goes_on(sources, tmp_path, workers, shares):
+    """Killed after shares of the time of a whole one; a second build makes what the whole has."""
     context = multiprocessing.get_context("fork")
     began = time.monotonic()
     build(sources, tmp_path / "whole", workers=workers)
@@ -128,11 +132,6 @@ def kill_and_go_on(sources, tmp_path, shares, workers):
         build(sources, cache, workers=workers)
         assert contents(cache) == contents(tmp_path / "whole"), f"killed after {share:.0%} of the time"
     assert killed
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_build_goes_on(sources, tmp_path, workers):
-    kill_and_go_on(sources, tmp_path, [0.5], workers)
 
 
 def test_a_dead_worker_takes_no_finished_piece_with_it(sources, tmp_path, monkeypatch):
@@ -164,12 +163,6 @@ def test_a_dead_worker_takes_no_finished_piece_with_it(sources, tmp_path, monkey
     [blocks] = (cache / "blocks").iterdir()
     assert {name: (blocks / name).stat().st_mtime_ns for name in finished} == finished
     assert contents(cache) == contents(tmp_path / "whole")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_builds_killed_at_many_moments_go_on(sources, tmp_path, workers):
-    kill_and_go_on(sources, tmp_path, [number / 20 for number in range(1, 20)], workers)
 
 
 def test_seen_keys(tmp_path):

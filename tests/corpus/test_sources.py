@@ -126,19 +126,6 @@ def test_bad_lines_are_counted_with_their_places_and_do_not_stop_the_rest(tmp_pa
     assert report.examples["row without the column 'text'"] == [f"{path}:3, which has body"]
 
 
-def test_text_with_hostile_characters(tmp_path):
-    path = tmp_path / "hostile.txt"
-    path.write_bytes(b"\xef\xbb\xbffirst\x00line\r\n\x1b[31msecond\r\n\r\nthird \xed\xa0\x80 \x85\n\n\x00\n")
-    texts, report = read(path)
-    assert texts[0] == "first line\n [31msecond"
-    assert texts[1].startswith("third �")
-    assert report.counts == {
-        "line with bytes that are not UTF-8": 1,
-        "empty document": 1,
-        "document with control characters, replaced": 1,
-    }
-
-
 @pytest.mark.parametrize("suffix", [".txt.gz", ".txt.zst", ".parquet", ".parquet.gz"])
 def test_damaged_files_are_read_up_to_the_damage_and_counted(tmp_path, suffix):
     path = tmp_path / f"a{suffix}"

@@ -110,15 +110,17 @@ def test_lists_and_mappings_say_the_same(student: int, teacher: int, data: st.Da
     assert {layer: targets for layer, targets in as_list.items() if layer != student} == without_last(as_list, student)
 
 
-def test_contribution_takes_the_layers_that_change_their_input_most():
-    cosines = [0.9, 0.2, 0.8, 0.1, 0.3, 0.95]
-    assert resolve_mapping("contribution", pairing(3, 6, tuple(cosines))) == {1: (2,), 2: (4,), 3: (5,)}
-    assert resolve_mapping("contribution", pairing(3, 6)) == {1: (4,), 2: (5,), 3: (6,)}
-
-
-def test_explicit_mappings():
-    assert resolve_mapping([0, 0, 5, 10], pairing(4, 12)) == {3: (5,), 4: (10,)}
-    assert resolve_mapping({3: 5, 4: [9, 10]}, pairing(4, 12)) == {3: (5,), 4: (9, 10)}
+@pytest.mark.parametrize(
+    ("choice", "shape", "found"),
+    [
+        ("contribution", (3, 6, (0.9, 0.2, 0.8, 0.1, 0.3, 0.95)), {1: (2,), 2: (4,), 3: (5,)}),
+        ("contribution", (3, 6), {1: (4,), 2: (5,), 3: (6,)}),
+        ([0, 0, 5, 10], (4, 12), {3: (5,), 4: (10,)}),
+        ({3: 5, 4: [9, 10]}, (4, 12), {3: (5,), 4: (9, 10)}),
+    ],
+)
+def test_mappings_of_each_kind(choice, shape, found):
+    assert resolve_mapping(ADAPTER.validate_python(choice), pairing(*shape)) == found
 
 
 @pytest.mark.parametrize(
@@ -139,11 +141,6 @@ def test_layers_that_do_not_exist_are_refused(choice, message):
     with pytest.raises(RecipeError, match=message) as caught:
         resolve_mapping(choice, pairing(4, 12))
     assert "\n" not in str(caught.value)
-
-
-def test_yaml_gives_each_kind_of_choice():
-    for written in ("uniform", [0, 0, 5, 10], {3: 5, 4: [9, 10]}):
-        assert ADAPTER.validate_python(written) == written
 
 
 leaves = (

@@ -124,16 +124,23 @@ def test_arguments_of_other_names_are_refused(function, takes):
     assert "mine" not in OBJECTIVES
 
 
-def test_objectives_are_refused_as_without_the_decorator():
-    with pytest.raises(PluginError, match="unit is 'word'; give one of token"):
-        register_as_objective(unit="word")(one_stream)
-    with pytest.raises(PluginError, match="small letters"):
-        register_as_objective(unit="token")(lambda student, teacher: None)
-    with pytest.raises(PluginError, match="its function is no function"):
-        register_as_objective(unit="token", name="mine")(3)
+def test_refusals_and_replacements_are_those_of_registering():
+    for given, function, said in (
+        ({"unit": "word"}, one_stream, "unit is 'word'; give one of token"),
+        ({}, lambda student, teacher: None, "small letters"),
+        ({"name": "mine"}, 3, "its function is no function"),
+        ({"name": "relation_kl"}, one_stream, "'relation_kl' already exists"),
+    ):
+        with pytest.raises(PluginError, match=said):
+            register_as_objective(**{"unit": "token", **given})(function)
+    for given, function, said in (
+        ({"name": "minilm"}, compose, "'minilm' already exists"),
+        ({"name": "mine"}, lambda options, pairing: [], "'mine' cannot be added: it has no summary"),
+        ({"summary": "Nameless."}, functools.partial(compose), "small letters"),
+    ):
+        with pytest.raises(PluginError, match=said):
+            register_as_method(options=Options, **given)(function)
     register_as_objective(unit="token")(one_stream)
-    with pytest.raises(PluginError, match="'one_stream' already exists"):
-        register_as_objective(unit="token")(one_stream)
     register_as_objective(unit="row", replace=True)(one_stream)
     assert OBJECTIVES["one_stream"].unit == "row"
 
@@ -150,22 +157,10 @@ def test_a_method_is_its_function_and_its_options():
 
 def test_what_a_method_is_called_by_and_for():
     citation = Citation("Words", "A. Uthor", 2020, "https://example.org", "Here", "@misc{words}")
-    given = register_as_method(options=Options, summary="Another.", citation=citation, tasks=("classification",))
-    given(compose)
+    register_as_method(summary="Another.", citation=citation, tasks=("classification",))(compose)
     method = METHODS["compose"]
     assert (method.summary, method.citation, method.tasks) == ("Another.", citation, ("classification",))
-
-
-def test_a_method_may_have_no_options():
-    register_as_method(name="plain", summary="Plain.")(lambda options, pairing: [])
-    assert METHODS["plain"].options is MethodOptions
-
-
-def test_a_function_without_a_docstring_or_a_name_is_refused():
-    with pytest.raises(PluginError, match="'undocumented' cannot be added: it has no summary"):
-        register_as_method(name="undocumented")(lambda options, pairing: [])
-    with pytest.raises(PluginError, match="small letters"):
-        register_as_method(summary="Nameless.")(functools.partial(compose))
+    assert method.options is MethodOptions
 
 
 def test_functions_that_were_given_as_they_are_are_told_of_the_decorators():
