@@ -88,8 +88,8 @@ class Generation:
     def run(self) -> None:
         """Take one step of every student."""
         self.trainer.training_step(self.model, dict(self.batch), sum_units([self.batch]).to(self.trainer.args.device))
-        self.trainer._clip_grad_norm(self.model)
-        self.trainer.settle()
+        norm = self.trainer._clip_grad_norm(self.model)
+        self.trainer._get_grad_norm(self.model, norm)
         self.optimizer.step()
         self.model.zero_grad()
 

@@ -30,7 +30,7 @@ from limbeck.report.comparison_tables import write_comparison
 from limbeck.report.evaluation_tables import write_evaluation
 from limbeck.report.model_card import write_run_cards
 from limbeck.report.quality import write_tables
-from limbeck.training.output_folder import claimed_together
+from limbeck.training.output_folder import claimed_output
 from limbeck.training.record import RunRecord
 from limbeck.training.run import Run, endings_recorded, evaluate_student
 
@@ -79,7 +79,7 @@ def distill(
     connect()
     checked = on_main_rank(lambda: load_recipe(recipe, overrides))
     plan = on_all_ranks(lambda: plan_run(checked))
-    with claimed_together(checked, resume=resume, overwrite=overwrite) as folder:
+    with claimed_output(checked, resume=resume, overwrite=overwrite) as folder:
         fields = {"name": checked.name, "recipe": checked.model_dump(mode="json")}
         record = RunRecord(folder, fields, writes=is_main())
         if on_main_rank(lambda: resume and _is_finished(record, folder)):

@@ -34,7 +34,7 @@ from limbeck.search.scores import (
     plain_copy,
 )
 from limbeck.training.run import build_corpora
-from limbeck.training.students import dropouts, make_student, save_student
+from limbeck.training.students import make_student, save_student
 from tests.support import mapping_search
 from tests.support.corpora import write_text
 from tests.support.models import tiny_tokenizer
@@ -190,7 +190,7 @@ def test_tasks_give_what_an_evaluation_gives(spec, data, plan, student, tokenize
     names = list(describe_tasks(spec)["tasks"])
     found = TaskScores(spec, names, tokenizer, tmp_path / "candidates").measure(student, plan, "0-3")
     assert not (tmp_path / "candidates").exists(), "students are not kept"
-    save_student(tmp_path / "kept", student, tokenizer, dropouts=dropouts(plan.student_choice), sentence=None)
+    save_student(tmp_path / "kept", student, tokenizer, plan.student_choice, sentence=None)
     result = limbeck.evaluate(
         [tmp_path / "kept"], "rte,mrpc", output=tmp_path / "evaluation", data=data, preset="quick", seeds=1,
         overrides=SETTINGS,

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import time
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ import limbeck
 from limbeck.training import stage
 from limbeck.training.checkpoints import MANIFEST, seal
 from limbeck.training.record import LOG, Heartbeat, LiveLog, status_of
-from limbeck.training.trainer import PROGRESS, StageClock
+from limbeck.training.trainer import PROGRESS
 from tests.support.training import AtStep
 
 CLOCKS = ("seconds", "runtime", "per_second")
@@ -69,24 +68,6 @@ def test_a_full_disk_stops_no_run_and_what_it_left_is_written_anew(tmp_path, mon
     history.append({"step": 3})
     logged(log, history)
     assert lines_of(tmp_path / LOG) == history
-
-
-def test_the_clock_goes_on_from_a_checkpoint_and_waits_for_the_first_batch(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    clock = StageClock()
-    now[0] = 160.0
-    assert clock.seconds == 0.0
-    clock.start()
-    now[0] = 162.5
-    clock.start()
-    assert clock.seconds == 2.5
-    clock.go_on_from(7.25)
-    now[0] = 200.0
-    assert clock.seconds == 7.25
-    clock.start()
-    now[0] = 201.0
-    assert clock.seconds == 8.25
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from limbeck.evaluation.task_files import load_task
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import Shape, shape_of
 from limbeck.recipe.plan import RunPlan
-from limbeck.training.students import dropouts, save_student
+from limbeck.training.students import save_student
 
 Scores = dict[str, float]
 """By name, in percent; more is better."""
@@ -114,7 +114,7 @@ class TaskScores:
         place.mkdir(parents=True)
         try:
             path = place / "student"
-            save_student(path, student, self._tokenizer, dropouts=dropouts(plan.student_choice), sentence=plan.sentence)
+            save_student(path, student, self._tokenizer, plan.student_choice, sentence=plan.sentence)
             with ProgressBar(self._console) as bar:
                 outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=bar)
         finally:

@@ -75,10 +75,6 @@ class StudentCohort(nn.Module):
         assert isinstance(found, DistillationModule)
         return found
 
-    def keep(self, indices: Collection[int]) -> None:
-        """Train only these from now on; the others stay as they are."""
-        self.active = [index for index in self.active if index in indices]
-
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
     ) -> dict[str, tuple[Tensor, Tensor]]:
@@ -137,14 +133,11 @@ class DivergedStudents:
 
     It takes the place of the guard that stops a run: here one student's fault must not stop the others. Values are
     kept on the device and looked at together, so that no step waits for them.
-
-    Args:
-        agree: Sums a tensor over all ranks: they look at the same time, and what one finds holds for all.
+    All ranks look at the same time, and a finding of one holds for all.
     """
 
-    def __init__(self, agree: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self) -> None:
         self.found: set[int] = set()
-        self._agree = agree
         self._names: list[str] = []
         self._values: list[Tensor] = []
 
@@ -158,7 +151,7 @@ class DivergedStudents:
     def check(self) -> None:
         """Look at what was remembered since the last look."""
         if self._values:
-            finite = self._agree(torch.stack(self._values)).isfinite().tolist()
+            finite = sum_over_ranks(torch.stack(self._values)).isfinite().tolist()
             self.found |= {split_term(name)[0] for name, good in zip(self._names, finite, strict=True) if not good}
         self._names, self._values = [], []
 
@@ -180,11 +173,11 @@ class CohortTrainer(DistillationTrainer):
         # A cohort has the part of a module's surface that the loop uses: terms, move_teacher, parameters.
         super().__init__(model=model, **arguments)  # type: ignore[arg-type]
         self.cohort = model
-        self.diverged = DivergedStudents(sum_over_ranks)
+        self.diverged = DivergedStudents()
         self.guard = self.diverged  # type: ignore[assignment]
         self.steps = dict.fromkeys(range(len(model.members)), 0)
         self._cuts = dict(cuts or {})
-        self.add_callback(_Turns(self))
+        self.add_callback(_Cuts(self))
 
     def compute_loss(
         self, model: nn.Module, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -203,7 +196,9 @@ class CohortTrainer(DistillationTrainer):
         return self._clip(self.args.max_grad_norm)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Tensor | None = None) -> Tensor:
-        return self._clip(float("inf")) if grad_norm is None else grad_norm
+        norm = self._clip(float("inf")) if grad_norm is None else grad_norm
+        self._settle()
+        return norm
 
     def _clip(self, maximum: float) -> Tensor:
         """Clip every student's gradients by its own norm; returns the largest norm."""
@@ -213,7 +208,7 @@ class CohortTrainer(DistillationTrainer):
         ]
         return torch.stack(norms).max()
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Before the optimizer's step: take those out that diverged, and the gradients of all that are out."""
         if self.diverged.found:
             self._keep([index for index in self.cohort.active if index not in self.diverged.found])
@@ -234,7 +229,7 @@ class CohortTrainer(DistillationTrainer):
         self._keep(chosen)
 
     def _keep(self, indices: Collection[int]) -> None:
-        self.cohort.keep(indices)
+        self.cohort.active = [index for index in self.cohort.active if index in indices]
         self._sums = {name: total for name, total in self._sums.items() if split_term(name)[0] in self.cohort.active}
         for parameter in self._stopped_parameters():
             self.optimizer.state.pop(parameter, None)
@@ -250,14 +245,11 @@ class CohortTrainer(DistillationTrainer):
         ]
 
 
-class _Turns(TrainerCallback):
-    """Calls the trainer at the turns of a step."""
+class _Cuts(TrainerCallback):
+    """Cuts students after a step, and ends the training with the last of them."""
 
     def __init__(self, trainer: CohortTrainer) -> None:
         self._trainer = trainer
-
-    def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._trainer.settle()
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._trainer.cut()

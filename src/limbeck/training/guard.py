@@ -19,6 +19,7 @@ from limbeck.errors import TrainingError
 from limbeck.methods.composition import Term
 from limbeck.recipe.schema import GuardSpec
 from limbeck.training.checkpoints import Warn
+from limbeck.training.module import sum_over_ranks
 
 WINDOW = 64
 """Good steps whose losses a new one is compared with."""
@@ -226,14 +227,13 @@ class LossGuard:
         """Forget the micro-batches of a step that starts again."""
         self._step_terms = torch.zeros_like(self._weights)
 
-    def settle(self, step: int, norm: Tensor | None, batches: Batches, agree: Callable[[Tensor], Tensor]) -> Tensor:
+    def settle(self, step: int, norm: Tensor | None, batches: Batches) -> Tensor:
         """Judge a step, all of its micro-batches being noted.
 
         Args:
             step: The step, from 1.
             norm: Norm of its gradient; None where a loss scale makes it infinite now and then.
             batches: Its micro-batches.
-            agree: Sums a tensor over all ranks.
 
         Returns:
             Bool scalar on the device: whether the step is bad, the same on every rank.
@@ -241,7 +241,7 @@ class LossGuard:
         Raises:
             TrainingError: see `check`.
         """
-        terms = agree(self._step_terms)
+        terms = sum_over_ranks(self._step_terms)
         self.forget_step()
         verdict = self._judge(terms, terms.new_zeros(()) if norm is None else norm.to(terms))
         self._verdicts.send(verdict, (step, batches))

@@ -31,7 +31,7 @@ _NOTHING_YET = frozenset((RECIPE, RECORD, HEARTBEAT, LOCK, f"{RECORD}.partial", 
 
 @contextmanager
 def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[Path]:
-    """Have the run's folder for this process alone, made or taken up, with the resolved recipe in it.
+    """Have the run's folder for the processes of this run alone, made or taken up, with the resolved recipe in it.
 
     Args:
         recipe: The recipe, with its output.
@@ -42,42 +42,12 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
         The folder.
 
     Raises:
-        OutputError: if the folder holds something and neither was asked for, if it is to be removed but is no
-            run, if the run there was made by another recipe, or if another process has it.
-    """
-    folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder):
-        if _RUN.is_occupied(folder) and not resume and not overwrite:
-            raise OutputError(
-                f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, "
-                "or choose another folder."
-            )
-        with writing(folder):
-            if overwrite:
-                _remove_run(folder)
-            saved = claim(folder, _RUN, parse_yaml(dump_recipe(recipe), RECIPE))
-            if not saved:
-                for name in (RECORD, HEARTBEAT):
-                    (folder / name).unlink(missing_ok=True)
-            atomic_text(folder / RECIPE, dump_recipe(recipe))
-        yield folder
-
-
-@contextmanager
-def claimed_together(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[Path]:
-    """Have the run's folder for the processes of a run: the main one claims it, and all can see it.
-
-    Arguments, result and errors are those of `claimed_output`; an `OutputError` also if it is on a disk of one machine
-    that the others cannot see.
+        OutputError: if the folder holds something and neither was asked for, if it is to be removed but is no run, if
+            the run there was made by another recipe, if another process has it, or if it is on a disk of one machine
+            that processes on others cannot see.
     """
     with ExitStack() as stack:
-
-        def claim() -> Path:
-            return stack.enter_context(claimed_output(recipe, resume=resume, overwrite=overwrite))
-
-        folder = on_main_rank(claim)
+        folder = on_main_rank(lambda: _claim(recipe, stack, resume=resume, overwrite=overwrite))
 
         def see() -> None:
             if not (folder / RECIPE).is_file():
@@ -88,6 +58,27 @@ def claimed_together(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterat
 
         on_all_ranks(see)
         yield folder
+
+
+def _claim(recipe: Recipe, stack: ExitStack, *, resume: bool, overwrite: bool) -> Path:
+    """Claim the folder in the main process; its lock is held until the stack is left."""
+    folder = _check_folder(recipe, resume=resume, overwrite=overwrite)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    stack.enter_context(folder_lock(folder))
+    if _RUN.is_occupied(folder) and not resume and not overwrite:
+        raise OutputError(
+            f"Output folder '{folder}' is not empty; continue that run with --resume, replace it with --overwrite, "
+            "or choose another folder."
+        )
+    with writing(folder):
+        if overwrite:
+            _remove_run(folder)
+        if not claim(folder, _RUN, parse_yaml(dump_recipe(recipe), RECIPE)):
+            for name in (RECORD, HEARTBEAT):
+                (folder / name).unlink(missing_ok=True)
+        atomic_text(folder / RECIPE, dump_recipe(recipe))
+    return folder
 
 
 def _check_folder(recipe: Recipe, *, resume: bool, overwrite: bool) -> Path:

@@ -6,8 +6,8 @@ import copy
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -19,14 +19,14 @@ from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Term
-from limbeck.models.loading import check_fits_model, load_model, load_tokenizer, quiet
+from limbeck.models.loading import load_model, quiet
 from limbeck.recipe.plan import RunPlan, StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort
 from limbeck.training.module import freeze_unreached, untrained_names
 from limbeck.training.progress import ProgressReporter
-from limbeck.training.run import build_corpora
-from limbeck.training.stage import StageRows, prepare_student, stage_rows, teacher_dtype
+from limbeck.training.run import build_corpora, load_tokenizer_of
+from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype
 from limbeck.training.students import LoadTeacher, finish_student, make_student
 from limbeck.training.teacher import measure_layer_cosines
 
@@ -51,15 +51,13 @@ class Trained:
     diverged: bool
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one stage made of one student."""
+class Outcome(NamedTuple):
+    """One student after one stage: the record of its parameters, and the fields of `Trained`."""
 
+    stage: Stage
     held_out: dict[str, float]
     steps: int
     diverged: bool
-    untrained: list[str]
-    frozen: list[str]
 
 
 def make_students(plans: Sequence[RunPlan], load_teacher: LoadTeacher) -> list[PreTrainedModel]:
@@ -97,7 +95,8 @@ def read_outcomes(
         if values:
             values["loss"] = sum(term.weight * values[term.name] for term in terms[index])
         left_out = [name for name in unreached[index] if name not in frozen[index]]
-        outcomes.append(Outcome(values, trainer.steps[index], index in broken, left_out, frozen[index]))
+        stage = Stage(untrained=left_out, frozen=frozen[index])
+        outcomes.append(Outcome(stage, values, trainer.steps[index], index in broken))
     return outcomes
 
 
@@ -106,7 +105,7 @@ def finish(plan: RunPlan, student: PreTrainedModel, outcomes: Sequence[Outcome],
     whole, _ = finish_student(
         plan.student_choice,
         student,
-        [Stage(untrained=outcome.untrained, frozen=outcome.frozen) for outcome in outcomes],
+        [outcome.stage for outcome in outcomes],
         [term for stage in plan.stages for term in stage.terms],
         load_teacher,
         teacher_width=plan.teacher.hidden,
@@ -119,9 +118,6 @@ def finish(plan: RunPlan, student: PreTrainedModel, outcomes: Sequence[Outcome],
 
 def _is_finite(student: PreTrainedModel) -> bool:
     return all(bool(parameter.isfinite().all()) for parameter in student.parameters())
-
-
-_LEAST_SHARE_ROWS = 1
 
 
 class Proxy:
@@ -149,19 +145,13 @@ class Proxy:
         self.plan = plan
         self.console = console
         broadcast_task(None)
-        self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(self._load_tokenizer)
+        self.tokenizer: PreTrainedTokenizerBase = on_all_ranks(partial(load_tokenizer_of, plan))
         self.corpora = main_rank_first(lambda: build_corpora(plan, self.tokenizer, console))
         for corpus in self.corpora:
             if share < 1:
-                rows = max(_LEAST_SHARE_ROWS, round(share * len(corpus.train)))
+                rows = max(1, round(share * len(corpus.train)))
                 chosen = np.random.default_rng(plan.recipe.seed).permutation(len(corpus.train))[:rows]
                 corpus.train = corpus.train.select(np.sort(chosen))
-
-    def _load_tokenizer(self) -> PreTrainedTokenizerBase:
-        spec = self.plan.recipe.teacher
-        tokenizer = load_tokenizer(spec.model, revision=spec.revision)
-        check_fits_model(tokenizer, self.plan.teacher.vocabulary)
-        return tokenizer
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""
@@ -227,36 +217,28 @@ class Proxy:
         teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
         terms = [choice.terms for choice in choices]
         cohort = StudentCohort(students, teacher, terms, seed=seed, pooling=first.pooling)
+        progress = ProgressReporter(f"{len(students)} students", self.console)
         try:
             unreached = [freeze_unreached(cohort.member(i), rows.probe()) for i in range(len(students))]
-            trainer = self._trainer(first, cohort, rows, seed, cuts)
+            training = first.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
+            # The loop wants a folder that is there; nothing is written, so that a search that is killed leaves none.
+            nowhere = tempfile.gettempdir()
+            trainer = CohortTrainer(
+                cohort,
+                cuts=cuts,
+                args=build_arguments(training, output=nowhere, seed=seed, evaluates=False),
+                train_dataset=rows.train,
+                eval_dataset=rows.held_out if len(rows.held_out) else None,
+                data_collator=rows.collator,
+                callbacks=[progress],
+            )
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
+            progress.close()
             return read_outcomes(trainer, frozen, unreached, terms)
         finally:
-            cohort.close()
-
-    def _trainer(
-        self, choice: StageChoice, cohort: StudentCohort, rows: StageRows, seed: int, cuts: Mapping[int, Cut]
-    ) -> CohortTrainer:
-        """Train, and return the trainer with its results."""
-        training = choice.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
-        progress = ProgressReporter(f"{len(cohort.members)} students", self.console)
-        # The loop wants a folder that is there; nothing is written, so that a search that is killed leaves none.
-        nowhere = tempfile.gettempdir()
-        trainer = CohortTrainer(
-            cohort,
-            cuts=cuts,
-            args=build_arguments(training, output=nowhere, seed=seed, evaluates=False),
-            train_dataset=rows.train,
-            eval_dataset=rows.held_out if len(rows.held_out) else None,
-            data_collator=rows.collator,
-            callbacks=[progress],
-        )
-        trainer.remove_callback(PrinterCallback)
-        try:
-            trainer.train()
-        finally:
             progress.close()
-        return trainer
+            cohort.close()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,22 +14,12 @@ import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core import ranks
+from limbeck import corpus as texts
+from limbeck.core import ranks, records
 from limbeck.core.files import atomic_text
 from limbeck.core.machine import keep_freed_memory
 from limbeck.core.progress import CorpusProgress, Report, Told, no_progress
-from limbeck.core.records import Citation, CorpusText, CorpusView, Initialisation, SourceNotes, Stage, Student, Teacher
-from limbeck.corpus import (
-    Corpus,
-    CorpusSettings,
-    LabelledCorpus,
-    LabelledSettings,
-    PadCollator,
-    StreamedCorpus,
-    build_corpus,
-    build_labelled_corpus,
-    open_stream,
-)
+from limbeck.corpus import Corpus, LabelledCorpus, LabelledSettings, PadCollator, StreamedCorpus
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
 from limbeck.evaluation import compare_models, measure_task
 from limbeck.methods.registry import METHODS
@@ -43,7 +33,7 @@ from limbeck.training.interrupt import Terminated, terminable
 from limbeck.training.progress import ProgressReporter
 from limbeck.training.record import Heartbeat, RunRecord
 from limbeck.training.stage import label_kind, load_finished, run_stage, teacher_dtype, warn
-from limbeck.training.students import describe_layers, dropouts, finish_student, make_student, save_student
+from limbeck.training.students import describe_layers, finish_student, make_student, save_student
 from limbeck.training.teacher import measure_layer_cosines, teacher_facts
 
 # The corpora of a run: one for each stage, built before anything is trained, and described for the record.
@@ -61,10 +51,10 @@ def build_corpora(
         plan: The recipe, checked.
         tokenizer: The teacher's.
         console: Where progress goes.
-        told: Told of it too, see `CorpusProgress`.
+        told: Receives it too, see `CorpusProgress`.
     """
     with CorpusProgress(console, told) as progress:
-        corpora = [_build(choice.corpus, tokenizer, progress) for choice in plan.stages]
+        corpora = [_builder(choice)(choice.corpus, tokenizer, progress=progress) for choice in plan.stages]
     if corpora:
         first = corpora[0].manifest
         kind = "rows" if isinstance(corpora[0], LabelledCorpus) else "documents"
@@ -85,21 +75,21 @@ def _summary(corpus: AnyCorpus, kind: str) -> str:
     return f"Stream: {sources}; {held_out} of the first {corpus.manifest['documents']:,}"
 
 
-def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> CorpusText | None:
+def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.CorpusText | None:
     """Describe the corpora for the run's record; None without stages."""
     if not corpora:
         return None
     first = corpora[0].manifest
     streamed = isinstance(corpora[0], StreamedCorpus)
-    return CorpusText(
+    return records.CorpusText(
         sources=list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.sources)),
         # Of a stream nobody knows how much there is; what its beginning had is no measure of it.
         documents=None if streamed else first["documents"],
         held_out_documents=first["held_out_documents"],
         tokens=None if streamed else corpora[0].tokens,
-        report=SourceNotes.read(first["report"]),
+        report=records.SourceNotes.read(first["report"]),
         views=[
-            CorpusView(
+            records.CorpusView(
                 stage=choice.spec.title,
                 unit=getattr(choice.corpus, "unit", "row"),
                 length=choice.corpus.length,
@@ -122,14 +112,21 @@ def _extent(corpus: AnyCorpus) -> dict[str, Any]:
     return extent
 
 
-def _build(
-    settings: CorpusSettings | LabelledSettings, tokenizer: PreTrainedTokenizerBase, progress: CorpusProgress
-) -> AnyCorpus:
-    if isinstance(settings, LabelledSettings):
-        return build_labelled_corpus(settings, tokenizer, progress=progress)
-    if settings.streaming:
-        return open_stream(settings, tokenizer, progress=progress)
-    return build_corpus(settings, tokenizer, progress=progress)
+def _builder(choice: StageChoice) -> Callable[..., AnyCorpus]:
+    if isinstance(choice.corpus, LabelledSettings):
+        return texts.build_labelled_corpus
+    return texts.open_stream if choice.corpus.streaming else texts.build_corpus
+
+
+def load_tokenizer_of(plan: RunPlan) -> PreTrainedTokenizerBase:
+    """Load the tokenizer, and see that teacher and tokenizer are whole, before minutes go into the text."""
+    spec = plan.recipe.teacher
+    tokenizer = load_tokenizer(spec.model, revision=spec.revision)
+    check_fits_model(tokenizer, plan.teacher.vocabulary)
+    located = resolve_model(spec.model)
+    if is_local(located):
+        check_weights(located)
+    return tokenizer
 
 
 STUDENT = "student"
@@ -153,7 +150,7 @@ class Run:
         self.console = console
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
         self.corpora: list[Corpus | LabelledCorpus] = []
-        self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(self._load_tokenizer)
+        self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
 
     @property
     def student_folder(self) -> Path:
@@ -174,25 +171,19 @@ class Run:
             self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
         self.heartbeat.begin("corpus")
         with self._timed("corpus"):
-            self.corpora = ranks.main_rank_first(
-                lambda: build_corpora(plan, self.tokenizer, self.console, self._beat_corpus)
-            )
+            build = partial(build_corpora, plan, self.tokenizer, self.console, self._beat_corpus)
+            self.corpora = ranks.main_rank_first(build)
         ranks.on_all_ranks(self._check_same_text)
         self.heartbeat.begin("models")
         with self._timed("models"):
-            student, initialisation = ranks.on_all_ranks(
-                lambda: self._make_student(plan.student_choice, plan.head, plan.own_stages)
-            )
+            make = partial(self._make_student, plan.student_choice, plan.head, plan.own_stages)
+            student, initialisation = ranks.on_all_ranks(make)
+        facts = teacher_facts(plan.recipe.teacher.model, plan.recipe.teacher.name)
+        name_and_shape = {"name_or_path": plan.teacher_choice.title, "shape": str(plan.teacher)}
         self.record.set(
             "running",
-            teacher=Teacher.read(
-                {
-                    "name_or_path": plan.teacher_choice.title,
-                    "shape": str(plan.teacher),
-                    **teacher_facts(plan.recipe.teacher.model, plan.recipe.teacher.name),
-                }
-            ),
-            student=Student(
+            teacher=records.Teacher.read({**name_and_shape, **facts}),
+            student=records.Student(
                 shape=str(plan.student),
                 head=plan.head,
                 parameters=sum(parameter.numel() for parameter in student.parameters()),
@@ -200,7 +191,7 @@ class Run:
             ),
             corpus=describe_corpora(plan, self.corpora),
         )
-        stages: list[Stage] = []
+        stages: list[records.Stage] = []
         for index, choice in enumerate(plan.stages):
             with self._timed("training"):
                 stages.append(self._run_stage(index, choice, student))
@@ -232,16 +223,6 @@ class Run:
         pooled = [c for c in self.plan.own_stages if any(k.kind == "pooled" for t in c.terms for k in t.student)]
         return SentencePooling(pooled[-1].pooling, normalize=True, max_length=None) if pooled else None
 
-    def _load_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Load the tokenizer, and see that teacher and tokenizer are whole, before minutes go into the text."""
-        spec = self.plan.recipe.teacher
-        tokenizer = load_tokenizer(spec.model, revision=spec.revision)
-        check_fits_model(tokenizer, self.plan.teacher.vocabulary)
-        located = resolve_model(spec.model)
-        if is_local(located):
-            check_weights(located)
-        return tokenizer
-
     def _beat_corpus(self, step: str, done: int, total: int | None) -> None:
         self.heartbeat.beat(step_of_corpus=step, done=done, total=total)
 
@@ -257,7 +238,7 @@ class Run:
 
     def _make_student(
         self, choice: StudentChoice, head: Head | None, stages: list[StageChoice]
-    ) -> tuple[PreTrainedModel, Initialisation]:
+    ) -> tuple[PreTrainedModel, records.Initialisation]:
         """Build a student; its head starts from its teacher's where a stage reads that."""
         source = self._source(choice, stages)
         from_teacher = head if head in {stage.teacher_head for stage in stages if stage.teacher is source} else None
@@ -267,21 +248,19 @@ class Run:
         """The teacher that a student starts from: the recipe's, or that of its only stage."""
         return self.plan.teacher_choice if choice is self.plan.student_choice else stages[0].teacher
 
-    def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> Stage:
+    def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> records.Stage:
         """Run a stage, or take up a finished one; a stage with a student of its own leaves it in its folder."""
         folder = self._stage_folder(choice.spec.title)
-        initialisation: Initialisation | None = None
+        initialisation: records.Initialisation | None = None
         if choice.student is not None:
-            student, initialisation = ranks.on_all_ranks(
-                partial(self._make_student, choice.student, choice.student_head, [choice])
-            )
+            make = partial(self._make_student, choice.student, choice.student_head, [choice])
+            student, initialisation = ranks.on_all_ranks(make)
         if choice.measures_layers:
             choice = self._measure_layers(choice, index, folder)
         finished = load_finished(folder, student, self._warn)
         if finished is None:
-            teacher = ranks.on_all_ranks(
-                partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
-            )
+            load = partial(self.load_teacher, choice.teacher, dtype=teacher_dtype(choice), head=choice.teacher_head)
+            teacher = ranks.on_all_ranks(load)
             place = {"stage_number": index + 1, "stages": len(self.plan.stages)}
             progress = ProgressReporter(choice.spec.title, self.console, self.heartbeat, **place)
             finished = run_stage(
@@ -297,19 +276,18 @@ class Run:
             )
         finished.layers = describe_layers(choice.terms)
         if choice.student is not None:
-            finished.student = Student(shape=str(choice.student.shape), initialisation=initialisation)
+            finished.student = records.Student(shape=str(choice.student.shape), initialisation=initialisation)
             if not ranks.on_main_rank((folder / STUDENT).is_dir):
                 self._save(choice.student, student, [finished], [choice], folder / STUDENT)
         if choice.spec.teacher is not None:
             finished.teacher = choice.teacher.title
             if choice.teacher.stage is None:
                 facts = teacher_facts(choice.teacher.spec.model, choice.teacher.spec.name)
-                finished.teacher_facts = Teacher.read(facts)
+                finished.teacher_facts = records.Teacher.read(facts)
         citation = METHODS[finished.method].citation
         if citation is not None:
-            finished.citation = Citation(
-                title=citation.title, authors=citation.authors, url=citation.url, bibtex=citation.bibtex
-            )
+            wanted = records.Citation.model_fields
+            finished.citation = records.Citation.read({k: v for k, v in asdict(citation).items() if k in wanted})
         return finished
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
@@ -334,7 +312,7 @@ class Run:
         self,
         choice: StudentChoice,
         student: PreTrainedModel,
-        records: list[Stage],
+        trained: list[records.Stage],
         stages: list[StageChoice],
         folder: Path,
     ) -> PreTrainedModel:
@@ -343,7 +321,7 @@ class Run:
         whole, untrained = finish_student(
             choice,
             student,
-            records,
+            trained,
             [term for stage in stages for term in stage.terms],
             partial(self.load_teacher, source),
             teacher_width=source.shape.hidden,
@@ -352,7 +330,7 @@ class Run:
         sentence = self.sentence_pooling() if choice is self.plan.student_choice else None
 
         def write() -> None:
-            save_student(folder, whole, self.tokenizer, dropouts=dropouts(choice), sentence=sentence)
+            save_student(folder, whole, self.tokenizer, choice, sentence=sentence)
             sync_tree(folder)
 
         ranks.on_main_rank(write)
@@ -402,19 +380,15 @@ def endings_recorded(record: RunRecord, folder: Path) -> Iterator[None]:
     try:
         with terminable():
             yield
-    except Interrupted as error:
-        _note(record, "interrupted", error)
-        raise
     except KeyboardInterrupt as error:
         kind = Preempted if isinstance(error, Terminated) else Interrupted
-        whose = (
-            f"Process {ranks.process_index()}: " if ranks.process_index() else ""
-        )  # It may have come to this one alone.
+        # It may have come to this one alone.
+        whose = f"Process {ranks.process_index()}: " if ranks.process_index() else ""
         stop = kind(f"{whose}Stopped; continue '{folder}' with --resume.")
         _note(record, "interrupted", stop)
         raise stop from None
     except LimbeckError as error:
-        _note(record, "failed", error)
+        _note(record, "interrupted" if isinstance(error, Interrupted) else "failed", error)
         raise
     except Exception as error:
         lost = ranks.lost_process(error)
@@ -444,7 +418,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
 
     Args:
         run: With its student saved.
-        report: Is told how far it is.
+        report: Receives progress.
     """
     spec = run.plan.recipe.evaluation
     teacher: PreTrainedModel = run.load_teacher()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +141,8 @@ def save_student(
     folder: Path,
     student: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
+    choice: StudentChoice,
     *,
-    dropouts: Mapping[str, Any],
     sentence: SentencePooling | None,
 ) -> None:
     """Write the student's folder.
@@ -151,14 +151,15 @@ def save_student(
         folder: Appears complete; one that is there is replaced.
         student: The student, without taps.
         tokenizer: The teacher's, which is the student's too.
-        dropouts: Dropout rates for the configuration: those of training are the run's business, not the model's.
+        choice: The student, whose dropout rates go into the configuration; those of training are the run's.
         sentence: How sentence vectors are made, if the student makes any.
     """
-    trained = {name: getattr(student.config, name) for name in dropouts}
+    names = family_of(choice.config).fields.dropouts
+    trained = {name: getattr(student.config, name) for name in names}
     with atomic_folder(folder) as partial:
         try:
-            for name, value in dropouts.items():
-                setattr(student.config, name, value)
+            for name in names:
+                setattr(student.config, name, getattr(choice.config, name))
             with quiet():
                 student.save_pretrained(str(partial))
         finally:
@@ -251,8 +252,3 @@ def finish_student(
         from_teacher=[*filled, *(pooler if teacher is not None else [])],
         frozen=frozen,
     )
-
-
-def dropouts(choice: StudentChoice) -> dict[str, Any]:
-    """Return the dropout rates that the saved student's configuration holds."""
-    return {name: getattr(choice.config, name) for name in family_of(choice.config).fields.dropouts}

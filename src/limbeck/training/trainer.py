@@ -31,35 +31,6 @@ from limbeck.training.data import Loader
 from limbeck.training.guard import BatchSplitter, LossGuard, StepStart, skip_update, takes_flag
 from limbeck.training.interrupt import InterruptSaver
 
-# How long a stage has been trained, over all processes that worked on it in turn.
-
-
-class StageClock:
-    """Counts the seconds of a stage from its first batch on; a resumed one goes on from its checkpoint.
-
-    What a stopped run did after its last checkpoint is done again, and counts once.
-    """
-
-    def __init__(self) -> None:
-        self._before = 0.0
-        self._started: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of training, evaluation and saving until now, to the millisecond."""
-        now = 0.0 if self._started is None else time.monotonic() - self._started
-        return round(self._before + now, 3)
-
-    def start(self) -> None:
-        """Begin to count; nothing if it counts already."""
-        if self._started is None:
-            self._started = time.monotonic()
-
-    def go_on_from(self, seconds: float) -> None:
-        """Take up what a checkpoint says, and wait for the next start."""
-        self._before, self._started = seconds, None
-
-
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
 _logger = logging.getLogger("limbeck")
@@ -110,7 +81,7 @@ class DistillationTrainer(Trainer):
         self.policy = policy or GuardSpec()
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
-        self.clock = StageClock()
+        self._seconds_before, self._started = 0.0, 0.0
         self.tokens_seen = torch.zeros((), dtype=torch.float64, device=self.args.device)
         self._tokens_before = 0.0
         self._batches: list[Any] = []
@@ -124,6 +95,14 @@ class DistillationTrainer(Trainer):
     def tokens_this_run(self) -> float:
         """Valid tokens trained on since this process started or resumed."""
         return float(self.tokens_seen) - self._tokens_before
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the stage's first batch, to the millisecond; a resumed stage goes on from its checkpoint.
+
+        What a stopped run did after its last checkpoint is done again, and counts once.
+        """
+        return round(self._seconds_before + (time.monotonic() - self._started if self._started else 0.0), 3)
 
     def get_train_dataloader(self) -> Any:
         """Load the rows to train on, those of this process."""
@@ -143,7 +122,7 @@ class DistillationTrainer(Trainer):
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Any]:
         """Fetch the micro-batches of one step, and count their units over all ranks."""
-        self.clock.start()
+        self._started = self._started or time.monotonic()
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
@@ -191,7 +170,7 @@ class DistillationTrainer(Trainer):
         judged = None if self.accelerator.scaler is not None else torch.as_tensor(norm)
         if isinstance(judged, DTensor):
             judged = judged.full_tensor()
-        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches, module.sum_over_ranks)
+        bad = self.guard.settle(self.state.global_step + 1, judged, self._batches)
         if self.policy.on_bad_loss == "skip":
             self._skip(bad)
         return norm
@@ -263,7 +242,7 @@ class DistillationTrainer(Trainer):
                     logs[f"loss_{name}"] = value / steps / ranks
                     logs["loss"] = logs.get("loss", 0.0) + terms[name].weight * logs[f"loss_{name}"]
             self._sums, self._steps_summed = {}, torch.zeros_like(self._steps_summed)
-        logs |= {"tokens": float(self.tokens_seen), "seconds": self.clock.seconds}
+        logs |= {"tokens": float(self.tokens_seen), "seconds": self.seconds}
         logs.pop("train_loss", None)  # The loop's, of the steps since it was last started.
         release_freed_memory()  # Batches of changing length fragment the heap over a long run.
         super().log(logs, start_time)
@@ -344,7 +323,7 @@ class DistillationTrainer(Trainer):
         checkpoints.save_weights(self.module, folder / WEIGHTS, whole)
         progress = {
             "tokens_seen": float(self.tokens_seen),
-            "seconds": self.clock.seconds,
+            "seconds": self.seconds,
             "sums": sums,
             "steps_summed": float(self._steps_summed),
             "guard": self.guard.state(),
@@ -367,7 +346,8 @@ class DistillationTrainer(Trainer):
             progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
             self._tokens_before = float(progress["tokens_seen"])
             self.tokens_seen.fill_(self._tokens_before)
-            self.clock.go_on_from(float(progress.get("seconds", 0.0)))  # Checkpoints of old have none.
+            self._seconds_before = float(progress.get("seconds", 0.0))  # Checkpoints of old have none.
+            self._started = 0.0
             self._steps_summed.fill_(progress["steps_summed"])
             # They are those of all processes, and are added up again: one of them goes on with them.
             part = 1.0 if self.args.process_index == 0 else 0.0
