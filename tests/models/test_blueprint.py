@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import blueprint_like, build_student, parse_blueprint, presets, student_config
+from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
 from limbeck.models.families import block_list, family_of, shape_of
 from limbeck.models.loading import model_class
 from tests.support import models as tiny
@@ -122,7 +122,7 @@ def test_a_student_of_every_family_at_a_new_depth_and_width_runs(family):
 @pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
 def test_only_the_shape_changes(family):
     teacher = tiny.tiny_config(family)
-    config = student_config(blueprint_like(shape_of(teacher), 2), teacher)
+    config = student_config(tiny.blueprint_like(shape_of(teacher), 2), teacher)
     fields = family_of(teacher).fields
     ours, theirs = config.to_dict(), teacher.to_dict()
     changed = {name for name in theirs if ours.get(name) != theirs[name]}
@@ -139,17 +139,17 @@ def test_grouped_query_heads_keep_the_teachers_ratio():
 
 def test_an_explicit_head_width_of_the_teacher_survives_where_the_attention_is_the_same():
     teacher = tiny.tiny_config("qwen3", head_dim=20)
-    assert shape_of(student_config(blueprint_like(shape_of(teacher), 2), teacher)).head_size == 20
+    assert shape_of(student_config(tiny.blueprint_like(shape_of(teacher), 2), teacher)).head_size == 20
 
 
 def test_modernbert_keeps_its_pattern_of_global_layers():
     teacher = tiny.tiny_config("modernbert", layers=7)
     kinds = teacher.layer_types
-    deep = student_config(blueprint_like(shape_of(teacher), 9), teacher)
+    deep = student_config(tiny.blueprint_like(shape_of(teacher), 9), teacher)
     assert deep.layer_types == [kinds[i % 3] for i in range(9)]
-    anew = student_config(blueprint_like(shape_of(teacher), 3), teacher, source_layers=[])
+    anew = student_config(tiny.blueprint_like(shape_of(teacher), 3), teacher, source_layers=[])
     assert anew.layer_types == kinds[:3]
-    picked = student_config(blueprint_like(shape_of(teacher), 3), teacher, source_layers=[2, 4, 7])
+    picked = student_config(tiny.blueprint_like(shape_of(teacher), 3), teacher, source_layers=[2, 4, 7])
     assert picked.layer_types == [kinds[1], kinds[3], kinds[6]]
 
 

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import blueprint_like, build_student, parse_blueprint, student_config
+from limbeck.models.blueprint import build_student, parse_blueprint, student_config
 from limbeck.models.families import blocks, shape_of
 from limbeck.models.initialise import initialise_student, selected_layers
 from limbeck.models.loading import load_checkpoint
@@ -15,7 +15,7 @@ EXACT = pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
 
 
 def _student(teacher, layers, **changes):
-    blueprint = blueprint_like(shape_of(teacher.config), layers).model_copy(update=changes)
+    blueprint = tiny.blueprint_like(shape_of(teacher.config), layers).model_copy(update=changes)
     return build_student(student_config(blueprint, teacher.config), seed=99)
 
 
@@ -35,7 +35,7 @@ def test_a_truncated_teacher_is_the_teachers_lower_half(family):
     assert torch.equal(ours[1], theirs[1])
     if student.config.model_type not in ("modernbert", "llama", "qwen3", "gpt2", "eurobert"):
         assert torch.equal(ours[2], theirs[2])  # the others put their final norm on the last one
-    assert (report.layers, report.embeddings) == ((1, 2), "copied")
+    assert (report.layers, report.embeddings) == ([1, 2], "copied")
     assert not report.random
     assert not report.projected
 
@@ -82,12 +82,12 @@ def test_a_half_precision_teacher_gives_a_float32_student():
 
 def test_modernbert_blocks_keep_their_kind_and_an_attention_norm_that_has_no_source_is_reset():
     teacher = tiny.tiny_model("modernbert")
-    blueprint = blueprint_like(shape_of(teacher.config), 2)
+    blueprint = tiny.blueprint_like(shape_of(teacher.config), 2)
     config = student_config(blueprint, teacher.config, source_layers=[4, 1])
     student = build_student(config, seed=0)
     report = initialise_student(student, teacher, layers=[4, 1], seed=0)
     assert [block.attention_type for block in blocks(student)] == ["full_attention"] * 2
-    assert report.reset == ("layers.1.attn_norm.weight",)
+    assert report.reset == ["layers.1.attn_norm.weight"]
     assert torch.equal(student.layers[1].attn_norm.weight, torch.ones(48))
     assert torch.equal(student.layers[0].attn.Wqkv.weight, teacher.layers[3].attn.Wqkv.weight)
     assert student(**tiny.tiny_batch("modernbert")).last_hidden_state.isfinite().all()
@@ -105,14 +105,14 @@ def test_albert_groups_start_from_the_group_of_their_first_layer():
 
 def test_random_parts_are_what_the_seed_draws_and_a_head_is_left_alone():
     teacher = tiny.tiny_model("bert")
-    config = student_config(blueprint_like(shape_of(teacher.config), 2), teacher.config)
+    config = student_config(tiny.blueprint_like(shape_of(teacher.config), 2), teacher.config)
     fresh = build_student(config, seed=3).state_dict()
     student = AutoModelForMaskedLM.from_config(config)
     head = {name: t.clone() for name, t in student.state_dict().items() if name.startswith("cls.pred")}
     report = initialise_student(student, teacher, embeddings="random", seed=3)
     assert all(torch.equal(tensor, fresh[name]) for name, tensor in student.bert.state_dict().items())
     assert set(report.random) == set(fresh)
-    assert report.summary() == "Starts from random layers and random embeddings."
+    assert report.summary == "Starts from random layers and random embeddings."
     for name in ("transform.dense.weight", "bias"):
         full = f"cls.predictions.{name}"
         assert torch.equal(student.state_dict()[full], head[full])
@@ -125,7 +125,7 @@ def test_every_tensor_of_the_student_is_accounted_for(family):
         student, report = _initialised(teacher, 2, layers, embeddings=embeddings)
         named = [*report.copied, *report.projected, *report.reset, *report.random]
         assert sorted(named) == sorted(student.state_dict())
-        json.dumps(report.as_record())
+        json.dumps(report.to_plain())
 
 
 def test_initialising_is_reproducible_and_leaves_the_teacher_and_the_random_state_alone():
@@ -250,5 +250,5 @@ def test_a_parsed_blueprint_works_end_to_end():
     student = build_student(student_config(parse_blueprint("2x48"), teacher.config), seed=0)
     report = initialise_student(student, teacher, layers="uniform", seed=0)
     assert shape_of(student.config).ffn == 192
-    assert report.summary().startswith("Starts from teacher layers 2, 4 and projected embeddings (keeping ")
+    assert report.summary.startswith("Starts from teacher layers 2, 4 and projected embeddings (keeping ")
     assert student(**tiny.tiny_batch("bert")).last_hidden_state.isfinite().all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from limbeck.errors import ModelError
-from limbeck.models.blueprint import blueprint_like, build_student, student_config
+from limbeck.models.blueprint import build_student, student_config
 from limbeck.models.families import blocks, families, shape_of
 from limbeck.models.initialise import initialise_student
 from limbeck.models.narrowing import head_rows, principal_directions, strongest
@@ -16,7 +16,7 @@ WITH_ROLES = [name for name, family in families.items() if family.roles is not N
 
 
 def _narrow(teacher, strategy="last", **changes):
-    blueprint = blueprint_like(shape_of(teacher.config), 2).model_copy(update=changes)
+    blueprint = tiny.blueprint_like(shape_of(teacher.config), 2).model_copy(update=changes)
     student = build_student(student_config(blueprint, teacher.config), seed=9)
     return student, initialise_student(student, teacher, layers=strategy, seed=3)
 
@@ -99,7 +99,7 @@ def test_a_factorised_student_gives_the_teachers_embedding_output_where_it_can()
     with torch.no_grad():
         for table in (embeddings.word_embeddings, embeddings.position_embeddings, embeddings.token_type_embeddings):
             table.weight.copy_(table.weight @ span @ span.T)
-    blueprint = blueprint_like(shape_of(teacher.config), 4).model_copy(update={"embedding": 16})
+    blueprint = tiny.blueprint_like(shape_of(teacher.config), 4).model_copy(update={"embedding": 16})
     student = build_student(student_config(blueprint, teacher.config), seed=0)
     with torch.no_grad():  # the student's norm takes off a mean in its own 16 coordinates; leave the others as they are
         report = initialise_student(student, teacher, layers="first", seed=0)

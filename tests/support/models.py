@@ -16,7 +16,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from limbeck.models.blueprint import build_student
+from limbeck.models.blueprint import StudentBlueprint, build_student
+from limbeck.models.families import Shape
 from limbeck.models.heads import Head
 from limbeck.models.loading import quiet
 
@@ -31,27 +32,13 @@ ALL_FAMILIES = (*FAMILIES, "camembert", "ernie", "mpnet", "nomic_bert", "eurober
 _ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert", "mpnet")
 _DECODER_LIKE = ("llama", "qwen3", "gpt2", "eurobert")
 _WITH_TOKEN_TYPES = ("bert", "electra", "ernie", "albert", "nomic_bert")
-_WORDS = (
-    "the",
-    "of",
-    "and",
-    "to",
-    "in",
-    "is",
-    "for",
-    "that",
-    "with",
-    "model",
-    "teacher",
-    "student",
-    "layer",
-    "text",
-    "word",
-    "we",
-    "it",
-    "on",
-    "are",
-)
+_WORDS = "the of and to in is for that with model teacher student layer text word we it on are"
+
+
+def blueprint_like(shape: Shape, layers: int) -> StudentBlueprint:
+    """The blueprint of a model with a shape but another depth, for example of a truncated teacher."""
+    embedding = shape.embedding if shape.embedding != shape.hidden else None
+    return StudentBlueprint(layers=layers, hidden=shape.hidden, heads=shape.heads, ffn=shape.ffn, embedding=embedding)
 
 
 def special_tokens(family: str) -> list[str]:
@@ -67,7 +54,7 @@ def vocabulary(family: str) -> list[str]:
     """All tokens: special ones, letters and word pieces that spell any lower-case ASCII text, some words."""
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     pieces = [f"##{letter}" for letter in letters]
-    return [*special_tokens(family), *letters, *pieces, *".,;:!?'()-\"/%", *_WORDS]
+    return [*special_tokens(family), *letters, *pieces, *".,;:!?'()-\"/%", *_WORDS.split()]
 
 
 def tiny_tokenizer(family: str = "bert", *, lowercase: bool = True) -> PreTrainedTokenizerFast:

@@ -75,6 +75,7 @@ RELATION_KL = Operation(
     "relation_kl", {"reference": relation_kl_reference, "blocked": relation_kl_blocked, "triton": relation_kl_triton}
 )
 RELATION_BACKENDS = ("auto", *RELATION_KL.backends)
+choose_relation_backend = RELATION_KL.choose
 
 
 def relation_kl_total(
@@ -111,8 +112,3 @@ def relation_kl_total(
     dtype = compute_dtype(student_a, student_b, teacher_a, teacher_b)
     chosen = choose_relation_backend(backend, student_a.device.type, dtype)
     return RELATION_KL.backends[chosen](student_a, student_b, teacher_a, teacher_b, heads, valid, causal)
-
-
-def choose_relation_backend(backend: str, device: str, dtype: torch.dtype = torch.float32) -> str:
-    """Return the backend that computes `relation_kl`; arguments and errors as of `Operation.choose`."""
-    return RELATION_KL.choose(backend, device, dtype)

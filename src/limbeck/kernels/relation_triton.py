@@ -172,14 +172,9 @@ def relation_kl_triton(
         raise KernelError(obstacle)
     symmetric = student_b is student_a and teacher_b is teacher_a
     student, teacher = _prepare(student_a, student_b), _prepare(teacher_a.detach(), teacher_b.detach())
+    other_student, other_teacher = (None, None) if symmetric else (student[1], teacher[1])
     total, _, _ = torch.ops.limbeck.relation_kl_forward(
-        student[0],
-        None if symmetric else student[1],
-        teacher[0],
-        None if symmetric else teacher[1],
-        valid,
-        heads,
-        causal,
+        student[0], other_student, teacher[0], other_teacher, valid, heads, causal
     )
     return total
 
@@ -241,16 +236,9 @@ def _forward(
 
 
 @_forward.register_fake
-def _(
-    student_a: Tensor,
-    student_b: Tensor | None,
-    teacher_a: Tensor,
-    teacher_b: Tensor | None,
-    valid: Tensor | None,
-    heads: int,
-    causal: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(student_a: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     batch, length, _ = student_a.shape
+    *_, heads, _ = rest
     shape = (batch, heads, 2, length)
     student_terms, teacher_terms = (student_a.new_empty(shape, dtype=torch.float32) for _ in range(2))
     return student_a.new_empty((), dtype=torch.float32), student_terms, teacher_terms

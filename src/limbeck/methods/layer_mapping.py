@@ -9,7 +9,7 @@ from typing import TypeAlias
 from limbeck.errors import RecipeError, suggestion
 from limbeck.methods.composition import MAPPING_FORMS, LayerChoice, MappingChoice, Pairing
 from limbeck.models.families import Shape
-from limbeck.models.initialise import last_layers, uniform_layers
+from limbeck.models.initialise import named_layers
 
 LayerMapping: TypeAlias = dict[int, tuple[int, ...]]
 
@@ -21,7 +21,7 @@ def single(student: int, teacher: int) -> LayerMapping:
 
 def last(student: int, teacher: int) -> LayerMapping:
     """Map onto the last S teacher layers: i to T - S + i. Source: comparative study section 4."""
-    return {layer: (taught_by,) for layer, taught_by in enumerate(last_layers(student, teacher), start=1)}
+    return {layer: (taught_by,) for layer, taught_by in enumerate(named_layers("last", student, teacher), start=1)}
 
 
 def uniform(student: int, teacher: int) -> LayerMapping:
@@ -29,7 +29,7 @@ def uniform(student: int, teacher: int) -> LayerMapping:
 
     Source: comparative study section 4; the bound is ours, for depths that k does not divide.
     """
-    return {layer: (taught_by,) for layer, taught_by in enumerate(uniform_layers(student, teacher), start=1)}
+    return {layer: (taught_by,) for layer, taught_by in enumerate(named_layers("uniform", student, teacher), start=1)}
 
 
 def uniform_consecutive(student: int, teacher: int) -> LayerMapping:

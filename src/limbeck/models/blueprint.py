@@ -112,17 +112,6 @@ def parse_blueprint(source: BlueprintSource) -> StudentBlueprint:
     return _complete(dict(source))
 
 
-def blueprint_like(shape: Shape, layers: int) -> StudentBlueprint:
-    """Return the blueprint of a model with `shape` but another depth, for example of a truncated teacher."""
-    return StudentBlueprint(
-        layers=layers,
-        hidden=shape.hidden,
-        heads=shape.heads,
-        ffn=shape.ffn,
-        embedding=shape.embedding if shape.embedding != shape.hidden else None,
-    )
-
-
 def _parse_text(text: str) -> StudentBlueprint:
     if text in presets:
         fields = asdict(presets[text])
@@ -160,7 +149,8 @@ def _complete(fields: dict[str, Any]) -> StudentBlueprint:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise ModelError(f"The student's {name} cannot be {_shown(first['input'])}: {_rule(first['msg'])}.") from error
+        rule = first["msg"][:1].lower() + first["msg"][1:]
+        raise ModelError(f"The student's {name} cannot be {_shown(first['input'])}: {rule}.") from error
     return _check_heads(blueprint)
 
 
@@ -169,10 +159,6 @@ def _shown(value: Any) -> str:
         return repr(value)[:80]
     except ValueError:  # An integer of more digits than Python writes.
         return "so long a number"
-
-
-def _rule(message: str) -> str:
-    return message[:1].lower() + message[1:]
 
 
 def _usual_heads(hidden: int) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from transformers import PreTrainedModel
 
+from limbeck.core.records import Initialisation
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import Shape, base_model, block_list, blocks, family_of, shape_of
@@ -27,15 +28,16 @@ LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
 LayerStrategy: TypeAlias = str | Sequence[int]
 
 
-def last_layers(student_depth: int, teacher_depth: int) -> list[int]:
-    """Return the last teacher layers, T − S + i for the student's layers i = 1..S."""
-    return [teacher_depth - student_depth + layer for layer in range(1, student_depth + 1)]
-
-
-def uniform_layers(student_depth: int, teacher_depth: int) -> list[int]:
-    """Return every k-th teacher layer, min(k·i, T) with k = ⌈T/S⌉ for the student's layers i = 1..S."""
-    stride = -(-teacher_depth // student_depth)
-    return [min(stride * layer, teacher_depth) for layer in range(1, student_depth + 1)]
+def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
+    """Return the teacher layers of a strategy but `random`, by the depths of both; see `selected_layers`."""
+    steps = range(1, student + 1)
+    if strategy == "last":
+        return [teacher - student + i for i in steps]
+    if strategy == "uniform":
+        return [min(-(-teacher // student) * i, teacher) for i in steps]
+    if strategy == "ends":
+        return [1 + (i - 1) * (teacher - 1) // (student - 1) for i in steps] if student > 1 else [teacher]
+    return list(steps)
 
 
 def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: int) -> list[int]:
@@ -73,16 +75,7 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
             f"A student of {student_depth} layers cannot start from the '{strategy}' layers of a teacher of "
             f"{teacher_depth}; list the layers (they may repeat), or start it random."
         )
-    steps = range(1, student_depth + 1)
-    if strategy == "first":
-        return list(steps)
-    if strategy == "last":
-        return last_layers(student_depth, teacher_depth)
-    if strategy == "uniform":
-        return uniform_layers(student_depth, teacher_depth)
-    if student_depth == 1:
-        return [teacher_depth]
-    return [1 + (i - 1) * (teacher_depth - 1) // (student_depth - 1) for i in steps]
+    return named_layers(strategy, student_depth, teacher_depth)
 
 
 def _explicit(layers: Sequence[int], student_depth: int, teacher_depth: int) -> list[int]:
@@ -95,40 +88,6 @@ def _explicit(layers: Sequence[int], student_depth: int, teacher_depth: int) -> 
             f"from ({list(layers)}); list one for each student layer."
         )
     return list(layers)
-
-
-@dataclass(frozen=True)
-class InitialisationReport:
-    """The origin of every tensor of a student, for the run's record. Names are those in the base model.
-
-    Attributes:
-        layers: The teacher layer of each student layer, counted from 1; empty for random layers.
-        embeddings: `"copied"`, `"projected"` or `"random"`.
-        explained: Share of the variance of the teacher's word embeddings that was kept; None unless
-            projected.
-        copied: Tensors that equal the teacher's.
-        projected: Tensors worked out from the teacher's.
-        reset: Norm tensors set to scale 1 and shift 0.
-        random: Tensors drawn at random.
-    """
-
-    layers: tuple[int, ...]
-    embeddings: str
-    explained: float | None
-    copied: tuple[str, ...]
-    projected: tuple[str, ...]
-    reset: tuple[str, ...]
-    random: tuple[str, ...]
-
-    def summary(self) -> str:
-        """Return one sentence for people."""
-        layers = f"teacher layers {', '.join(map(str, self.layers))}" if self.layers else "random layers"
-        kept = f" (keeping {self.explained:.0%} of their variance)" if self.explained is not None else ""
-        return f"Starts from {layers} and {self.embeddings} embeddings{kept}."
-
-    def as_record(self) -> dict[str, Any]:
-        """Return plain lists, strings and numbers for `run.json`."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -184,7 +143,7 @@ def initialise_student(
     layers: LayerStrategy = "random",
     embeddings: str = "auto",
     seed: int,
-) -> InitialisationReport:
+) -> Initialisation:
     """Set the student's weights from the teacher's, in place.
 
     At equal widths tensors are exact copies. In a narrower student the word, position and type embeddings are
@@ -201,7 +160,8 @@ def initialise_student(
         seed: Of the random tensors, which are exactly those that `build_student(student.config, seed=seed)` draws.
 
     Returns:
-        The origin of every tensor.
+        Its start for the run's record, with the origin of every tensor: the names of those that are `copied`,
+        `projected`, `reset` (norms, to scale 1 and shift 0) and `random`.
 
     Raises:
         ModelError: see `plan_initialisation`.
@@ -222,19 +182,17 @@ def initialise_student(
     if plan.layers:
         _transfer_blocks(transfer, target, source, plan, bases)
     elif fresh is not None:
-        path = family_of(target.config).blocks
-        transfer.redraw(path, target.get_submodule(path), fresh.get_submodule(path))
-        for path in _around_blocks(target):
-            transfer.redraw(path, target.get_submodule(path), fresh.get_submodule(path))
-    return InitialisationReport(
-        layers=plan.layers,
-        embeddings=plan.embeddings,
-        explained=bases.explained if plan.embeddings == "projected" else None,
-        copied=tuple(transfer.copied),
-        projected=tuple(transfer.projected),
-        reset=tuple(transfer.reset),
-        random=tuple(transfer.random),
-    )
+        for path in (family_of(target.config).blocks, *_around_blocks(target)):
+            transfer.write(path, target.get_submodule(path), fresh.get_submodule(path).state_dict(), transfer.random)
+    return _describe(plan, bases.explained if plan.embeddings == "projected" else None, transfer)
+
+
+def _describe(plan: InitialisationPlan, explained: float | None, transfer: Transfer) -> Initialisation:
+    layers = f"teacher layers {', '.join(map(str, plan.layers))}" if plan.layers else "random layers"
+    kept = f" (keeping {explained:.0%} of their variance)" if explained is not None else ""
+    summary = f"Starts from {layers} and {plan.embeddings} embeddings{kept}."
+    chosen = {"layers": list(plan.layers), "embeddings": plan.embeddings, "explained": explained}
+    return Initialisation.read({"summary": summary, **chosen, **asdict(transfer)})
 
 
 def _transfer_blocks(
@@ -247,11 +205,11 @@ def _transfer_blocks(
     for position, block in enumerate(block_list(target)):
         name, taught_by = f"{family.blocks}.{position}", theirs[plan.layers[first_layer[block]] - 1]
         if plan.exact:
-            transfer.copy(name, block, taught_by)
+            transfer.write(name, block, taught_by.state_dict(), transfer.copied)
         else:
             narrow_block(transfer, name, block, taught_by, shapes, bases.hidden)
     for path in _around_blocks(target):
-        transfer.copy(path, target.get_submodule(path), source.get_submodule(path))
+        transfer.write(path, target.get_submodule(path), source.get_submodule(path).state_dict(), transfer.copied)
 
 
 def _around_blocks(model: PreTrainedModel) -> list[str]:

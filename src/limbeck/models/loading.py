@@ -178,12 +178,8 @@ def load_model(
     """
     wanted = as_dtype(dtype)
     config = load_config(name_or_path, revision)
-    options: dict[str, Any] = {}
-    if head is not None:
-        loader = head_class(config, head)
-    else:
-        loader = model_class(config)
-        options = {} if pooler else pooler_option(loader)
+    loader = model_class(config) if head is None else head_class(config, head)
+    options: dict[str, Any] = pooler_option(loader) if head is None and not pooler else {}
     model, info = load_class(loader, name_or_path, config, dtype=wanted, revision=revision, **options)
     if info["mismatched_keys"]:
         key, stored, needed = sorted(info["mismatched_keys"])[0]

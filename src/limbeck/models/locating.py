@@ -79,8 +79,12 @@ def is_local(resolved: str) -> bool:
 def _config_folder(path: Path) -> Path:
     if (path / "config.json").is_file():
         return path
-    for module in _read_modules(path):
-        inside = folder_inside(path, module, "modules.json")
+    try:
+        modules = _read_modules(path)
+    except ModelError:
+        modules = []
+    for module in modules:
+        inside = folder_inside(path, str(module.get("path") or ""), "modules.json")
         if (inside / "config.json").is_file():
             return inside
     student = path / "student"
@@ -92,13 +96,9 @@ def _config_folder(path: Path) -> Path:
     )
 
 
-def _read_modules(path: Path) -> list[str]:
-    """Return the subfolders of a sentence-transformers folder; an unreadable list is empty."""
-    try:
-        modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
-        return [str(module["path"]) for module in modules if module.get("path")]
-    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        return []
+def _read_modules(path: Path) -> list[dict[str, Any]]:
+    """Return the modules of a sentence-transformers folder; none of another folder."""
+    return [module for module in _read(path / "modules.json", []) if isinstance(module, dict)]
 
 
 def folder_inside(root: Path, name: str, origin: str) -> Path:
@@ -246,8 +246,7 @@ def sentence_pooling(name_or_path: str | Path) -> SentencePooling | None:
     root = Path(resolved)
     if not (root / "modules.json").is_file():
         root = root.parent if (root.parent / "modules.json").is_file() else root
-    modules = [module for module in _read(root / "modules.json", []) if isinstance(module, dict)]
-    paths = {str(module.get("type", "")).rsplit(".", 1)[-1]: str(module.get("path", "")) for module in modules}
+    paths = {str(m.get("type", "")).rsplit(".", 1)[-1]: str(m.get("path", "")) for m in _read_modules(root)}
     if "Pooling" not in paths:
         return None
     pooling = folder_inside(root, paths["Pooling"], "modules.json")

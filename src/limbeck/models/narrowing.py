@@ -8,7 +8,9 @@ writes to it by Pᵀ. None stands for the identity.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,63 +29,31 @@ class Transfer:
     reset: list[str] = field(default_factory=list)
     random: list[str] = field(default_factory=list)
 
-    def put(self, name: str, target: Tensor, value: Tensor, how: list[str]) -> None:
-        """Write `value` into `target` in place, in the target's dtype, and note it in one of the lists."""
-        if target.shape != value.shape:
-            raise ModelError(
-                f"'{name}' is {list(target.shape)} in the student but {list(value.shape)} from the teacher; "
-                "derive the student's configuration from this teacher's."
-            )
-        target.detach().copy_(value)
-        how.append(name)
+    def write(self, prefix: str, target: nn.Module, given: Mapping[str, Tensor], how: list[str]) -> None:
+        """Write every tensor of a module in place, in the target's dtype; a norm that is not given is reset.
 
-    def copy(self, prefix: str, target: nn.Module, source: nn.Module) -> None:
-        """Copy every tensor of a module bit for bit (up to the dtype); a norm that the teacher lacks is reset."""
-        given = source.state_dict()
-        for name, tensor in target.state_dict().items():
-            if name in given:
-                self.put(f"{prefix}.{name}", tensor, given[name], self.copied)
-            else:
-                # ModernBERT's first block has no attention norm, its others have.
-                self._reset(f"{prefix}.{name}", tensor)
+        A norm's scale and shift belong to the teacher's features one by one. The features of a narrower student are
+        mixtures of them, so none of the teacher's values is right for any: scale 1 and shift 0.
 
-    def redraw(self, prefix: str, target: nn.Module, fresh: nn.Module) -> None:
-        """Take every tensor of a module from a freshly built student."""
-        given = fresh.state_dict()
-        for name, tensor in target.state_dict().items():
-            self.put(f"{prefix}.{name}", tensor, given[name], self.random)
-
-    def embed(self, prefix: str, target: nn.Module, source: nn.Module, basis: Tensor | None) -> None:
-        """Copy an embedding module, its tables projected onto `basis`, its norm reset if they are."""
-        if basis is None:
-            self.copy(prefix, target, source)
-            return
-        given = source.state_dict()
-        for name, tensor in target.state_dict().items():
-            if tensor.dim() == 2:
-                # No mean is taken off: the map stays linear, so a zero padding row stays zero.
-                self.put(f"{prefix}.{name}", tensor, given[name].double() @ basis, self.projected)
-            else:
-                self._reset(f"{prefix}.{name}", tensor)
-
-    def linear(self, prefix: str, target: nn.Module, weight: Tensor, bias: Tensor) -> None:
-        """Write a linear map that was worked out from the teacher's: `weight` `[out, in]`, `bias` `[out]`."""
-        given = {"weight": weight, "bias": bias}
-        for name, tensor in target.state_dict().items():
-            self.put(f"{prefix}.{name}", tensor, given[name], self.projected)
-
-    def reset_norm(self, prefix: str, target: nn.Module) -> None:
-        """Set a norm to scale 1 and shift 0.
-
-        A norm's scale and shift belong to the teacher's features one by one. The student's features are
-        mixtures of them, so none of the teacher's values is right for any.
+        Args:
+            prefix: The module's name.
+            target: The student's module.
+            given: The values, by their name in the module.
+            how: One of the lists, for those that are given.
         """
-        for name, tensor in target.state_dict().items():
-            self._reset(f"{prefix}.{name}", tensor)
-
-    def _reset(self, name: str, target: Tensor) -> None:
-        target.detach().fill_(0.0 if name.endswith("bias") else 1.0)
-        self.reset.append(name)
+        for own, tensor in target.state_dict().items():
+            name, value = f"{prefix}.{own}", given.get(own)
+            if value is None:
+                tensor.fill_(0.0 if own.endswith("bias") else 1.0)
+                self.reset.append(name)
+                continue
+            if tensor.shape != value.shape:
+                raise ModelError(
+                    f"'{name}' is {list(tensor.shape)} in the student but {list(value.shape)} from the teacher; "
+                    "derive the student's configuration from this teacher's."
+                )
+            tensor.copy_(value)
+            how.append(name)
 
 
 def narrow_block(
@@ -112,29 +82,26 @@ def narrow_block(
     student, teacher = shapes
     roles = families[student.model_type].roles
     assert roles is not None
-    maps = {
-        name: _linear(source, name)
-        for name in (*(roles.query, roles.key, roles.value, roles.attention_output), *(roles.ffn_in, roles.ffn_out))
-    }
+    going_in, coming_out = (roles.query, roles.key, roles.value, roles.ffn_in), (roles.attention_output, roles.ffn_out)
+    maps = {name: _linear(source, name) for name in (*going_in, *coming_out)}
     strength = _strength(maps[roles.value][0], maps[roles.attention_output][0])
     heads = strongest(strength.view(teacher.heads, teacher.head_size).sum(1), student.heads)
     rows = head_rows(heads, teacher.head_size, student.head_size)
     neurons = strongest(_strength(maps[roles.ffn_in][0], maps[roles.ffn_out][0]), student.ffn)
-    for name, kept in ((roles.query, rows), (roles.key, rows), (roles.value, rows), (roles.ffn_in, neurons)):
+    for name, kept in zip(going_in, (rows, rows, rows, neurons), strict=True):
         weight, bias = maps[name]
         weight = weight[kept] if basis is None else weight[kept] @ basis
-        transfer.linear(f"{prefix}.{name}", target.get_submodule(name), weight, bias[kept])
-    for name, kept in ((roles.attention_output, rows), (roles.ffn_out, neurons)):
+        given = {"weight": weight, "bias": bias[kept]}
+        transfer.write(f"{prefix}.{name}", target.get_submodule(name), given, transfer.projected)
+    for name, kept in zip(coming_out, (rows, neurons), strict=True):
         weight, bias = maps[name]
         if basis is not None:
             weight, bias = basis.T @ weight, basis.T @ bias
-        transfer.linear(f"{prefix}.{name}", target.get_submodule(name), weight[:, kept], bias)
+        given = {"weight": weight[:, kept], "bias": bias}
+        transfer.write(f"{prefix}.{name}", target.get_submodule(name), given, transfer.projected)
     for name in roles.norms:
-        norm = target.get_submodule(name)
-        if basis is None:
-            transfer.copy(f"{prefix}.{name}", norm, source.get_submodule(name))
-        else:
-            transfer.reset_norm(f"{prefix}.{name}", norm)
+        norms = source.get_submodule(name).state_dict() if basis is None else {}
+        transfer.write(f"{prefix}.{name}", target.get_submodule(name), norms, transfer.copied)
 
 
 def _linear(block: nn.Module, name: str) -> tuple[Tensor, Tensor]:
@@ -210,8 +177,7 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
 _CHUNK = 65_536
 
 
-@dataclass(frozen=True)
-class PrincipalDirections:
+class PrincipalDirections(NamedTuple):
     """An orthonormal basis, most important direction first.
 
     Attributes:
@@ -256,8 +222,7 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
 EMBEDDING_STRATEGIES = ("auto", "copied", "projected", "random")
 
 
-@dataclass(frozen=True)
-class Bases:
+class Bases(NamedTuple):
     """Bases `[T, S]` from the teacher's widths to the student's; None where the widths are equal.
 
     `explained` is the share of the variance of the teacher's word embeddings that the narrowest of them
@@ -322,14 +287,12 @@ def find_bases(teacher: PreTrainedModel, student: Shape, shape: Shape) -> Bases:
     explained: list[float] = []
     if student.hidden < shape.hidden:
         through = None if projection is None else projection.weight
-        found = principal_directions(words, student.hidden, through=through)
-        hidden = found.basis
-        explained.append(found.explained)
+        hidden, share = principal_directions(words, student.hidden, through=through)
+        explained.append(share)
     if student.embedding < shape.embedding:
         # Without a map between them both widths share one space: the narrower basis is the start of the wider one.
-        found = principal_directions(words, student.embedding)
-        embedding = found.basis
-        explained.append(found.explained)
+        embedding, share = principal_directions(words, student.embedding)
+        explained.append(share)
     return Bases(hidden, embedding, min(explained, default=None))
 
 
@@ -343,13 +306,19 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: P
         bases: See `find_bases`.
     """
     for path in family_of(student.config).embeddings:
-        transfer.embed(path, student.get_submodule(path), teacher.get_submodule(path), bases.embedding)
+        given, how = teacher.get_submodule(path).state_dict(), transfer.copied
+        if bases.embedding is not None:
+            # No mean is taken off: the map stays linear, so a zero padding row stays zero.
+            tables = {name: tensor for name, tensor in given.items() if tensor.dim() == 2}
+            given = {name: table.double() @ bases.embedding for name, table in tables.items()}
+            how = transfer.projected
+        transfer.write(path, student.get_submodule(path), given, how)
     target, source = _projection(student), _projection(teacher)
     if target is None:
         return
     path = str(family_of(student.config).embedding_projection)
     if source is not None and bases.hidden is None and bases.embedding is None:
-        transfer.copy(path, target, source)
+        transfer.write(path, target, source.state_dict(), transfer.copied)
         return
     if source is not None:
         weight, bias = source.weight.double(), source.bias.double()
@@ -358,17 +327,15 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: P
         weight, bias = _unfold(teacher, bases)
     if bases.hidden is not None:
         weight, bias = bases.hidden.T @ weight, bases.hidden.T @ bias
-    transfer.linear(path, target, weight, bias)
+    transfer.write(path, target, {"weight": weight, "bias": bias}, transfer.projected)
 
 
 def redraw_embeddings(transfer: Transfer, student: PreTrainedModel, fresh: PreTrainedModel) -> None:
     """Take the embeddings, and the map after factorised ones, from a freshly built student."""
     family = family_of(student.config)
-    for path in family.embeddings:
-        transfer.redraw(path, student.get_submodule(path), fresh.get_submodule(path))
-    target, source = _projection(student), _projection(fresh)
-    if target is not None and source is not None:
-        transfer.redraw(str(family.embedding_projection), target, source)
+    projection = () if _projection(student) is None else (str(family.embedding_projection),)
+    for path in (*family.embeddings, *projection):
+        transfer.write(path, student.get_submodule(path), fresh.get_submodule(path).state_dict(), transfer.random)
 
 
 def _projection(model: PreTrainedModel) -> nn.Linear | None:

@@ -9,8 +9,9 @@ tokens only, attention keeps samples apart by their lengths, and streams are put
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,26 +61,29 @@ def pack_linear_maps(modules: Iterable[nn.Module]) -> int:
     Returns:
         How many were replaced.
     """
-    count = 0
-    for module in modules:
-        for parent in list(module.modules()):
-            for name, child in list(parent.named_children()):
-                if type(child) is nn.Linear and _can_pack(child):
-                    setattr(parent, name, PackedLinear(child))
-                    count += 1
-    return count
+    return _replace(modules, lambda child: PackedLinear(child) if _can_pack(child) else None)
 
 
 def unpack_linear_maps(modules: Iterable[nn.Module]) -> None:
     """Put plain maps back, so that the model can be moved, saved and trained again."""
+    _replace(modules, lambda child: child.unpacked() if isinstance(child, PackedLinear) else None)
+
+
+def _replace(modules: Iterable[nn.Module], make: Callable[[Any], nn.Module | None]) -> int:
+    """Replace the modules inside of others for which another is made, and count them."""
+    count = 0
     for module in modules:
         for parent in list(module.modules()):
             for name, child in list(parent.named_children()):
-                if isinstance(child, PackedLinear):
-                    setattr(parent, name, child.unpacked())
+                if (made := make(child)) is not None:
+                    setattr(parent, name, made)
+                    count += 1
+    return count
 
 
-def _can_pack(linear: nn.Linear) -> bool:
+def _can_pack(linear: nn.Module) -> bool:
+    if type(linear) is not nn.Linear:
+        return False
     weight = linear.weight
     if weight.device.type != "cpu" or weight.dtype not in _FORMATS or weight.requires_grad:
         return False

@@ -85,18 +85,14 @@ class Recorder:
         if self.wants(kind, layer):
             self.found[StreamKey(kind, layer)] = tensor
 
-    def stops_at(self, layer: int, after: str) -> bool:
-        """Whether nothing beyond `after` in `layer` is needed."""
-        return layer == self.last_layer and self.stop_after == after
+    def stop_if_done(self, after: str) -> None:
+        """Leave the block if nothing beyond `after` in the running layer is needed."""
+        if self.layer == self.last_layer and self.stop_after == after:
+            raise StopForward
 
 
 TAPPED_ATTENTION = "limbeck_tap"
 _RECORDER = "_limbeck_recorder"
-
-
-def _concatenate_heads(per_head: Tensor) -> Tensor:
-    """`[B, A, L, D]` to `[B, L, A * D]`; a view where the model itself split the heads from that layout."""
-    return per_head.transpose(1, 2).flatten(2)
 
 
 def tapped_attention_forward(
@@ -121,17 +117,15 @@ def tapped_attention_forward(
     layer = recorder.layer
     for kind, tensor in (("query", query), ("key", key), ("value", value)):
         if recorder.wants(kind, layer):
-            recorder.record(kind, layer, _concatenate_heads(tensor))
-    if recorder.stops_at(layer, "projections"):
-        raise StopForward
+            # `[B, A, L, D]` to `[B, L, A * D]`: a view where the model itself split the heads from that layout.
+            recorder.record(kind, layer, tensor.transpose(1, 2).flatten(2))
+    recorder.stop_if_done("projections")
     if recorder.active and recorder.lengths is not None:
         context, probabilities = _attend_packed(query, key, value, recorder.lengths, **kwargs), None
     else:
         context, probabilities = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    if recorder.wants("context", layer):
-        recorder.record("context", layer, context.flatten(2))
-    if recorder.stops_at(layer, "context"):
-        raise StopForward
+    recorder.record("context", layer, context.flatten(2))
+    recorder.stop_if_done("context")
     return context, probabilities
 
 
@@ -153,12 +147,6 @@ def _attend_packed(
     return packed_attention(query[0], key[0], value[0], lengths, scale=scale, dropout=dropout).unsqueeze(0)
 
 
-def register_tapped_attention() -> None:
-    """Make the tapped attention known to transformers, with the mask that SDPA takes."""
-    AttentionInterface.register(TAPPED_ATTENTION, tapped_attention_forward)
-    AttentionMaskInterface.register(TAPPED_ATTENTION, sdpa_mask)
-
-
 def attach_attention(block: nn.Module, recorder: Recorder) -> None:
     """Give every submodule of a block the recorder; only its attention module ever looks it up."""
     for module in block.modules():
@@ -171,7 +159,9 @@ def detach_attention(block: nn.Module) -> None:
         module.__dict__.pop(_RECORDER, None)
 
 
-register_tapped_attention()
+# With the mask that SDPA takes.
+AttentionInterface.register(TAPPED_ATTENTION, tapped_attention_forward)
+AttentionMaskInterface.register(TAPPED_ATTENTION, sdpa_mask)
 
 
 def attach_projections(
@@ -198,14 +188,13 @@ def attach_projections(
 
 def _record_output(recorder: Recorder, kind: str, module: nn.Module, args: Any, output: Tensor) -> None:
     recorder.record(kind, recorder.layer, output)
-    if kind == "value" and recorder.stops_at(recorder.layer, "projections"):
-        raise StopForward
+    if kind == "value":
+        recorder.stop_if_done("projections")
 
 
 def _record_context(recorder: Recorder, module: nn.Module, args: tuple[Tensor, ...]) -> None:
     recorder.record("context", recorder.layer, args[0])
-    if recorder.stops_at(recorder.layer, "context"):
-        raise StopForward
+    recorder.stop_if_done("context")
 
 
 def attach_dropout(model: nn.Module) -> None:

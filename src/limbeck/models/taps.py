@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +59,7 @@ def check_pooling(pooling: str) -> None:
         raise ModelError(f"Unknown pooling '{pooling}'.{suggestion(pooling, POOLINGS)}")
 
 
-class StreamTap:
+class StreamTap(AbstractContextManager["StreamTap"]):
     """Runs a model and returns the streams that were asked for.
 
     The forward stops at the deepest stream: blocks above it are skipped (or dropped for good), and of the deepest
@@ -87,6 +87,9 @@ class StreamTap:
         self.pooling = pooling
         for key in self.keys:
             _check_key(key, self.depth)
+        self._runs_head = any(key.kind == "logits" for key in self.keys)
+        needs_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
+        self._options = {"output_hidden_states": True} if self._runs_head and needs_hidden else {}
         self.recorder = Recorder.plan((_recorded(key) for key in self.keys), self.depth)
         family = family_of(model.config)
         self._shared = family.shared_blocks
@@ -126,17 +129,18 @@ class StreamTap:
         Returns:
             One tensor for every key.
         """
-        runs_head = any(key.kind == "logits" for key in self.keys)
         # A head that takes the first token of a row, or scores all tokens, needs rows.
         # A checkpointed block runs again when nobody can tell it where samples end.
-        may_pack = self._packs and (scored is not None or not runs_head) and not self.model.is_activation_checkpointing
+        may_pack = (
+            self._packs and (scored is not None or not self._runs_head) and not self.model.is_activation_checkpointing
+        )
         packing = plan_packing(attention_mask) if may_pack else None
         self._scored = scored if scored is None or packing is None else packing.pack(scored)
         self.recorder.start(None if packing is None else packing.lengths)
-        runner = self.model if runs_head else self.base
+        runner = self.model if self._runs_head else self.base
         given = {"input_ids": input_ids, "attention_mask": attention_mask, **inputs}
         try:
-            output = runner(**(given if packing is None else self._packed(given, packing)), **self._extras(runs_head))
+            output = runner(**(given if packing is None else self._packed(given, packing)), **self._options)
         finally:
             found = self.recorder.finish()
             self._scored = None
@@ -148,12 +152,12 @@ class StreamTap:
         self, found: dict[StreamKey, Tensor], output: Any, valid: Tensor, packing: Packing | None
     ) -> dict[StreamKey, Tensor]:
         """Add the streams made of the model's output and of the recorded streams."""
-        runs_head = any(key.kind == "logits" for key in self.keys)
 
         def states(layer: int) -> Tensor:
             if layer < self.depth:
                 return found[_recorded(StreamKey("cls", layer))]
-            last = _last_hidden(output, runs_head)
+            # Families with a final norm apply it here.
+            last: Tensor = output.hidden_states[-1] if self._runs_head else output.last_hidden_state
             return last if packing is None else packing.unpack(last)
 
         for key in self.keys:
@@ -161,10 +165,8 @@ class StreamTap:
                 found[key] = _logits(output, valid)
             elif key.kind == "hidden" and key.layer == self.depth:
                 found[key] = states(key.layer)
-            elif key.kind == "pooled":
-                found[key] = pool(states(key.layer), valid, self.pooling)
-            elif key.kind == "cls":
-                found[key] = pool(states(key.layer), valid, "cls")
+            elif key.kind in ("pooled", "cls"):
+                found[key] = pool(states(key.layer), valid, "cls" if key.kind == "cls" else self.pooling)
         return {key: found[key] for key in self.keys}
 
     def _packed(self, given: dict[str, Tensor], packing: Packing) -> dict[str, Tensor | None]:
@@ -176,11 +178,6 @@ class StreamTap:
             positions = padded_batch_positions(given["input_ids"], self.base.config.pad_token_id if counted else None)
             inputs["position_ids"] = packing.pack(positions)
         return {**inputs, "attention_mask": None}
-
-    def _extras(self, runs_head: bool) -> dict[str, Any]:
-        """Ask a model with a head for its last hidden state only if a stream is made of it."""
-        needs_hidden = any(_reads_last_hidden(key, self.depth) for key in self.keys)
-        return {"output_hidden_states": True} if runs_head and needs_hidden else {}
 
     def close(self) -> None:
         """Take the tap off again; blocks that were dropped stay dropped."""
@@ -194,19 +191,14 @@ class StreamTap:
         if self.model.config._attn_implementation == tap_points.TAPPED_ATTENTION:
             self.model.set_attn_implementation(self._previous_attention or "sdpa")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _install(self) -> None:
         recorder = self.recorder
         if self._taps_attention:
             self._tap_attention()
-        decoder = self.model.get_output_embeddings() if any(key.kind == "logits" for key in self.keys) else None
+        decoder = self.model.get_output_embeddings() if self._runs_head else None
         if decoder is not None:
             self._handles.append(decoder.register_forward_pre_hook(self._select_scored))
         # Shared blocks run once per layer, so only a count of their calls tells the layer.
@@ -217,8 +209,7 @@ class StreamTap:
             self._handles.append(block.register_forward_hook(partial(_leave_block, recorder)))
             above = layer is not None and layer > recorder.last_layer
             if self._shared or above or layer == recorder.last_layer:
-                run = partial(_run_needed_part, block, recorder, family_of(self.model.config).tuple_blocks)
-                block.forward = run
+                block.forward = partial(_run_needed_part, block, recorder, family_of(self.model.config).tuple_blocks)
 
     def _select_scored(self, decoder: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
         """Give the map onto the vocabulary, the costliest of a model, only the tokens that are scored."""
@@ -255,12 +246,6 @@ def _reads_last_hidden(key: StreamKey, layers: int) -> bool:
     return key.kind == "pooled" or (key.kind in ("hidden", "cls") and key.layer == layers)
 
 
-def _last_hidden(output: Any, runs_head: bool) -> Tensor:
-    """The last hidden state; families with a final norm apply it here, as `hidden_states[-1]` does."""
-    hidden: Tensor = output.hidden_states[-1] if runs_head else output.last_hidden_state
-    return hidden
-
-
 def _logits(output: Any, valid: Tensor) -> Tensor:
     """The head's scores; for question answering start and end in one tensor, so that a padding is never an answer."""
     if "start_logits" not in output:
@@ -288,14 +273,13 @@ def _check_key(key: StreamKey, layers: int) -> None:
 def _enter_block(recorder: Recorder, layer: int | None, module: nn.Module, args: Any, kwargs: Any) -> None:
     """Note which layer runs now, and keep the first block's input as the embedding output."""
     recorder.layer = recorder.layer + 1 if layer is None else layer
-    if recorder.layer == 1 and recorder.wants("embedding", 0):
+    if recorder.layer == 1:
         recorder.record("embedding", 0, args[0] if args else kwargs["hidden_states"])
 
 
 def _leave_block(recorder: Recorder, module: nn.Module, args: Any, output: Any) -> None:
     """Keep a block's output."""
-    if recorder.wants("hidden", recorder.layer):
-        recorder.record("hidden", recorder.layer, output[0] if isinstance(output, tuple) else output)
+    recorder.record("hidden", recorder.layer, output[0] if isinstance(output, tuple) else output)
 
 
 def _run_needed_part(block: nn.Module, recorder: Recorder, in_tuple: bool, *args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -207,11 +206,10 @@ def make_student(
         return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
     report = initialise_student(student, teacher, layers=start.layers, embeddings=start.embeddings, seed=seed)
-    record: dict[str, Any] = {"summary": report.summary(), **report.as_record()}
-    if head is not None:
-        copied = copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
-        record["head"] = {"kind": head, "copied": copied}
-    return student, Initialisation.read(record)
+    if head is None:
+        return student, report
+    copied = copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
+    return student, Initialisation.read({**report.to_plain(), "head": {"kind": head, "copied": copied}})
 
 
 def finish_student(
