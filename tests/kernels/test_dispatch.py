@@ -61,24 +61,32 @@ def test_triton_says_what_is_missing(with_triton, monkeypatch):
         choose_relation_backend("triton", "cuda")
 
 
-WITHOUT_TRITON = """
-import sys
+WITHOUT_TRITON_AND_FORKED = """
+import os, sys
 sys.modules["triton"] = None
 import torch
 from limbeck.errors import KernelError
+from limbeck.kernels.workers import run_tasks
 from limbeck.objectives import relation_kl
 x = torch.randn(1, 4, 6)
 assert relation_kl(x, x, x, x, heads=2).total == 0
 try:
     relation_kl(x, x, x, x, heads=2, backend="triton")
 except KernelError as error:
-    print(error)
+    print(error, flush=True)
+torch.set_num_threads(2)
+assert run_tasks([lambda: 1, lambda: 2]) == [1, 2]
+child = os.fork()
+if child == 0:
+    os._exit(0 if run_tasks([lambda: 3, lambda: 4]) == [3, 4] else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
 
 
-def test_works_where_triton_is_not_installed():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], capture_output=True, text=True, timeout=60)
-    assert "needs the package triton" in done.stdout, done.stderr
+def test_works_where_triton_is_not_installed_and_after_a_fork():
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_TRITON_AND_FORKED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "needs the package triton" in done.stdout and done.returncode == 0, done.stderr
 
 
 def test_the_chosen_backend_computes(monkeypatch):

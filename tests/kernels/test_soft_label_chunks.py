@@ -69,16 +69,12 @@ def test_chunks_do_not_matter(rows, on_host, masked, bias, monkeypatch):
 
 
 @pytest.fixture
-def two_threads(monkeypatch):
+def shared_by_threads(two_threads, monkeypatch):
     monkeypatch.setattr(soft_label_chunks, "FEW_LOGITS", 0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_the_same_on_several_threads(masked, two_threads, monkeypatch):
+def test_the_same_on_several_threads(masked, shared_by_threads, monkeypatch):
     monkeypatch.setattr(soft_label_chunks, "CPU_SLICE", 2 * CLASSES)
     valid = torch.arange(ROWS) % 4 != 2 if masked else None
     student, teacher = draw()
@@ -91,7 +87,7 @@ def test_the_same_on_several_threads(masked, two_threads, monkeypatch):
     assert all((own - exact).norm() <= 0.02 * exact.norm() for own, exact in zip(found, wanted, strict=True))
 
 
-def test_inference_mode(two_threads):
+def test_inference_mode(shared_by_threads):
     student, teacher = draw()
     with torch.inference_mode():
         moved = [Head(*(x.clone() for x in parts(head))) for head in (student, teacher)]

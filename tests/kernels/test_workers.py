@@ -1,7 +1,5 @@
 """Tasks on threads: results in order, settings left as they were, gradients recorded nowhere."""
 
-import subprocess
-import sys
 import threading
 import time
 
@@ -13,25 +11,6 @@ from limbeck.kernels.score_gram import score_distance
 from limbeck.kernels.workers import Scratch, run_tasks
 from tests.kernels.relation_cases import draw, value_and_gradient
 from tests.support.masks import make_mask
-
-AFTER_FORK = """
-import os, torch
-from limbeck.kernels.workers import run_tasks
-torch.set_num_threads(2)
-assert run_tasks([lambda: 1, lambda: 2]) == [1, 2]
-child = os.fork()
-if child == 0:
-    os._exit(0 if run_tasks([lambda: 3, lambda: 4]) == [3, 4] else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-"""
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_results_come_in_order_from_several_threads(two_threads):
@@ -61,10 +40,6 @@ def test_errors_arrive(two_threads):
 
 def test_one_task_stays_where_it_is(two_threads):
     assert run_tasks([threading.get_ident]) == [threading.get_ident()]
-
-
-def test_works_after_fork():
-    subprocess.run([sys.executable, "-W", "ignore", "-c", AFTER_FORK], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

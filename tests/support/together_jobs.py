@@ -1,6 +1,5 @@
 """What `together` runs in every process."""
 
-import contextlib
 import json
 import math
 import os
@@ -14,7 +13,6 @@ from torch.distributed.tensor import DTensor
 
 import limbeck.api
 from limbeck.core.ranks import broadcasting_tasks, connect, process_count, process_index
-from limbeck.errors import RecipeError
 from limbeck.models.families import blocks as blocks_of
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
@@ -31,21 +29,8 @@ def distil(*, index, console, recipe, resume=False):
     limbeck.api.distill(recipe, resume=resume, console=console)
 
 
-def count_rows(*, index, console, recipe, output):
-    """Note how many rows there are to train on."""
-
-    class Counting(DistillationTrainer):
-        def __init__(self, *positional, **named):
-            Path(output).write_text(str(len(named["train_dataset"])))
-            raise RecipeError("counted")
-
-    stage_module.DistillationTrainer = Counting
-    with contextlib.suppress(RecipeError):
-        distil(index=index, console=console, recipe=recipe | {"output": recipe["output"] + "-counted"})
-
-
 def note_whole_blocks(path):
-    """Note, after a step, which blocks of the teacher are whole."""
+    """Have noted, after a step, which blocks of the teacher are whole."""
 
     class Noting(DistillationTrainer):
         def __init__(self, *positional, **named):

@@ -1,8 +1,15 @@
-"""A distillation module with its batches, and an action in the middle of a run."""
+"""A distillation module with its batches, and runs that are stopped in the middle."""
 
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import TrainerCallback
 
+import limbeck
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
@@ -21,6 +28,68 @@ class AtStep(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == self.step:
             self.action()
+
+
+@contextmanager
+def at_step(step, action):
+    """Have an action done at the end of a step of every stage that is trained in the block."""
+    original = DistillationTrainer.__init__
+
+    def initialise(self, model, **arguments):
+        original(self, model, **arguments)
+        self.add_callback(AtStep(step, action))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DistillationTrainer, "__init__", initialise)
+        yield
+
+
+def die(*arguments, **options):
+    raise MemoryError("killed")
+
+
+def kill_at(recipe, step):
+    """Carry a run out until it dies at the end of a step."""
+    with at_step(step, die), pytest.raises(MemoryError):
+        limbeck.distill(recipe)
+
+
+def elsewhere(recipe, folder, **changes):
+    """A copy of a recipe with another output."""
+    return json.loads(json.dumps(recipe)) | {"output": str(folder), **changes}
+
+
+def stage_folder(recipe):
+    """The folder of a run's first stage."""
+    return next(Path(recipe["output"], "stages").glob("1-*"))
+
+
+def record_of(recipe):
+    return json.loads(Path(recipe["output"], "run.json").read_text())
+
+
+def log_of(recipe):
+    """The entries that all stages logged."""
+    files = sorted(Path(recipe["output"]).glob("stages/*/log.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def without_clocks(entries):
+    clocks = ("seconds", "runtime", "per_second")
+    plain = [entry for entry in entries if "train_runtime" not in entry]
+    return [{name: value for name, value in entry.items() if not name.endswith(clocks)} for entry in plain]
+
+
+def student_of(recipe):
+    """The weights of a run's student."""
+    return load_file(Path(recipe["output"], "student", "model.safetensors"))
+
+
+def assert_equal(found, expected):
+    """Two sets of weights are equal to the bit."""
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
 
 
 def make_module(method="minilmv2", family="bert", options=None, **student):

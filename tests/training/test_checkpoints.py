@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
 
 import limbeck
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.training import checkpoints as checkpoint_files
-from limbeck.training import stage
 from limbeck.training.checkpoints import (
     MANIFEST,
     STAGING,
     discard,
+    file_damage,
     find_damage,
     keep_newest,
     newest_checkpoint,
@@ -26,8 +24,8 @@ from limbeck.training.checkpoints import (
     publish,
     remove_leftovers,
     seal,
-)
-from tests.support.training import AtStep
+)  # fmt: skip
+from tests.support.training import assert_equal, elsewhere, kill_at, log_of, record_of, stage_folder, student_of
 
 
 def write_checkpoint(folder, step, content="weights"):
@@ -133,51 +131,24 @@ def test_a_kill_while_one_is_removed_leaves_no_part_under_its_name(tmp_path, mon
     assert names(tmp_path) == []
 
 
-@pytest.fixture
-def stopped_run(tiny_recipe, monkeypatch):
-    """A run of six steps that was killed after the fifth, with checkpoints of steps 2 and 4."""
-
-    def die():
-        raise MemoryError("killed")
-
-    tiny_recipe["student"]["dropout"] = 0.1
-    tiny_recipe["stages"][0]["training"] |= {"max_steps": 6}
-    original = stage.DistillationTrainer.__init__
-
-    def initialise(self, model, **arguments):
-        original(self, model, **arguments)
-        self.add_callback(AtStep(5, die))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stage.DistillationTrainer, "__init__", initialise)
-        with pytest.raises(MemoryError):
-            limbeck.distill(tiny_recipe)
-    folder = Path(tiny_recipe["output"]) / "stages" / "1-minilmv2"
-    assert [name for name in names(folder) if name != "log.jsonl"] == ["checkpoint-2", "checkpoint-4"]
-    return tiny_recipe, folder
-
-
-def test_a_run_goes_on_from_the_newest_whole_one_to_the_same_weights(stopped_run, tmp_path, capsys):
-    recipe, folder = stopped_run
-    whole = {**recipe, "output": str(tmp_path / "whole")}
-    limbeck.distill(whole)
+def test_a_run_goes_on_from_the_newest_whole_one_to_the_same_weights(killed, whole, capsys):
+    folder = stage_folder(killed)
+    assert names(folder) == ["checkpoint-2", "checkpoint-4", "log.jsonl"]
     weights = folder / "checkpoint-4" / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-5] ^= 1  # One bit.
     weights.write_bytes(content)
     (folder / STAGING / "checkpoint-5").mkdir(parents=True)
-    limbeck.distill(recipe, resume=True, console=Console(width=500))
+    limbeck.distill(killed, resume=True, console=Console(width=500))
     printed = capsys.readouterr().out
     assert "checkpoint-4' is damaged and skipped: 'model.safetensors' has changed" in printed
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (recipe, whole)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[1])
+    assert_equal(student_of(killed), student_of(whole))
 
 
-def test_what_differs_from_the_checkpoint_is_said(stopped_run, capsys):
-    recipe, folder = stopped_run
-    manifest = folder / "checkpoint-4" / MANIFEST
+def test_what_differs_from_the_checkpoint_is_said(killed, capsys):
+    manifest = stage_folder(killed) / "checkpoint-4" / MANIFEST
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "device": "Abacus", "threads": 77}))
-    limbeck.distill(recipe, resume=True, console=Console(width=500))
+    limbeck.distill(killed, resume=True, console=Console(width=500))
     printed = capsys.readouterr().out
     assert "device (Abacus, now cpu), number of threads (77, now 1)" in printed
     assert "precision" not in printed
@@ -189,17 +160,16 @@ class Bomb:
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_a_pickle_with_code_is_not_run(stopped_run, tmp_path, monkeypatch, name):
+def test_a_pickle_with_code_is_not_run(killed, tmp_path, monkeypatch, name):
     """Even one that the manifest vouches for."""
-    recipe, folder = stopped_run
     monkeypatch.setenv("BOMB", str(tmp_path / "exploded"))
-    checkpoint = folder / "checkpoint-4"
+    checkpoint = stage_folder(killed) / "checkpoint-4"
     assert (checkpoint / name).is_file()
     torch.save({"state": Bomb()}, checkpoint / name)
     (checkpoint / MANIFEST).unlink()
     seal(checkpoint, {"step": 4})
     with pytest.raises(OutputError, match="checkpoint-4' cannot be taken up: Weights only load failed") as caught:
-        limbeck.distill(recipe, resume=True)
+        limbeck.distill(killed, resume=True)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "exploded").exists()
     with pytest.raises(FileNotFoundError):  # The bomb is one.
@@ -207,10 +177,9 @@ def test_a_pickle_with_code_is_not_run(stopped_run, tmp_path, monkeypatch, name)
         pickle.loads(pickle.dumps(Bomb()))
 
 
-def test_weights_are_safetensors_alone(stopped_run):
-    _, folder = stopped_run
-    found = set(names(folder / "checkpoint-4"))
-    assert found == {
+def test_weights_are_safetensors_alone(killed_once):
+    folder = stage_folder(killed_once)
+    assert set(names(folder / "checkpoint-4")) == {
         "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json", "progress.json",
         MANIFEST,
     }  # fmt: skip
@@ -219,26 +188,21 @@ def test_weights_are_safetensors_alone(stopped_run):
     assert moments == {"step", "exp_avg", "exp_avg_sq"}
 
 
-def test_a_finished_stage_that_is_damaged_is_trained_again(tiny_recipe, tmp_path, capsys):
-    limbeck.distill(tiny_recipe)
-    output = Path(tiny_recipe["output"])
-    before = load_file(output / "student" / "model.safetensors")
-    weights = output / "stages" / "1-minilmv2" / "model.safetensors"
+def test_a_finished_stage_that_is_damaged_is_trained_again(recipe, whole, capsys):
+    shutil.copytree(whole["output"], recipe["output"])
+    weights = stage_folder(recipe) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    record = json.loads((output / "run.json").read_text())
-    (output / "run.json").write_text(json.dumps({**record, "status": "running"}))
-    again = limbeck.distill(tiny_recipe, resume=True, console=Console(width=500))
+    Path(recipe["output"], "run.json").write_text(json.dumps({**record_of(recipe), "status": "running"}))
+    again = limbeck.distill(recipe, resume=True, console=Console(width=500))
     assert "is damaged, and is trained again: 'model.safetensors' has" in capsys.readouterr().out
-    after = load_file(again.student / "model.safetensors")
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert checkpoint_files.file_damage(weights, again.record["stages"][0]["weights"]) is None
+    assert_equal(student_of(recipe), student_of(whole))
+    assert file_damage(weights, again.record["stages"][0]["weights"]) is None
 
 
 @pytest.mark.slow
-def test_a_schedule_that_follows_the_held_out_loss_is_resumed(tiny_recipe, tmp_path, monkeypatch):
+def test_a_schedule_that_follows_the_held_out_loss_is_resumed(recipe, tmp_path):
     """With one checkpoint kept, and none for being the best."""
-    tiny_recipe["student"]["dropout"] = 0.1
-    tiny_recipe["stages"][0]["training"] |= {
+    recipe["stages"][0]["training"] |= {
         "lr_scheduler_type": "reduce_lr_on_plateau",
         "lr_scheduler_kwargs": {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"},
         "metric_for_best_model": "eval_loss",
@@ -246,33 +210,18 @@ def test_a_schedule_that_follows_the_held_out_loss_is_resumed(tiny_recipe, tmp_p
         "max_steps": 9,
         "learning_rate": 1e-2,
     }
-    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
-    limbeck.distill(whole)
-    log = (Path(whole["output"]) / "stages" / "1-minilmv2" / "log.jsonl").read_text().splitlines()
-    assert len({entry["learning_rate"] for entry in map(json.loads, log) if "learning_rate" in entry}) > 2
-
-    def die():
-        raise MemoryError("killed")
-
-    original = stage.DistillationTrainer.__init__
-
-    def initialise(self, model, **arguments):
-        original(self, model, **arguments)
-        self.add_callback(AtStep(7, die))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stage.DistillationTrainer, "__init__", initialise)
-        with pytest.raises(MemoryError):
-            limbeck.distill(tiny_recipe)
-    assert [path.name for path in Path(tiny_recipe["output"]).rglob("checkpoint-*")] == ["checkpoint-6"]
-    limbeck.distill(tiny_recipe, resume=True)
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (tiny_recipe, whole)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[1])
+    straight = elsewhere(recipe, tmp_path / "straight")
+    limbeck.distill(straight)
+    assert len({entry["learning_rate"] for entry in log_of(straight) if "learning_rate" in entry}) > 2
+    kill_at(recipe, 7)
+    assert [path.name for path in Path(recipe["output"]).rglob("checkpoint-*")] == ["checkpoint-6"]
+    limbeck.distill(recipe, resume=True)
+    assert_equal(student_of(recipe), student_of(straight))
 
 
 @pytest.mark.parametrize("name", ["save_only_model", "ignore_data_skip", "enable_jit_checkpoint"])
-def test_arguments_that_would_spoil_a_resume_are_refused(tiny_recipe, name):
+def test_arguments_that_would_spoil_a_resume_are_refused(recipe, name):
     with pytest.raises(LimbeckError, match=f"{name} is managed by limbeck"):
-        limbeck.validate(tiny_recipe, [f"stages.0.training.{name}=true"])
+        limbeck.validate(recipe, [f"stages.0.training.{name}=true"])
     with pytest.raises(LimbeckError, match="save_total_limit is 0"):
-        limbeck.validate(tiny_recipe, ["stages.0.training.save_total_limit=0"])
+        limbeck.validate(recipe, ["stages.0.training.save_total_limit=0"])

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -120,12 +121,10 @@ def test_a_file_system_without_locks_goes_by_the_last_holder(tmp_path, monkeypat
             assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
 
 
-def test_an_overwritten_run_that_is_killed_half_way_can_be_overwritten_again(tiny_recipe, monkeypatch):
-    limbeck.distill(tiny_recipe)
-    output = Path(tiny_recipe["output"])
-    import shutil
-
-    removed = []
+def test_an_overwritten_run_that_is_killed_half_way_can_be_overwritten_again(recipe, whole, monkeypatch):
+    shutil.copytree(whole["output"], recipe["output"])
+    recipe["stages"][0]["training"]["max_steps"] = 1
+    removed, original = [], shutil.rmtree
 
     def killed(path, **options):
         removed.append(path)
@@ -133,28 +132,29 @@ def test_an_overwritten_run_that_is_killed_half_way_can_be_overwritten_again(tin
             raise KeyboardInterrupt
         return original(path, **options)
 
-    original = shutil.rmtree
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            limbeck.distill(tiny_recipe, overwrite=True)
+            limbeck.distill(recipe, overwrite=True)
     assert removed
-    limbeck.distill(tiny_recipe, overwrite=True)
-    assert (output / "student" / "model.safetensors").is_file()
+    limbeck.distill(recipe, overwrite=True)
+    assert Path(recipe["output"], "student", "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("left", ["recipe.yaml.partial", "run.json.partial", "heartbeat.json.partial", LOCK])
-def test_what_a_run_leaves_that_was_killed_at_once_is_no_obstacle(tiny_recipe, left):
-    output = Path(tiny_recipe["output"])
-    output.mkdir()
-    (output / left).write_text("{")
-    assert limbeck.distill(tiny_recipe).record["status"] == "finished"
+def test_what_a_run_leaves_that_was_killed_at_once_is_no_obstacle(recipe):
+    output = Path(recipe["output"])
+    recipe |= {"stages": [], "corpus": None}
+    for left in ("recipe.yaml.partial", "run.json.partial", "heartbeat.json.partial", LOCK):
+        output.mkdir()
+        (output / left).write_text("{")
+        assert limbeck.distill(recipe).record["status"] == "finished"
+        shutil.rmtree(output)
 
 
-def test_a_damaged_recipe_is_said(tiny_recipe):
-    limbeck.distill(tiny_recipe)
-    saved = Path(tiny_recipe["output"]) / "recipe.yaml"
+def test_a_damaged_recipe_is_said(recipe, whole):
+    shutil.copytree(whole["output"], recipe["output"])
+    saved = Path(recipe["output"]) / "recipe.yaml"
     for harm in (lambda: saved.write_text("- {"), saved.unlink):
         harm()
         with pytest.raises(OutputError, match="missing or damaged"):
-            limbeck.distill(tiny_recipe, resume=True)
+            limbeck.distill(recipe, resume=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 import limbeck
 from limbeck.core import files, records
@@ -17,33 +16,17 @@ from limbeck.core.files import HEARTBEAT
 from limbeck.errors import OutputError, TrainingError
 from limbeck.training import checkpoints, record
 from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
-from limbeck.training.trainer import WEIGHTS
-
-
-@pytest.fixture
-def recipe(tiny_recipe):
-    tiny_recipe["student"]["dropout"] = 0.1
-    tiny_recipe["stages"][0]["training"] |= {"max_steps": 6}
-    return tiny_recipe
-
-
-def stage_folder(recipe):
-    return Path(recipe["output"]) / "stages" / "1-minilmv2"
+from tests.support.training import assert_equal, stage_folder, student_of
 
 
 def full(*arguments, **options):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-expected = {}
-
-
-def assert_goes_on(recipe, tmp_path):
+def assert_goes_on(recipe, whole):
     """The run is resumed from what is there, to the weights of one that met no full disk."""
-    if not expected:
-        expected.update(load_file(limbeck.distill({**recipe, "output": str(tmp_path / "whole")}).student / WEIGHTS))
-    found = load_file(limbeck.distill(recipe, resume=True).student / WEIGHTS)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    limbeck.distill(recipe, resume=True)
+    assert_equal(student_of(recipe), student_of(whole))
 
 
 SLOW = pytest.mark.slow
@@ -52,7 +35,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "place", ["optimizer", "manifest", *(pytest.param(place, marks=SLOW) for place in ("model", "sync", "rename"))]
 )
-def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_path, monkeypatch, place):
+def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, monkeypatch, place):
     def after_the_first(function, failure):
         calls = []
 
@@ -93,11 +76,11 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, tmp_pat
     assert newest_checkpoint(folder, pytest.fail) is not None
     found = json.loads((Path(recipe["output"]) / "run.json").read_text())
     assert (found["status"], found["problem"]) == ("failed", message)
-    assert_goes_on(recipe, tmp_path)
+    assert_goes_on(recipe, whole)
 
 
 @pytest.mark.parametrize("place", ["finish", "student", "record"])
-def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
+def test_a_disk_that_fills_up_elsewhere(recipe, whole, monkeypatch, place):
     with monkeypatch.context() as patch:
         if place == "finish":
             patch.setattr(checkpoints, "save_weights", full)
@@ -110,7 +93,7 @@ def test_a_disk_that_fills_up_elsewhere(recipe, tmp_path, monkeypatch, place):
         with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
             limbeck.distill(recipe)
     assert "\n" not in str(caught.value)
-    assert_goes_on(recipe, tmp_path)
+    assert_goes_on(recipe, whole)
 
 
 def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
@@ -139,12 +122,12 @@ for limit in map(int, sys.argv[2:]):
 
 
 @pytest.mark.slow
-def test_files_that_the_system_cuts_off(recipe, tmp_path):
+def test_files_that_the_system_cuts_off(recipe, whole, tmp_path):
     """A limit on the size of files fails real writes, first the optimizer's moments and then the weights."""
     path = tmp_path / "recipe.json"
     path.write_text(json.dumps(recipe))
-    limbeck.distill({**recipe, "output": str(tmp_path / "sizes")})  # Also builds the text, so that it is not cut off.
-    weights = (tmp_path / "sizes" / "stages" / "1-minilmv2" / "model.safetensors").stat().st_size
+    # The whole run has built the text too, so that it is not cut off.
+    weights = (stage_folder(whole) / "model.safetensors").stat().st_size
     command = [sys.executable, "-c", LIMITED, str(path), str(weights + 4096), str(weights // 2)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     lines = done.stdout.strip().splitlines()
@@ -152,7 +135,7 @@ def test_files_that_the_system_cuts_off(recipe, tmp_path):
     assert all(line.startswith("TrainingError The checkpoint of step 2 could not be written") for line in lines)
     assert "File too large" in lines[1]
     assert not list(stage_folder(recipe).iterdir())
-    assert_goes_on(recipe, tmp_path)
+    assert_goes_on(recipe, whole)
 
 
 def test_reasons_are_those_of_the_system():

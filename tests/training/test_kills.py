@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 import limbeck
 from tests.support.models import make_teacher
+from tests.support.training import assert_equal, log_of, without_clocks
 
 TRAINING = {
-    "max_steps": 8,
+    "max_steps": 6,
     "per_device_train_batch_size": 5,
     "gradient_accumulation_steps": 2,
     "learning_rate": 1e-3,
@@ -47,10 +47,10 @@ def recipe(bert_folder, text_folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def whole(bert_folder, text_folder, tmp_path_factory):
-    """The folder of the same run, never killed."""
-    output = tmp_path_factory.mktemp("whole") / "run"
-    limbeck.distill(make_recipe(bert_folder, text_folder, output))
-    return output
+    """The same run, never killed."""
+    recipe = make_recipe(bert_folder, text_folder, tmp_path_factory.mktemp("whole") / "run")
+    limbeck.distill(recipe)
+    return recipe
 
 
 def weights_of(output):
@@ -59,17 +59,6 @@ def weights_of(output):
         for path in sorted(Path(output).rglob("model.safetensors"))
         for name, tensor in load_file(path).items()
     }
-
-
-def logs_of(output):
-    """What every stage logged, without what a clock says."""
-    timed = ("runtime", "per_second", "seconds")
-    return [
-        {name: value for name, value in json.loads(line).items() if not name.endswith(timed) and "flos" not in name}
-        for path in sorted(Path(output).glob("stages/*/log.jsonl"))
-        for line in path.read_text().splitlines()
-        if "train_runtime" not in line
-    ]
 
 
 def run_victim(recipe, tmp_path, *arguments):
@@ -89,27 +78,27 @@ def run_victim(recipe, tmp_path, *arguments):
 
 
 def assert_same_end(killed, whole):
-    found, expected = weights_of(killed), weights_of(whole)
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(found[name], tensor), name
-    assert logs_of(killed) == logs_of(whole)
-    leftovers = [path for path in Path(killed).rglob("*") if path.name.endswith(".partial") or ".saving" in path.parts]
-    assert not leftovers
-    assert not list(Path(killed).rglob("checkpoint-*"))
+    assert_equal(weights_of(killed["output"]), weights_of(whole["output"]))
+    found, expected = (
+        [{name: value for name, value in entry.items() if "flos" not in name} for entry in without_clocks(log_of(run))]
+        for run in (killed, whole)
+    )
+    assert found == expected
+    left = [path for path in Path(killed["output"]).rglob("*") if ".partial" in path.name or ".saving" in path.parts]
+    assert not left and not list(Path(killed["output"]).rglob("checkpoint-*"))
 
 
 def test_a_run_killed_again_and_again_ends_like_one_that_never_was(recipe, whole, tmp_path):
     # Times and counts that a fast machine does not outrun.
     assert run_victim(recipe, tmp_path, 7, 4, 1, 30) > 1
-    assert_same_end(recipe["output"], whole)
+    assert_same_end(recipe, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_many_kills(recipe, whole, tmp_path, seed):
     assert run_victim(recipe, tmp_path, seed, 20, 0.7, 16) >= 3
-    assert_same_end(recipe["output"], whole)
+    assert_same_end(recipe, whole)
 
 
 @pytest.mark.slow
@@ -141,7 +130,4 @@ def test_two_threads_give_the_same_bits_again(text_folder, tmp_path, bf16):
     killed.kill()
     assert killed.wait(60) == -9
     assert start("killed", "--resume").wait(300) == 0
-    first, second = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
-    assert first.keys() == second.keys()
-    for name, tensor in first.items():
-        assert torch.equal(tensor, second[name]), name
+    assert_equal(weights_of(tmp_path / "killed"), weights_of(tmp_path / "whole"))

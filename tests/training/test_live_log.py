@@ -7,27 +7,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from rich.console import Console
-from safetensors.torch import load_file
 
 import limbeck
-from limbeck.training import stage
 from limbeck.training.checkpoints import MANIFEST, seal
 from limbeck.training.record import LOG, Heartbeat, LiveLog, status_of
 from limbeck.training.trainer import PROGRESS
-from tests.support.training import AtStep
-
-CLOCKS = ("seconds", "runtime", "per_second")
+from tests.support.training import assert_equal, log_of, stage_folder, student_of, without_clocks
 
 
 def lines_of(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def without_clocks(entries):
-    plain = [entry for entry in entries if "train_runtime" not in entry]
-    return [{name: value for name, value in entry.items() if not name.endswith(CLOCKS)} for entry in plain]
 
 
 def logged(log, history, *, first=True):
@@ -70,49 +60,20 @@ def test_a_full_disk_stops_no_run_and_what_it_left_is_written_anew(tmp_path, mon
     assert lines_of(tmp_path / LOG) == history
 
 
-@pytest.fixture
-def killed_at_five(tiny_recipe, monkeypatch):
-    """A run of six steps that dies at the end of the fifth; what it had logged by then, and how it stood."""
-    tiny_recipe["student"]["dropout"] = 0.1
-    tiny_recipe["stages"][0]["training"] |= {"max_steps": 6}
-    folder = Path(tiny_recipe["output"]) / "stages" / "1-minilmv2"
-    seen = {}
-
-    def die():
-        seen["lines"], seen["status"] = lines_of(folder / LOG), status_of(folder.parents[1])
-        raise MemoryError("killed")
-
-    original = stage.DistillationTrainer.__init__
-
-    def initialise(self, model, **arguments):
-        original(self, model, **arguments)
-        self.add_callback(AtStep(5, die))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stage.DistillationTrainer, "__init__", initialise)
-        with pytest.raises(MemoryError):
-            limbeck.distill(tiny_recipe)
-    return tiny_recipe, folder, seen
-
-
 @pytest.mark.parametrize("timed", [True, False], ids=["timed", "of-old"])
-def test_a_killed_run_has_its_log_and_goes_on_to_the_same_one(killed_at_five, tmp_path, capsys, timed):
-    recipe, folder, seen = killed_at_five
-    assert [entry["step"] for entry in seen["lines"]] == [1, 2, 2, 3, 4, 4]
-    assert (seen["status"].status, seen["status"].stage) == ("running", "minilmv2 (1 of 1)")
-    assert lines_of(folder / LOG) == seen["lines"], "it stays when the run dies"
+def test_a_killed_run_has_its_log_and_goes_on_to_the_same_one(killed, whole, capsys, timed):
+    folder = stage_folder(killed)
+    assert [entry["step"] for entry in log_of(killed)] == [1, 2, 2, 3, 4, 4]
+    assert status_of(folder.parents[1]).checkpoint == 4
     with (folder / LOG).open("a") as file:
         file.write('{"step": 5, "lo')
     if not timed:
         strip_clocks(folder / "checkpoint-4")
-    whole = {**recipe, "output": str(tmp_path / "whole")}
-    limbeck.distill(whole)
-    limbeck.distill(recipe, resume=True, console=Console(width=500))
+    limbeck.distill(killed, resume=True, console=Console(width=500))
     assert "skipped" not in capsys.readouterr().out
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (recipe, whole)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[1])
-    mine = lines_of(folder / LOG)
-    assert without_clocks(mine) == without_clocks(lines_of(Path(whole["output"], "stages", "1-minilmv2", LOG)))
+    assert_equal(student_of(killed), student_of(whole))
+    mine = log_of(killed)
+    assert without_clocks(mine) == without_clocks(log_of(whole))
     assert all("tokens" in entry for entry in mine)
     if timed:
         assert all(before["seconds"] <= after["seconds"] for before, after in pairwise(mine))
@@ -133,24 +94,12 @@ def strip_clocks(checkpoint):
     seal(checkpoint, {name: value for name, value in manifest.items() if name != "files"})
 
 
-@pytest.mark.parametrize(("steps", "logged_at"), [(2, [2]), (5, [3, 5]), (3, [3])], ids=str)
-def test_the_last_step_is_always_logged_and_once(tiny_recipe, steps, logged_at):
-    tiny_recipe["stages"][0]["training"] |= {"max_steps": steps, "logging_steps": 3}
-    done = limbeck.distill(tiny_recipe)
-    lines = lines_of(Path(tiny_recipe["output"], "stages", "1-minilmv2", LOG))
-    losses = {line["step"]: line["loss"] for line in lines if "loss" in line}
-    assert [line["step"] for line in lines if "loss" in line] == logged_at
-    (stage_record,) = done.record["stages"]
-    assert stage_record["final_loss"] == losses[steps] and stage_record["final_terms"]
-    assert (done.student / "model.safetensors").stat().st_mode == (done.student / "config.json").stat().st_mode
-    assert done.record["teacher"]["kind"] == "folder" and done.record["teacher"]["hub_id"] is None
-
-
-def test_an_evaluation_is_no_step_of_the_sign_of_life(tiny_recipe, monkeypatch):
+def test_an_evaluation_is_no_step_of_the_sign_of_life(recipe, monkeypatch):
     """Its line has tokens too, but a rate since the step just before would be none."""
     beats = []
     monkeypatch.setattr(Heartbeat, "beat", lambda self, **fields: beats.append(fields))
-    limbeck.distill(tiny_recipe)
+    recipe["stages"][0]["training"]["max_steps"] = 4
+    limbeck.distill(recipe)
     rates = [fields["tokens_per_second"] for fields in beats if "tokens_per_second" in fields]
     assert len(rates) == 3 and all(rate > 0 for rate in rates)
     assert all(fields["loss"] is not None for fields in beats if "loss" in fields)

@@ -1,8 +1,5 @@
 """Out of memory: the batch in pieces, with the gradient of the whole."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from rich.console import Console
@@ -14,9 +11,24 @@ from limbeck.training import stage
 from limbeck.training.guard import BatchSplitter, is_out_of_memory
 from limbeck.training.module import DistillationModule
 from tests.support.models import make_teacher
-from tests.support.training import AtStep
+from tests.support.training import (
+    assert_equal,
+    at_step,
+    die,
+    elsewhere,
+    kill_at,
+    log_of,
+    record_of,
+    stage_folder,
+    student_of,
+)  # fmt: skip
 
-SPLIT = {"on_out_of_memory": "split"}
+
+@pytest.fixture
+def recipe(recipe):
+    recipe["stages"][0]["guard"] = {"on_out_of_memory": "split"}
+    recipe["stages"][0]["training"] |= {"per_device_train_batch_size": 8, "max_steps": 4}
+    return recipe
 
 
 def test_what_is_out_of_memory():
@@ -103,67 +115,53 @@ def small_device(monkeypatch):
     return install
 
 
-def stage_folder(recipe):
-    return Path(recipe["output"]) / "stages" / "1-minilmv2"
-
-
 @pytest.mark.parametrize(("where", "accumulation"), [("forward", 1), ("backward", 2)])
 def test_a_split_run_has_the_weights_and_losses_of_a_whole_one(
-    tiny_recipe, tmp_path, small_device, where, accumulation, capsys
+    recipe, tmp_path, small_device, where, accumulation, capsys
 ):
-    tiny_recipe["student"]["dropout"] = 0.0
-    tiny_recipe["stages"][0]["guard"] = SPLIT
-    tiny_recipe["stages"][0]["training"] |= {"gradient_accumulation_steps": accumulation, "optim": "sgd"}
-    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
-    expected = limbeck.distill(whole).record["stages"][0]
+    recipe["student"]["dropout"] = 0.0
+    recipe["stages"][0]["training"] |= {"gradient_accumulation_steps": accumulation, "optim": "sgd"}
+    straight = elsewhere(recipe, tmp_path / "straight")
+    expected = limbeck.distill(straight).record["stages"][0]
     assert expected["rows_of_a_piece"] is None
     pieces = small_device(3, where)
-    found = limbeck.distill(tiny_recipe, console=Console(width=500)).record["stages"][0]
+    found = limbeck.distill(recipe, console=Console(width=500)).record["stages"][0]
     assert found["rows_of_a_piece"] == 2
     assert set(pieces[-8:]) == {2}
     assert found["final_terms"] == pytest.approx(expected["final_terms"], rel=1e-5)
     assert found["tokens"] == expected["tokens"]
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, tiny_recipe)]
-    for name, tensor in ends[0].items():
-        torch.testing.assert_close(ends[1][name], tensor, rtol=1e-5, atol=1e-7)
-    log = [json.loads(line) for line in (stage_folder(tiny_recipe) / "log.jsonl").read_text().splitlines()]
-    wanted = [json.loads(line) for line in (stage_folder(whole) / "log.jsonl").read_text().splitlines()]
-    for one, other in zip(log, wanted, strict=True):
+    assert_close(recipe, straight)
+    for one, other in zip(log_of(recipe), log_of(straight), strict=True):
         assert {k: v for k, v in one.items() if "loss" in k} == pytest.approx(
             {k: v for k, v in other.items() if "loss" in k}, rel=1e-4
         )
     assert "Out of memory with 8 rows; from here on batches run in pieces of at most 4." in capsys.readouterr().out
 
 
-def test_masked_rows_are_split_alike(tiny_recipe, tmp_path, small_device):
+def assert_close(recipe, other):
+    found, expected = (load_file(stage_folder(one) / "model.safetensors") for one in (recipe, other))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-7)
+
+
+def test_masked_rows_are_split_alike(recipe, tmp_path, small_device):
     """Pieces may have few labels or none: counts are those of the whole step."""
-    teacher = make_teacher(tmp_path / "lm", "bert", head="masked_lm")
-    tiny_recipe["teacher"] = {"model": str(teacher)}
-    tiny_recipe["student"]["dropout"] = 0.0
-    tiny_recipe["stages"] = [
-        {
-            "name": "minilmv2",
-            "method": {"name": "mlm"},
-            "training": {**tiny_recipe["stages"][0]["training"], "optim": "sgd"},
-            "guard": SPLIT,
-        }
-    ]
-    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
-    limbeck.distill(whole)
+    recipe["teacher"] = {"model": str(make_teacher(tmp_path / "lm", "bert", head="masked_lm"))}
+    recipe["student"]["dropout"] = 0.0
+    recipe["stages"][0] |= {"method": {"name": "mlm"}, "augment": {}}
+    recipe["stages"][0]["training"] |= {"optim": "sgd", "max_steps": 2}
+    straight = elsewhere(recipe, tmp_path / "straight")
+    limbeck.distill(straight)
     small_device(1, "forward")
-    limbeck.distill(tiny_recipe)
-    ends = [load_file(stage_folder(one) / "model.safetensors") for one in (whole, tiny_recipe)]
-    for name, tensor in ends[0].items():
-        torch.testing.assert_close(ends[1][name], tensor, rtol=1e-5, atol=1e-7)
+    limbeck.distill(recipe)
+    assert_close(recipe, straight)
 
 
 @pytest.mark.slow
-def test_attempts_that_failed_leave_no_trace_in_the_random_streams(tiny_recipe, tmp_path, small_device, monkeypatch):
+def test_attempts_that_failed_leave_no_trace_in_the_random_streams(recipe, tmp_path, small_device, monkeypatch):
     """A run that splits from its first step draws its dropout as one that was begun with pieces of that size."""
-    tiny_recipe["student"]["dropout"] = 0.2
-    tiny_recipe["stages"][0]["guard"] = SPLIT
     small_device(2, "backward")
-    limbeck.distill(tiny_recipe)
+    limbeck.distill(recipe)
     monkeypatch.undo()
     original = BatchSplitter.__init__
 
@@ -172,82 +170,52 @@ def test_attempts_that_failed_leave_no_trace_in_the_random_streams(tiny_recipe, 
         self.rows = 2
 
     monkeypatch.setattr(BatchSplitter, "__init__", begin_with_two)
-    other = {**tiny_recipe, "output": str(tmp_path / "other")}
+    other = elsewhere(recipe, tmp_path / "other")
     limbeck.distill(other)
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (other, tiny_recipe)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    assert_equal(student_of(recipe), student_of(other))
 
 
-def test_a_resumed_run_keeps_its_pieces(tiny_recipe, tmp_path, small_device, monkeypatch):
-    tiny_recipe["student"]["dropout"] = 0.1
-    tiny_recipe["stages"][0]["guard"] = SPLIT
-    tiny_recipe["stages"][0]["training"] |= {"eval_strategy": "no", "logging_steps": 3}
-    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
+def test_a_resumed_run_keeps_its_pieces(recipe, tmp_path, small_device, monkeypatch):
+    recipe["stages"][0]["training"] |= {"eval_strategy": "no", "logging_steps": 3}
+    straight = elsewhere(recipe, tmp_path / "straight")
     small_device(4, "forward")
-    limbeck.distill(whole)
-
-    def die(*arguments):
-        raise MemoryError("killed")
-
+    limbeck.distill(straight)
     with monkeypatch.context() as patch:
         patch.setattr(stage.DistillationTrainer, "log", die)
         with pytest.raises(MemoryError):
-            limbeck.distill(tiny_recipe)
+            limbeck.distill(recipe)
     monkeypatch.undo()  # The memory suffices now, and still: the same pieces.
-    done = limbeck.distill(tiny_recipe, resume=True)
+    done = limbeck.distill(recipe, resume=True)
     assert done.record["stages"][0]["rows_of_a_piece"] == 4
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, tiny_recipe)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    assert_equal(student_of(recipe), student_of(straight))
 
 
-def test_memory_that_runs_out_in_the_first_step_of_a_resumed_run(tiny_recipe, tmp_path, small_device, monkeypatch):
-    """Its random streams are taken up after its batches are read, and put back for the second attempt."""
-    tiny_recipe["student"]["dropout"] = 0.2
-    tiny_recipe["stages"][0] |= {"guard": SPLIT}
-    tiny_recipe["stages"][0]["training"] |= {"eval_strategy": "no"}
-    original = stage.DistillationTrainer.__init__
-
-    def at_the_end_of_step_2(action):
-        def initialise(self, model, **arguments):
-            original(self, model, **arguments)
-            self.add_callback(AtStep(2, action))
-
-        return initialise
-
-    whole = {**tiny_recipe, "output": str(tmp_path / "whole")}
-    with monkeypatch.context() as patch:
-        patch.setattr(stage.DistillationTrainer, "__init__", at_the_end_of_step_2(lambda: small_device(3, "backward")))
-        assert limbeck.distill(whole).record["stages"][0]["rows_of_a_piece"] == 2
+def test_memory_that_runs_out_in_the_first_step_of_a_resumed_run(recipe, tmp_path, small_device, monkeypatch):
+    """Its random streams are restored after its batches are read, and put back for the second attempt."""
+    recipe["stages"][0]["training"] |= {"eval_strategy": "no"}
+    straight = elsewhere(recipe, tmp_path / "straight")
+    with at_step(2, lambda: small_device(3, "backward")):
+        assert limbeck.distill(straight).record["stages"][0]["rows_of_a_piece"] == 2
     monkeypatch.undo()
-    with monkeypatch.context() as patch:
-
-        def die():
-            raise MemoryError("killed")
-
-        patch.setattr(stage.DistillationTrainer, "__init__", at_the_end_of_step_2(lambda: None))
-        patch.setattr(stage.DistillationTrainer, "log", lambda self, *arguments: self.state.global_step == 3 and die())
-        with pytest.raises(MemoryError):
-            limbeck.distill(tiny_recipe)
+    kill_at(recipe, 3)
     small_device(3, "backward")
-    assert limbeck.distill(tiny_recipe, resume=True).record["stages"][0]["rows_of_a_piece"] == 2
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, tiny_recipe)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    assert limbeck.distill(recipe, resume=True).record["stages"][0]["rows_of_a_piece"] == 2
+    assert_equal(student_of(recipe), student_of(straight))
 
 
-def test_without_the_policy_the_run_stops_and_says_what_there_is(tiny_recipe, small_device):
+def test_without_the_policy_the_run_stops_and_says_what_there_is(recipe, small_device):
+    del recipe["stages"][0]["guard"]
     small_device(3, "forward")
     with pytest.raises(TrainingError, match="guard.on_out_of_memory: split"):
-        limbeck.distill(tiny_recipe)
-    record = json.loads((Path(tiny_recipe["output"]) / "run.json").read_text())
-    assert record["status"] == "failed"
-    done = limbeck.distill(tiny_recipe, ["stages.0.guard.on_out_of_memory=split"], resume=True)
+        limbeck.distill(recipe)
+    assert record_of(recipe)["status"] == "failed"
+    done = limbeck.distill(recipe, ["stages.0.guard.on_out_of_memory=split"], resume=True)
     assert done.record["stages"][0]["rows_of_a_piece"] == 2
 
 
-def test_terms_over_the_samples_of_a_batch_cannot_be_split(tiny_recipe):
-    method = {"name": "sentence_embedding", "sample_relation_weight": 1.0}
-    tiny_recipe["stages"][0] |= {"method": method, "guard": SPLIT}
+def test_terms_over_the_samples_of_a_batch_cannot_be_split(recipe):
+    recipe["stages"][0]["method"] = {"name": "sentence_embedding", "sample_relation_weight": 1.0}
     with pytest.raises(LimbeckError, match="cannot be run in pieces; leave out guard.on_out_of_memory") as caught:
-        limbeck.validate(tiny_recipe)
+        limbeck.validate(recipe)
     assert "\n" not in str(caught.value)
-    limbeck.validate(tiny_recipe, ["stages.0.guard.on_out_of_memory=stop"])
+    limbeck.validate(recipe, ["stages.0.guard.on_out_of_memory=stop"])

@@ -32,11 +32,9 @@ def test_weights_that_share_memory_are_written_once_and_read_back(tmp_path):
         assert torch.equal(other.state_dict()[name], tensor), name
 
 
-def test_every_process_writes_the_same_bytes(tmp_path):
-    paths = [tmp_path / str(seed) for seed in range(3)]
-    for seed, path in enumerate(paths):
-        environment = os.environ | {"PYTHONHASHSEED": str(seed)}
-        subprocess.run(
-            [sys.executable, "-c", SAVE, str(path)], cwd=Path(__file__).parents[2], env=environment, check=True
-        )
-    assert len({path.read_bytes() for path in paths}) == 1
+def test_another_process_writes_the_same_bytes(tmp_path):
+    """Whatever the order of its sets."""
+    save_weights(tiny_model("bert", head="masked_lm"), tmp_path / "here", None)
+    environment, root = os.environ | {"PYTHONHASHSEED": "1"}, Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", SAVE, str(tmp_path / "there")], cwd=root, env=environment, check=True)
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()

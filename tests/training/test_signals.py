@@ -9,25 +9,25 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 import limbeck
+from limbeck.core.files import read_json
 from limbeck.errors import Interrupted, Preempted
 from limbeck.training import run as run_module
 from limbeck.training import stage
 from limbeck.training.interrupt import InterruptSaver, Terminated, terminable
+from tests.support.training import assert_equal, elsewhere, log_of, record_of, stage_folder, student_of
 
 COMMAND = [sys.executable, "-c", "from limbeck.cli.main import run; run()"]
 
 
 @pytest.fixture
-def recipe(tiny_recipe):
-    tiny_recipe["student"]["dropout"] = 0.1
-    tiny_recipe["stages"][0]["training"] |= {"save_steps": 1000, "eval_steps": 1000}
-    return tiny_recipe
+def recipe(recipe):
+    """Checkpoints and evaluations are those of the signals alone."""
+    recipe["stages"][0]["training"] |= {"save_steps": 1000, "eval_steps": 1000}
+    return recipe
 
 
 def wait_for(condition, process, seconds=120):
@@ -38,38 +38,29 @@ def wait_for(condition, process, seconds=120):
         time.sleep(0.02)
 
 
-def heartbeat_of(recipe):
-    try:
-        return json.loads((Path(recipe["output"]) / "heartbeat.json").read_text())
-    except (OSError, ValueError):
-        return {}
-
-
 def test_the_command_ends_with_75_and_goes_on_to_the_same_weights(recipe, tmp_path):
-    recipe["stages"][0]["training"] |= {"max_steps": 30, "num_train_epochs": 99}
+    recipe["stages"][0]["training"] |= {"max_steps": 30, "per_device_train_batch_size": 16}
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(recipe))
     process = subprocess.Popen(
         [*COMMAND, "distill", str(path)], stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
-    wait_for(lambda: heartbeat_of(recipe).get("activity") == "training", process)
+    heartbeat = Path(recipe["output"]) / "heartbeat.json"
+    wait_for(lambda: read_json(heartbeat).get("activity") == "training", process)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)  # Launchers and schedulers send one each.
     _, printed = process.communicate(timeout=60)
     assert process.returncode == 75, printed
     line = printed.strip().splitlines()[-1]
     assert line.startswith("error: Stopped at step ") and "--resume" in line and "Traceback" not in printed
-    checkpoints = list(Path(recipe["output"]).rglob("checkpoint-*"))
-    assert len(checkpoints) == 1
-    stopped_at = int(checkpoints[0].name.split("-")[1])
+    (checkpoint,) = Path(recipe["output"]).rglob("checkpoint-*")
+    stopped_at = int(checkpoint.name.split("-")[1])
     assert 1 <= stopped_at < 30 and f"step {stopped_at} " in line
-    record = json.loads((Path(recipe["output"]) / "run.json").read_text())
-    assert record["status"] == "interrupted"
-    whole = {**recipe, "output": str(tmp_path / "whole")}
-    limbeck.distill(whole)
+    assert record_of(recipe)["status"] == "interrupted"
+    straight = elsewhere(recipe, tmp_path / "straight")
+    limbeck.distill(straight)
     limbeck.distill(recipe, resume=True)
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, recipe)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    assert_equal(student_of(recipe), student_of(straight))
 
 
 def test_outside_of_training_it_stops_at_once(recipe, monkeypatch):
@@ -83,12 +74,12 @@ def test_outside_of_training_it_stops_at_once(recipe, monkeypatch):
         limbeck.distill(recipe)
     assert caught.value.exit_code == 75
     assert signal.getsignal(signal.SIGTERM) is before
-    assert json.loads((Path(recipe["output"]) / "run.json").read_text())["status"] == "interrupted"
+    assert record_of(recipe)["status"] == "interrupted"
     monkeypatch.undo()
     assert limbeck.distill(recipe, resume=True).record["status"] == "finished"
 
 
-class AtStep(TrainerCallback):
+class BeforeStep(TrainerCallback):
     def __init__(self, step, *signals):
         self.step, self.signals = step, signals
 
@@ -98,49 +89,49 @@ class AtStep(TrainerCallback):
                 os.kill(os.getpid(), number)
 
 
-def logged(recipe):
-    lines = next(Path(recipe["output"]).rglob("log.jsonl")).read_text().splitlines()
-    return [(entry["step"], entry.get("loss"), entry.get("eval_loss")) for entry in map(json.loads, lines)]
+def losses(recipe):
+    return [(entry["step"], entry.get("loss"), entry.get("eval_loss")) for entry in log_of(recipe)]
 
 
 @pytest.mark.parametrize(
     ("signals", "error", "strategy"),
     [
-        ((signal.SIGTERM, signal.SIGTERM), Preempted, "steps"),
-        ((signal.SIGTERM,), Preempted, "epoch"),
+        ((signal.SIGINT,), Interrupted, "steps"),
+        ((signal.SIGTERM, signal.SIGTERM), Preempted, "epoch"),
         ((signal.SIGINT, signal.SIGINT), Interrupted, "steps"),
     ],
 )
 def test_a_stop_saves_what_a_run_without_it_would_have_come_to(recipe, tmp_path, monkeypatch, signals, error, strategy):
-    training = recipe["stages"][0]["training"]
-    training |= {"max_steps": 16, "num_train_epochs": 9, "save_strategy": strategy, "eval_strategy": strategy}
-    whole = {**recipe, "output": str(tmp_path / "whole")}
-    limbeck.distill(whole)
+    recipe["stages"][0]["training"] |= {"save_strategy": strategy, "eval_strategy": strategy}
+    straight = elsewhere(recipe, tmp_path / "straight")
+    limbeck.distill(straight)
+    before = signal.getsignal(signal.SIGINT)
     original = stage.DistillationTrainer.__init__
 
     def initialise(self, model, **arguments):
         original(self, model, **arguments)
-        self.add_callback(AtStep(9, *signals))
+        self.add_callback(BeforeStep(4, *signals))
 
     with monkeypatch.context() as patch:
         patch.setattr(stage.DistillationTrainer, "__init__", initialise)
         with pytest.raises(Interrupted, match="--resume") as caught:
             limbeck.distill(recipe)
     assert type(caught.value) is error
+    assert signal.getsignal(signal.SIGINT) is before
+    assert record_of(recipe)["status"] == "interrupted"
     saved = [path.name for path in Path(recipe["output"]).rglob("checkpoint-*")]
-    assert ("checkpoint-9" in saved) is (error is Preempted), "a second Ctrl-C does not wait"
+    assert ("checkpoint-4" in saved) is (signals != (signal.SIGINT, signal.SIGINT)), "a second Ctrl-C does not wait"
     limbeck.distill(recipe, resume=True)
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, recipe)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
-    assert logged(whole) == logged(recipe)
+    assert_equal(student_of(recipe), student_of(straight))
+    assert losses(straight) == losses(recipe)
 
 
 @pytest.mark.parametrize("strategy", ["no", "steps"])
 def test_a_stage_that_has_taken_its_last_step_is_finished_first(recipe, tmp_path, monkeypatch, strategy):
-    recipe["stages"][0]["training"] |= {"save_strategy": strategy}
+    recipe["stages"][0]["training"] |= {"save_strategy": strategy, "max_steps": 2}
     recipe["stages"].append({**recipe["stages"][0], "name": "second"})
-    whole = {**recipe, "output": str(tmp_path / "whole")}
-    expected = limbeck.distill(whole).record["stages"][0]
+    straight = elsewhere(recipe, tmp_path / "straight")
+    expected = limbeck.distill(straight).record["stages"][0]
     original = stage.DistillationTrainer.evaluate
 
     def evaluate(self, *arguments, **options):
@@ -152,11 +143,11 @@ def test_a_stage_that_has_taken_its_last_step_is_finished_first(recipe, tmp_path
         patch.setattr(stage.DistillationTrainer, "evaluate", evaluate)
         with pytest.raises(Preempted, match="after stage 'minilmv2', which is finished.*--resume"):
             limbeck.distill(recipe)
-    found = json.loads((Path(recipe["output"]) / "stages" / "1-minilmv2" / "stage.json").read_text())
+    found = json.loads((stage_folder(recipe) / "stage.json").read_text())
     assert (found["held_out"], found["weights"]) == (expected["held_out"], expected["weights"])
-    limbeck.distill(recipe, resume=True)
-    ends = [load_file(f"{one['output']}/student/model.safetensors") for one in (whole, recipe)]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    resumed = limbeck.distill(recipe, resume=True)
+    assert [one["name"] for one in resumed.record["stages"]] == ["minilmv2", "second"]
+    assert_equal(student_of(recipe), student_of(straight))
 
 
 def test_a_worker_of_the_data_loader_that_dies_of_the_signal_hides_nothing(recipe, monkeypatch):

@@ -4,14 +4,17 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 import limbeck
+from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
 from limbeck.errors import LimbeckError
-from limbeck.models.loading import load_model
+from limbeck.models.loading import load_model, load_tokenizer
+from limbeck.training import run as run_module
+from limbeck.training.teacher import measure_layer_cosines
 from tests.support.methods import TRAINING, run_card, write_rows
 from tests.support.models import make_teacher
+from tests.support.training import assert_equal, elsewhere, student_of
 
 
 @pytest.fixture(scope="module")
@@ -38,32 +41,21 @@ def stage(name, method, steps=3, **more):
 SMALL = {"layers": 2, "hidden": 24, "heads": 4, "ffn": 48}
 
 
-def test_a_teacher_assistant_teaches_the_student(recipe):
+def test_a_teacher_assistant_teaches_the_student_and_is_kept_when_the_run_is_resumed(recipe, monkeypatch):
     recipe["student"] = {"shape": SMALL}
     recipe["stages"] = [
         stage("assistant", "minilm", student={"shape": {**SMALL, "layers": 4}}),
         stage("student", "minilm", teacher={"stage": "assistant"}),
     ]
-    result = limbeck.distill(recipe)
-    folder = result.student.parent / "stages" / "1-assistant" / "student"
-    assistant = AutoModel.from_pretrained(folder)
-    assert (assistant.config.num_hidden_layers, assistant.config.hidden_size) == (4, 24)
+    whole = elsewhere(recipe, recipe["output"] + "-whole")
+    result = limbeck.distill(whole)
+    assistant = AutoModel.from_pretrained(result.student.parent / "stages" / "1-assistant" / "student")
     student = AutoModel.from_pretrained(result.student)
-    assert (student.config.num_hidden_layers, student.config.hidden_size) == (2, 24)
+    for model, layers in ((assistant, 4), (student, 2)):
+        assert (model.config.num_hidden_layers, model.config.hidden_size) == (layers, 24)
     first, second = result.record["stages"]
     assert first["student"]["shape"].startswith("bert 4x24")
     assert second["teacher"] == "the student of stage 'assistant'"
-
-
-def test_an_assistant_is_kept_when_the_run_is_resumed(recipe, monkeypatch):
-    from limbeck.training import run as run_module
-
-    recipe["student"] = {"shape": SMALL}
-    recipe["stages"] = [
-        stage("assistant", "minilm", student={"shape": {**SMALL, "layers": 4}}),
-        stage("student", "minilm", teacher={"stage": "assistant"}),
-    ]
-    whole = limbeck.distill({**recipe, "output": recipe["output"] + "-whole"})
     original = run_module.run_stage
 
     def stop_at_the_second(choice, *arguments, **options):
@@ -75,9 +67,8 @@ def test_an_assistant_is_kept_when_the_run_is_resumed(recipe, monkeypatch):
         patch.setattr(run_module, "run_stage", stop_at_the_second)
         with pytest.raises(LimbeckError):
             limbeck.distill(recipe)
-    resumed = limbeck.distill(recipe, resume=True)
-    first, second = (load_file(result.student / "model.safetensors") for result in (whole, resumed))
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    limbeck.distill(recipe, resume=True)
+    assert_equal(student_of(recipe), student_of(whole))
 
 
 def test_hidden_states_then_output_distribution_on_one_student(recipe, lm_teacher):
@@ -119,10 +110,6 @@ def test_contribution_is_measured_and_kept(recipe):
 
 
 def test_layer_cosines_are_those_of_the_hidden_states(bert_folder, text_folder):
-    from limbeck.corpus import CorpusSettings, PadCollator, build_corpus
-    from limbeck.models.loading import load_tokenizer
-    from limbeck.training.teacher import measure_layer_cosines
-
     tokenizer = load_tokenizer(str(bert_folder))
     corpus = build_corpus(CorpusSettings(sources=(str(text_folder),), length=32), tokenizer)
     teacher = load_model(str(bert_folder))

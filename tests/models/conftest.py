@@ -1,0 +1,26 @@
+"""A model folder that a test may damage, and the error for what is refused."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from limbeck.errors import ModelError
+from tests.support import models as tiny
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    return tiny.make_teacher(tmp_path_factory.mktemp("models"), "bert", layers=2)
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(saved, tmp_path / "model"))
+
+
+@pytest.fixture(scope="session")
+def refused():
+    """Expects a `ModelError` of one line."""
+    return lambda message: pytest.raises(ModelError, match=message, check=lambda error: "\n" not in str(error))
