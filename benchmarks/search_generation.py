@@ -142,7 +142,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 found["alone"] += timed(step.run, arguments.steps, device)
                 starts[index] = torch.get_rng_state()
                 inputs = {name: x for name, x in step.batches[0].items() if name != "labels"}
-                found["teacher"] += timed(lambda: step.module.read_teacher(**inputs), arguments.steps, device)  # noqa: B023
+                found["teacher"] += timed(lambda: step.module.reader.read(**inputs), arguments.steps, device)  # noqa: B023
 
         def run_together(found: dict[str, float] = found) -> None:
             nonlocal together

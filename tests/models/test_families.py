@@ -86,12 +86,9 @@ def test_gpt2_without_an_ffn_width_has_four_times_the_hidden_one():
     assert shape_of(tiny.tiny_config("gpt2", n_inner=None)).ffn == 4 * 48
 
 
-def test_an_unknown_family_is_refused_with_the_known_ones():
+def test_an_unknown_family_is_refused_with_the_known_ones_and_a_near_one_suggested():
     with pytest.raises(ModelError, match=r"^Unknown model family 't5'\..*Known: .*bert.*roberta"):
         family_of(T5Config())
-
-
-def test_a_near_miss_is_suggested():
     config = tiny.tiny_config("bert")
     config.model_type = "robertta"
     with pytest.raises(ModelError, match="Did you mean 'roberta'"):

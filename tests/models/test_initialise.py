@@ -145,29 +145,6 @@ def test_initialising_is_reproducible_and_leaves_the_teacher_and_the_random_stat
 # What cannot be
 
 
-@pytest.mark.parametrize(
-    ("changes", "strategy", "message"),
-    [
-        ({"hidden": 96}, "first", r"hidden width 96 exceeds the teacher's 48.*set hidden to at most 48"),
-        (
-            {"ffn": 128},
-            "first",
-            r"FFN width 128 exceeds the teacher's 96.*set ffn to at most 96, or set layers: random",
-        ),
-        ({"heads": 6}, "first", r"heads 6 exceeds the teacher's 4"),
-        (
-            {"heads": 2},
-            "first",
-            r"heads are 24 wide and the teacher's 12, so a copy would cut across heads; set heads to 4",
-        ),
-    ],
-)
-def test_layers_that_do_not_fit_are_refused(changes, strategy, message):
-    teacher = tiny.tiny_model("bert")
-    with pytest.raises(ModelError, match=message):
-        _initialised(teacher, 2, strategy, **changes)
-
-
 @pytest.mark.parametrize("family", ["modernbert", "albert", "mpnet", "llama", "gpt2", "nomic_bert"])
 def test_families_without_roles_copy_only_equal_blocks(family):
     teacher = tiny.tiny_model(family)
@@ -177,22 +154,27 @@ def test_families_without_roles_copy_only_equal_blocks(family):
     assert report.embeddings == "projected"
 
 
+SAME_WIDTH = "cannot be projected: the student's are 48 wide and the teacher's 48; set embeddings: copied"
+ACROSS_HEADS = r"heads are 24 wide and the teacher's 12, so a copy would cut across heads; set heads to 4"
+WIDER_FFN = r"FFN width 128 exceeds the teacher's 96.*set ffn to at most 96, or set layers: random"
+
+
 @pytest.mark.parametrize(
-    ("changes", "embeddings", "message"),
+    ("changes", "layers", "embeddings", "message"),
     [
-        (
-            {},
-            "projected",
-            "cannot be projected: the student's are 48 wide and the teacher's 48; set embeddings: copied",
-        ),
-        ({"hidden": 24}, "copied", "cannot be copied: the student's are 24 .* set embeddings: projected, or auto"),
-        ({"hidden": 96}, "copied", "set embeddings: random"),
-        ({}, "copyed", "Unknown embeddings 'copyed'. Did you mean 'copied'"),
+        ({"hidden": 96}, "first", "auto", r"hidden width 96 exceeds the teacher's 48.*set hidden to at most 48"),
+        ({"ffn": 128}, "first", "auto", WIDER_FFN),
+        ({"heads": 6}, "first", "auto", r"heads 6 exceeds the teacher's 4"),
+        ({"heads": 2}, "first", "auto", ACROSS_HEADS),
+        ({}, "random", "projected", SAME_WIDTH),
+        ({"hidden": 24}, "random", "copied", "cannot be copied: the student's are 24 .* projected, or auto"),
+        ({"hidden": 96}, "random", "copied", "set embeddings: random"),
+        ({}, "random", "copyed", "Unknown embeddings 'copyed'. Did you mean 'copied'"),
     ],
 )
-def test_embeddings_that_do_not_fit_are_refused(changes, embeddings, message):
+def test_starts_that_do_not_fit_are_refused(changes, layers, embeddings, message):
     with pytest.raises(ModelError, match=message):
-        _initialised(tiny.tiny_model("bert"), 2, "random", embeddings=embeddings, **changes)
+        _initialised(tiny.tiny_model("bert"), 2, layers, embeddings=embeddings, **changes)
 
 
 def test_a_wider_student_starts_random_by_itself():
@@ -223,26 +205,23 @@ def test_a_checkpoint_is_loaded_bit_equal(tmp_path):
     assert all(torch.equal(tensor, given[name]) for name, tensor in student.bert.state_dict().items())
 
 
-@pytest.mark.parametrize("changes", [{"layers": 3}, {"hidden": 24}, {"vocab_size": 40}, {"max_position_embeddings": 9}])
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path, changes):
-    path = tiny.make_teacher(tmp_path, "bert")
+OTHER_SHAPE = r"The checkpoint .* is bert 4x48, 4 heads, FFN 96, vocabulary .* the student is"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(({name: size}, OTHER_SHAPE) for name, size in (("layers", 3), ("hidden", 24), ("vocab_size", 40))),
+        ({"max_position_embeddings": 9}, OTHER_SHAPE),
+        ({"type_vocab_size": 3}, "no tensor that fits 'embeddings.token_type_embeddings.weight'"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path, changes, message):
     student = build_student(tiny.tiny_config("bert", **changes), seed=0)
-    with pytest.raises(
-        ModelError, match=r"The checkpoint .* is bert 4x48, 4 heads, FFN 96, vocabulary .* the student is"
-    ):
-        load_checkpoint(student, path)
-
-
-def test_a_checkpoint_that_lacks_a_tensor_is_refused(tmp_path):
-    path = tiny.make_teacher(tmp_path, "bert")
-    student = build_student(tiny.tiny_config("bert", type_vocab_size=3), seed=0)
-    with pytest.raises(ModelError, match="no tensor that fits 'embeddings.token_type_embeddings.weight'"):
-        load_checkpoint(student, path)
-
-
-def test_a_missing_checkpoint_is_refused(tmp_path):
+    with pytest.raises(ModelError, match=message):
+        load_checkpoint(student, tiny.make_teacher(tmp_path, "bert"))
     with pytest.raises(ModelError, match="There is no model folder"):
-        load_checkpoint(build_student(tiny.tiny_config("bert"), seed=0), tmp_path / "none")
+        load_checkpoint(student, tmp_path / "none")
 
 
 def test_a_parsed_blueprint_works_end_to_end():

@@ -38,7 +38,7 @@ def note_whole_blocks(path):
             self.add_callback(AtStep(3, self.note))
 
         def note(self):
-            found = blocks_of(self.module.teacher)
+            found = blocks_of(self.module.reader.teacher)
             # The last one is left in the middle of its forward pass.
             whole = [i for i, block in enumerate(found[:-1]) for p in block.parameters() if not isinstance(p, DTensor)]
             Path(path).write_text(json.dumps(whole))

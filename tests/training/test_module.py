@@ -18,7 +18,7 @@ from tests.support.training import Rows, assert_accumulation_changes_nothing, co
 
 def test_the_teacher_is_outside_and_stays_in_eval():
     module = make_module()
-    teacher = module.teacher
+    teacher = module.reader.teacher
     module.train()
     assert not teacher.training
     assert all(not submodule.training for submodule in teacher.modules())
@@ -33,7 +33,7 @@ def test_the_teacher_is_outside_and_stays_in_eval():
 
 def test_the_teacher_is_cut_at_the_layer_that_is_read():
     module = make_module(options={"teacher_layer": 2})
-    assert len(module.teacher.encoder.layer) == 2
+    assert len(module.reader.teacher.encoder.layer) == 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -173,7 +173,7 @@ def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():
     assert packed_maps(module)
     module.move_teacher("meta")
     assert not packed_maps(module)
-    assert {parameter.device.type for parameter in module.teacher.parameters()} == {"meta"}
+    assert {parameter.device.type for parameter in module.reader.teacher.parameters()} == {"meta"}
     module = make_module()
     module.move_teacher("cpu")
     module.close()
@@ -181,4 +181,4 @@ def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():
 
 
 def packed_maps(module):
-    return [part for part in module.teacher.modules() if isinstance(part, PackedLinear)]
+    return [part for part in module.reader.teacher.modules() if isinstance(part, PackedLinear)]

@@ -355,7 +355,7 @@ class Step:
         )
         forward, read = (
             forward_cost(tap, shape).operations(lengths, scored)
-            for tap, shape in zip(self.module.taps, (student, teacher), strict=True)
+            for tap, shape in zip((self.module.student_tap, self.module.reader.tap), (student, teacher), strict=True)
         )
         loss = sum(loss_operations(term, student, teacher, lengths) for term in self.setup.terms)
         return {
@@ -379,9 +379,9 @@ class Step:
         labels, module = batch.get("labels"), self.module
         inputs = {name: x for name, x in batch.items() if name != "labels"}
         with self._clock(spent, "teacher forward"):
-            teacher = module.read_teacher(**inputs, scored=module.scored_tokens(labels))
+            teacher = module.reader.read(**inputs, scored=module.scored_tokens(labels))
         with self._clock(spent, "student forward"), self.trainer.accelerator.autocast():
-            student = module.read_student(**inputs, scored=module.scored_tokens(labels))
+            student = module.student_tap(**inputs, scored=module.scored_tokens(labels))
         # The loss ends at the streams, so that its backward pass is timed apart from the student's.
         cut = {key: x.detach().requires_grad_(x.requires_grad) for key, x in student.items()}
         with self._clock(spent, "loss"):

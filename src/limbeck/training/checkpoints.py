@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -337,10 +337,8 @@ def saving(what: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise TrainingError(
-            f"{what} could not be written to '{folder}': {_reason(error)}{_room(folder)}. What was saved before is "
-            "intact; make room or mend the disk, and go on with the same command and --resume."
-        ) from error
+        problem = f"{what} could not be written to '{folder}': {_reason(error)}"
+        raise TrainingError(problem + _way_out(folder)) from error
 
 
 @contextmanager
@@ -368,10 +366,7 @@ def disk_problem(error: BaseException, folder: Path) -> str | None:
     """
     if not isinstance(error, OSError) or error.errno not in _DISK_FAILURES:
         return None
-    return (
-        f"A file of the run could not be written or read: {os.strerror(error.errno)}{_room(folder)}. What was saved "
-        "before is intact; make room or mend the disk, and go on with the same command and --resume."
-    )
+    return f"A file of the run could not be written or read: {os.strerror(error.errno)}" + _way_out(folder)
 
 
 def _reason(error: BaseException) -> str:
@@ -388,11 +383,14 @@ def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 
-def _room(folder: Path) -> str:
-    try:
-        return f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"
-    except OSError:
-        return ""
+def _way_out(folder: Path) -> str:
+    room = ""
+    with suppress(OSError):
+        room = f" ({shutil.disk_usage(folder).free / 1e6:,.0f} MB free)"
+    return (
+        f"{room}. What was saved before is intact; make room or mend the disk, and go on with the same command and "
+        "--resume."
+    )
 
 
 class Checkpoints:

@@ -90,7 +90,7 @@ class StudentCohort(nn.Module):
         for index in self.active:
             member = self.member(index)
             start.restore()
-            student = member.read_student(input_ids, attention_mask, scored=scored, **inputs)
+            student = member.student_tap(input_ids, attention_mask, scored=scored, **inputs)
             terms = member.compute_terms(student, teacher, attention_mask, labels)
             after = after or RandomStreams(input_ids.device)  # The first student decides where the next batch begins.
             found |= {_member_term(index, name): pair for name, pair in terms.items()}

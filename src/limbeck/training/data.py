@@ -28,9 +28,10 @@ from limbeck.core.workers import single_threaded_tokenizers
 from limbeck.corpus import Corpus, LabelledCorpus, Lane, MaskedTokens, ReplacedTokens, RowMix, SourceReport
 from limbeck.corpus.batches import group_by_length
 from limbeck.corpus.streaming import Block, StreamedCorpus
-from limbeck.errors import CorpusError, TrainingError
+from limbeck.errors import CorpusError, LimbeckError, TrainingError
 from limbeck.training.module import FILLER
 
+AnyCorpus = Corpus | LabelledCorpus
 _HELD_OUT_ROWS = 512
 
 
@@ -100,7 +101,7 @@ class StreamedRows(Dataset[dict[str, Any]]):
 
 
 def training_rows(
-    corpus: Corpus | LabelledCorpus,
+    corpus: AnyCorpus,
     tokenizer: PreTrainedTokenizerBase,
     *,
     replace_tokens: float,
@@ -131,9 +132,7 @@ def training_rows(
     return rows if mix is None else MixedRows(rows, mix)
 
 
-def held_out_rows(
-    corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, *, mask_tokens: float, seed: int
-) -> Any:
+def held_out_rows(corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, *, mask_tokens: float, seed: int) -> Any:
     """Return up to 512 held-out rows: never replaced, and always masked alike."""
     rows = corpus.held_out.select(range(min(_HELD_OUT_ROWS, len(corpus.held_out))))
     return rows if mask_tokens == 0 else _masked(rows, tokenizer, mask_tokens, seed)
@@ -241,6 +240,7 @@ class Loader:
         self.sampler: LengthGroupedSampler | None = None
         self.stream: StreamLoader | None = None
         self._arguments = arguments
+        self._lane = Lane(arguments.process_index, arguments.world_size)
         self._collate = collate
         self._add_callback = add_callback
         self._options: dict[str, Any] = {
@@ -265,21 +265,10 @@ class Loader:
         if isinstance(rows, StreamedRows):
             return self._streamed(rows)
         arguments = self._arguments
-        batches = SharedBatches(
-            self.sample(rows),
-            arguments.train_batch_size,
-            index=arguments.process_index,
-            count=arguments.world_size,
-            drop_last=self.drop_last,
-        )
+        batches = SharedBatches(self.sample(rows), arguments.train_batch_size, self._lane, drop_last=self.drop_last)
         if len(batches) == 0:
-            raise raised_on_all_ranks(
-                TrainingError(
-                    f"The stage would train no step: {len(rows)} rows make no batch of "
-                    f"{arguments.train_batch_size * arguments.world_size}; lower per_device_train_batch_size or leave "
-                    "out dataloader_drop_last."
-                )
-            )
+            size = arguments.train_batch_size * arguments.world_size
+            raise no_step(f"The stage would train no step: {len(rows)} rows make no batch of {size}")
         seeded = partial(seed_worker, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)
         return self._load(rows, batches, worker_init_fn=seeded)
 
@@ -292,8 +281,7 @@ class Loader:
 
     def held_out(self, rows: Any) -> DataLoader[Any]:
         """Load the rows to measure on, those of this process."""
-        index, count = self._arguments.process_index, self._arguments.world_size
-        return self._load(rows, dealt_batches(len(rows), self._arguments.eval_batch_size, index=index, count=count))
+        return self._load(rows, dealt_batches(len(rows), self._arguments.eval_batch_size, self._lane))
 
     def save_position(self, folder: Path) -> None:
         """Write the position of a stream beside a checkpoint's other files; nothing for other rows."""
@@ -345,7 +333,7 @@ class Loader:
         self.stream = StreamLoader(
             rows,
             self._collate,
-            Lane(arguments.process_index, arguments.world_size),
+            self._lane,
             batch_size=arguments.train_batch_size,
             seed=arguments.seed,
             **self._options,
@@ -366,6 +354,12 @@ class Loader:
             **self._options,
             **options,
         )
+
+
+def no_step(problem: str) -> LimbeckError:
+    """Return the error of a stage without a step."""
+    way_out = "lower per_device_train_batch_size or leave out dataloader_drop_last."
+    return raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
 
 
 # Rows in memory: every process reads its share of each batch.
@@ -399,29 +393,28 @@ class SharedBatches(Sampler[list[int]]):
     Args:
         rows: Yields the rows of an epoch.
         batch_size: Rows a process.
-        index: Which process, from 0.
-        count: Of so many.
+        lane: Which process, of how many.
         drop_last: Leave out the last batch unless it is full.
     """
 
-    def __init__(self, rows: Sampler[int], batch_size: int, *, index: int, count: int, drop_last: bool) -> None:
+    def __init__(self, rows: Sampler[int], batch_size: int, lane: Lane, *, drop_last: bool) -> None:
         self.rows = rows
         self.batch_size = batch_size
         self.drop_last = drop_last
-        self._index, self._count = index, count
+        self._lane = lane
 
     def __len__(self) -> int:
-        whole, rest = divmod(len(self.rows), self.batch_size * self._count)  # type: ignore[arg-type]
+        whole, rest = divmod(len(self.rows), self.batch_size * self._lane.count)  # type: ignore[arg-type]
         return whole + bool(rest and not self.drop_last)
 
     def __iter__(self) -> Iterator[list[int]]:
-        size = self.batch_size * self._count
+        size = self.batch_size * self._lane.count
         for batch in _cut(self.rows, size):
             if len(batch) == size or not self.drop_last:
-                yield batch[self._index :: self._count]
+                yield batch[self._lane.index :: self._lane.count]
 
 
-def dealt_batches(rows: int, batch_size: int, *, index: int, count: int) -> list[list[int]]:
+def dealt_batches(rows: int, batch_size: int, lane: Lane) -> list[list[int]]:
     """Deal the batches of one process out to several, in turn; all get equally many, the last ones maybe empty ones.
 
     For measuring: terms that couple the rows of a batch have the value that one process would give them.
@@ -429,12 +422,11 @@ def dealt_batches(rows: int, batch_size: int, *, index: int, count: int) -> list
     Args:
         rows: How many there are.
         batch_size: Rows of a batch.
-        index: Which process, from 0.
-        count: Of so many.
+        lane: Which process, of how many.
     """
     batches = list(_cut(range(rows), batch_size))
-    batches += [[]] * (-len(batches) % count)
-    return batches[index::count]
+    batches += [[]] * (-len(batches) % lane.count)
+    return batches[lane.index :: lane.count]
 
 
 class FillingCollator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -22,20 +22,27 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
+def _listening(handle: Any, *signals: int) -> Iterator[None]:
+    """Handle signals inside the block, where this thread may; elsewhere they are the caller's business."""
+    here = threading.current_thread() is threading.main_thread()
+    previous = {number: signal.signal(number, handle) for number in signals if here}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            # None stands for a handler that was not set from Python and cannot be set from it again.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
 def terminable() -> Iterator[None]:
     """Turn SIGTERM into `Terminated`, where this thread may listen."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
-    previous = signal.signal(signal.SIGTERM, stop)
-    try:
+    with _listening(stop, signal.SIGTERM):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
 
 
 class InterruptSaver(TrainerCallback):
@@ -49,7 +56,7 @@ class InterruptSaver(TrainerCallback):
         self._received: int | None = None
         self._stops = False
         self._counts: Arrivals[None] = Arrivals()
-        self._previous: dict[int, Any] = {}
+        self._listening = ExitStack()
 
     @property
     def interrupted(self) -> bool:
@@ -86,10 +93,8 @@ class InterruptSaver(TrainerCallback):
         self._received = self._received or number
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Listen for the signals, where this thread may; elsewhere they are the caller's business."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
+        """Listen for the signals."""
+        self._listening.enter_context(_listening(self._handle, signal.SIGINT, signal.SIGTERM))
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Ask for a checkpoint and the end of training once a signal has come."""
@@ -104,7 +109,4 @@ class InterruptSaver(TrainerCallback):
 
     def close(self) -> None:
         """Give the signals back."""
-        for number, handler in self._previous.items():
-            # None stands for a handler that was not set from Python and cannot be set from it again.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self._previous = {}
+        self._listening.close()

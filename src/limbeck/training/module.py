@@ -189,6 +189,10 @@ class DistillationModule(nn.Module):
             serves other students too, whose streams include those of these terms.
         terms: The terms of the stage.
         pooling: How `pooled` streams are made.
+
+    Attributes:
+        reader: Reads the teacher's streams as far as they are needed.
+        student_tap: Reads the student's, under the autocast that is on.
     """
 
     def __init__(
@@ -211,18 +215,8 @@ class DistillationModule(nn.Module):
         self.layer_weights = make_layer_weights(terms)
         self._distances: list[EmdTerm] = []
         # A plain attribute of a reader, which is no module: nothing of the teacher is registered here.
-        self._reader = teacher if isinstance(teacher, TeacherReader) else TeacherReader(teacher, terms, pooling=pooling)
-        self._student_tap = StreamTap(student, stream_keys(term.student for term in terms), pooling=pooling)
-
-    @property
-    def teacher(self) -> PreTrainedModel:
-        """The teacher."""
-        return self._reader.teacher
-
-    @property
-    def taps(self) -> tuple[StreamTap, StreamTap]:
-        """The taps on student and teacher."""
-        return self._student_tap, self._reader.tap
+        self.reader = teacher if isinstance(teacher, TeacherReader) else TeacherReader(teacher, terms, pooling=pooling)
+        self.student_tap = StreamTap(student, stream_keys(term.student for term in terms), pooling=pooling)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
@@ -239,25 +233,13 @@ class DistillationModule(nn.Module):
             For each term its total and its count, undivided; see `LossTerm`.
         """
         scored = self.scored_tokens(labels)
-        teacher_streams = self.read_teacher(input_ids, attention_mask, scored=scored, **inputs)
-        student_streams = self.read_student(input_ids, attention_mask, scored=scored, **inputs)
-        return self.compute_terms(student_streams, teacher_streams, attention_mask, labels)
+        teacher = self.reader.read(input_ids, attention_mask, scored=scored, **inputs)
+        student = self.student_tap(input_ids, attention_mask, scored=scored, **inputs)
+        return self.compute_terms(student, teacher, attention_mask, labels)
 
     def scored_tokens(self, labels: Tensor | None) -> Tensor | None:
         """Return the tokens that are scored over the vocabulary, bool `[B, L]`; None for all."""
         return labels != IGNORED_LABEL if self._scores_labelled and labels is not None else None
-
-    def read_teacher(
-        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
-    ) -> Streams:
-        """Run the teacher as far as it is needed; see `TeacherReader.read`."""
-        return self._reader.read(input_ids, attention_mask, scored=scored, **inputs)
-
-    def read_student(
-        self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
-    ) -> Streams:
-        """Run the student as far as it is needed, under the autocast that is on; arguments as of the teacher."""
-        return self._student_tap(input_ids, attention_mask, scored=scored, **inputs)
 
     def compute_terms(
         self, student: Streams, teacher: Streams, attention_mask: Tensor, labels: Tensor | None = None
@@ -310,12 +292,12 @@ class DistillationModule(nn.Module):
 
     def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
         """Place the teacher where it stays, which `.to()` on this module does not; see `TeacherReader.move`."""
-        self._reader.move(device, pack=pack)
+        self.reader.move(device, pack=pack)
 
     def close(self) -> None:
         """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
-        self._student_tap.close()
-        self._reader.close()
+        self.student_tap.close()
+        self.reader.close()
 
 
 # Measuring the terms of a module on batches, without changing anything that training draws.

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from limbeck.core import ranks, records
 from limbeck.core.files import atomic_text
 from limbeck.core.machine import keep_freed_memory
 from limbeck.core.progress import CorpusProgress, Report, Told, no_progress
-from limbeck.corpus import Corpus, LabelledCorpus, LabelledSettings, PadCollator, StreamedCorpus
+from limbeck.corpus import LabelledCorpus, LabelledSettings, PadCollator, StreamedCorpus
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
 from limbeck.evaluation import compare_models, measure_task
 from limbeck.methods.registry import METHODS
@@ -28,6 +29,7 @@ from limbeck.models.loading import check_fits_model, load_model, load_tokenizer
 from limbeck.models.locating import SentencePooling, check_weights, is_local, resolve_model
 from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoice
 from limbeck.training.checkpoints import disk_problem, sync_tree
+from limbeck.training.data import AnyCorpus
 from limbeck.training.guard import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
 from limbeck.training.progress import ProgressReporter
@@ -37,9 +39,6 @@ from limbeck.training.students import describe_layers, finish_student, make_stud
 from limbeck.training.teacher import measure_layer_cosines, teacher_facts
 
 # The corpora of a run: one for each stage, built before anything is trained, and described for the record.
-
-
-AnyCorpus = Corpus | LabelledCorpus
 
 
 def build_corpora(
@@ -149,7 +148,7 @@ class Run:
         self.record = record
         self.console = console
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
-        self.corpora: list[Corpus | LabelledCorpus] = []
+        self.corpora: list[AnyCorpus] = []
         self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
 
     @property

@@ -19,13 +19,13 @@ from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Drawn, Stage, load, save
-from limbeck.corpus import Corpus, LabelKind, LabelledCorpus, PadCollator
-from limbeck.errors import Interrupted, RecipeError, TrainingError
+from limbeck.corpus import LabelKind, PadCollator
+from limbeck.errors import Interrupted, RecipeError
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints
-from limbeck.training.data import grouped_padding_share, held_out_rows, training_rows
+from limbeck.training.data import AnyCorpus, grouped_padding_share, held_out_rows, no_step, training_rows
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule, freeze_unreached, untrained_names
 from limbeck.training.progress import ProgressReporter
@@ -64,9 +64,7 @@ def label_kind(choice: StageChoice) -> LabelKind:
     return kinds.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
 
 
-def stage_rows(
-    choice: StageChoice, corpus: Corpus | LabelledCorpus, tokenizer: PreTrainedTokenizerBase, seed: int
-) -> StageRows:
+def stage_rows(choice: StageChoice, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
     """Make the rows of a stage.
 
     Args:
@@ -239,7 +237,7 @@ class StageTraining:
             self.interrupt.close()
             self.module.close()
 
-    def describe(self, corpus: Corpus | LabelledCorpus, metrics: Mapping[str, float], *, seconds: float) -> Stage:
+    def describe(self, corpus: AnyCorpus, metrics: Mapping[str, float], *, seconds: float) -> Stage:
         """Describe the trained stage for the run's record.
 
         Args:
@@ -306,7 +304,7 @@ def run_stage(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    corpus: Corpus | LabelledCorpus,
+    corpus: AnyCorpus,
     *,
     folder: Path,
     seed: int,
@@ -345,12 +343,9 @@ def run_stage(
     metrics = stage.train(checkpoint)
     arguments = stage.trainer.args
     if stage.trainer.state.global_step == 0:
-        raise raised_on_all_ranks(
-            TrainingError(
-                f"Stage '{choice.spec.title}' trained no step: {len(corpus.train)} blocks make no batch of "
-                f"{arguments.train_batch_size * arguments.world_size}; lower per_device_train_batch_size or "
-                "leave out dataloader_drop_last."
-            )
+        size = arguments.train_batch_size * arguments.world_size
+        raise no_step(
+            f"Stage '{choice.spec.title}' trained no step: {len(corpus.train)} blocks make no batch of {size}"
         )
     record = stage.describe(corpus, metrics, seconds=time.monotonic() - started)
     whole = checkpoints.whole_weights(stage.module)
@@ -365,16 +360,15 @@ def run_stage(
 def _check_engine(trainer: DistillationTrainer) -> None:
     """Refuse to shard otherwise than the recipe says: by what a launcher was configured for, or not at all."""
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
-        raise raised_on_all_ranks(
-            RecipeError("training.fsdp shards over several GPUs, and this run has none or one process; leave it out.")
+        line = "training.fsdp shards over several GPUs, and this run has none or one process; leave it out."
+    elif trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not trainer.args.fsdp):
+        line = (
+            "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and say training.fsdp: true in "
+            "the stage to shard the student."
         )
-    if trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not trainer.args.fsdp):
-        raise raised_on_all_ranks(
-            RecipeError(
-                "The launcher is configured for FSDP or DeepSpeed; launch plain processes, and say training.fsdp: true "
-                "in the stage to shard the student."
-            )
-        )
+    else:
+        return
+    raise raised_on_all_ranks(RecipeError(line))
 
 
 def warn(console: Console, line: str) -> None:
