@@ -34,13 +34,14 @@ def run(kind, recipe, tmp_path):
     """Searches into `out`, or elsewhere."""
 
     def search(data=recipe, output=tmp_path / "out", console=None, **options):
-        return kind.search(kind.make_request(data, output, **options), console)
+        return kind.search(kind.make_request(data, output, **{**kind.SMALL, **options}), console)
 
     return search
 
 
 def test_a_finished_search_gives_its_result_again_wherever_it_is_and_trains_nothing(kind, run, recipe, asked, tmp_path):
-    storage = f"sqlite:///{tmp_path}/search.db"
+    # A database is slow; that of the search of few trials stands for all.
+    storage = f"sqlite:///{tmp_path}/search.db" if kind is teacher_layer_search else str(tmp_path / "shared.journal")
     first = run(storage=storage)
     tried = list(asked.tried)
     again = run(storage=storage)
@@ -90,7 +91,7 @@ def test_the_trial_of_a_killed_worker_is_failed_and_its_candidate_trained(kind, 
     with pytest.raises(Interrupted):
         run()
     asked.before = None
-    trial = kind.leave_running(study(), kind.make_request(recipe, tmp_path / "out"))
+    trial = kind.leave_running(study(), kind.make_request(recipe, tmp_path / "out", **kind.SMALL))
     trial.set_user_attr("worker", "killed")
     study().set_user_attr(worker_key("killed"), sign_of_life(started=0.0))
     run()

@@ -27,6 +27,9 @@ POINTS = list(shape_points(SIZES))
 EVERYTHING = len(POINTS)
 NAME, STOPPED = "architecture", "what is trained is kept in"
 TEACHER = 3, 16, 4, 32  # layers, hidden, heads, FFN
+SMALL = {
+    "sizes": ShapeSizes(layers=(1, 2, 3), hidden=(8, 12), heads=(2,), ffn=(1,))
+}  # options of a search that plans soon
 # A search of 6 shapes, 2 at once, without pruning.
 USUAL = {"sizes": SIZES, "measuring": MeasuringRequest("cpu", length=16, seconds=0.05)}
 make_request = partial(request_of, ArchitectureRequest, {**USUAL, "trials": 6, "batch": 2, "prune": False}, name=NAME)
@@ -92,7 +95,7 @@ def take_decided(found):
 def leave_running(study, request):
     """Take a candidate that no trial has yet as a worker does; returns its trial."""
     known = [trial.params for trial in study.trials]
-    study.enqueue_trial(next(point._asdict() for point in POINTS if point._asdict() not in known))
+    study.enqueue_trial(next(point._asdict() for point in shape_points(request.sizes) if point._asdict() not in known))
     trial = study.ask()
     for name, values in asdict(request.sizes).items():
         trial.suggest_categorical(name, values)

@@ -15,6 +15,7 @@ from tests.support.searches import Asked, install_proxy, recipe_of, request_of
 NAME, DEPTH = "teacher-layer", 4
 STOPPED = "the same command starts the training of the candidates again"
 TEACHER = DEPTH, 16, 4, 32  # layers, hidden, heads, FFN
+SMALL: dict = {}  # options of a search that plans soon
 make_request = partial(request_of, TeacherLayerRequest, {}, name=NAME)
 
 
