@@ -225,7 +225,7 @@ class HeldOutText:
 
         Args:
             folder: The run's folder, with the student's below it, and room for the figures.
-            load: Loads the model, a copy of its own if it is the teacher; by default the run's student.
+            load: Loads the model, a second copy if it is the teacher; by default the run's student.
         """
         found = records.load(HeldOutFigures, folder)
         if found.is_empty or found.settings != self.settings:

@@ -124,7 +124,7 @@ class MethodEntry(Strict):
         return found
 
     def _stages(self) -> list[Stage]:
-        """The stages with options and training, each with a name of its own."""
+        """The stages with options and training, each with a unique name."""
         if self.stages is not None:
             given = [stage.model_dump(mode="json", exclude_unset=True) for stage in self.stages]
         else:

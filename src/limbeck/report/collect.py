@@ -173,7 +173,7 @@ def _comparison(folder: Path) -> findings.ComparisonFound:
     begun: dict[Path, None] = {}
     for cell in record.cells:
         kind, place = (cell.student, cell.method, cell.mapping), folder / cell.folder
-        # A record is a file like any other: what it names has to lie below it.
+        # A record is a file like any other: the folders that it names have to lie below it.
         if place.resolve().is_relative_to(folder.resolve()) and (place / RUN).is_file():
             begun[place] = None
             if kind not in runs:

@@ -152,7 +152,7 @@ def methods_markdown(record: Mapping[str, Any]) -> str:
 
 
 def methods_csv(record: Mapping[str, Any]) -> str:
-    """Return every figure on a line of its own, unrounded."""
+    """Return every figure on a separate line, unrounded."""
     return to_csv(_COLUMNS, _csv_rows(studies.Comparison.read(record).summary))
 
 

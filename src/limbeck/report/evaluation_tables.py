@@ -259,7 +259,7 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
 
 
 def evaluation_csv(summary: Mapping[str, Any]) -> str:
-    """Return every figure on a line of its own, unrounded, with the share of the first model's score."""
+    """Return every figure on a separate line, unrounded, with the share of the first model's score."""
     record = Evaluation.read(summary)
     rows: list[dict[str, Any]] = []
     for model in record.models:

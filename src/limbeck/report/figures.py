@@ -452,10 +452,8 @@ def similarity_figure(result: Mapping[str, Any]) -> Figure:
 def contribution_figure(result: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw the mean cosine between the input and the output of each layer, a line for each model."""
     labels = name_roles([model["name"] for model in result])
-    series = [
-        plots.Series(label, list(enumerate(model["cosines"], start=1)), style)
-        for style, (label, model) in enumerate(zip(labels, result, strict=True))
-    ]
+    lines = [list(enumerate(model["cosines"], start=1)) for model in result]
+    series = [plots.Series(label, line, style) for style, (label, line) in enumerate(zip(labels, lines, strict=True))]
     plot = plots.Plot(series, plots.Axis("layer", whole=True), plots.Axis("cosine of input and output"))
     caption = "The lower, the more a layer changes what it is given."
     return plot_figure("How much each layer keeps of its input", plot, caption=caption)
@@ -470,10 +468,8 @@ def phrases_figure(result: Mapping[str, Any]) -> Figure:
         spread = [statistics.stdev(runs) if len(runs) > 1 else 0.0 for runs in model["scores"]]
         band = [(mean - half, mean + half) for mean, half in zip(means, spread, strict=True)]
         series.append(plots.Series(label, list(enumerate(means)), style, band=band if any(spread) else ()))
-    x, y = (
-        plots.Axis("layer (0: embedding output)", whole=True),
-        plots.Axis("normalised mutual information", from_zero=True),
-    )
+    x = plots.Axis("layer (0: embedding output)", whole=True)
+    y = plots.Axis("normalised mutual information", from_zero=True)
     spans = f"{sum(result['labels'].values()):,} spans"
     caption = f"k-means with k = {result['clusters']} over {spans}; the band is the deviation over seeds."
     return plot_figure("What each layer knows of phrases", plots.Plot(series, x, y), caption=caption)

@@ -57,7 +57,7 @@ class Page:
                 yield from (block for block in section.blocks if isinstance(block, Figure))
 
     def warnings(self) -> list[str]:
-        """Return all warnings, in order; of several folders each with the name of its own."""
+        """Return all warnings, in order; of several folders each with its folder's name."""
         found = [
             (part.title, line)
             for part in self.parts

@@ -157,7 +157,7 @@ def write_inspection(
     """Write data and pictures into a folder, or one kind of them into a file.
 
     Args:
-        path: A folder, made if missing; or a file whose suffix says what it is.
+        path: A folder, made if missing; or a file with the suffix of data or a picture.
         name: What was inspected: the files' name in a folder.
         data: Plain values.
         pictures: By what is added to the file's name, empty for the first.

@@ -21,7 +21,7 @@ _MOST_APART = 1.1
 
 
 def is_doubtful(first: float | None, second: float | None, ratio: float | None, rounds: float | None) -> bool:
-    """Return whether a speedup was measured on a machine too busy, or too few times, to be told as a figure.
+    """Return whether a speedup was measured on a machine too busy, or too few times, to be printed as a figure.
 
     Args:
         first: Median time of the model that the other is compared with.
