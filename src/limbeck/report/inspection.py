@@ -10,24 +10,17 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from limbeck import inspection
 from limbeck.core import blocks
 from limbeck.core.files import check_writable
 from limbeck.core.records import text_of
 from limbeck.errors import OutputError, RecipeError, suggestion
-from limbeck.inspection import (
-    AttentionDivergence,
-    AttentionMaps,
-    Contribution,
-    LayerScores,
-    LayerSimilarity,
-    PhraseClustering,
-)
 from limbeck.report import figures
 from limbeck.report.findings import InspectionFound
 from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
 
 
-def phrase_table(found: PhraseClustering) -> RenderableType:
+def phrase_table(found: inspection.PhraseClustering) -> RenderableType:
     """Return the scores by layer, mean and deviation over the seeds."""
     names = figures.name_roles([model.name for model in found.models])
     rows: list[tuple[blocks.AnyCell, ...]] = [
@@ -44,7 +37,7 @@ def phrase_table(found: PhraseClustering) -> RenderableType:
     return _shown("Phrase clustering: normalised mutual information by layer", ("Layer", *names), rows, notes)
 
 
-def contribution_table(found: Sequence[Contribution]) -> RenderableType:
+def contribution_table(found: Sequence[inspection.Contribution]) -> RenderableType:
     """Return the mean cosine of each layer's input and output."""
     names = figures.name_roles([model.name for model in found])
     rows: list[tuple[blocks.AnyCell, ...]] = [
@@ -60,7 +53,7 @@ def contribution_table(found: Sequence[Contribution]) -> RenderableType:
     return _shown(title, ("Layer", *names), rows, notes)
 
 
-def similarity_table(found: LayerSimilarity) -> RenderableType:
+def similarity_table(found: inspection.LayerSimilarity) -> RenderableType:
     """Return the teacher layer that is most like each layer of the student."""
     rows = [
         (str(layer), str(near), _number(values[near]), _number(values[-1]))
@@ -75,7 +68,7 @@ def similarity_table(found: LayerSimilarity) -> RenderableType:
     return _shown("Similarity of layers (linear CKA)", headings, rows, notes)
 
 
-def divergence_table(found: AttentionDivergence) -> RenderableType:
+def divergence_table(found: inspection.AttentionDivergence) -> RenderableType:
     """Return the nearest teacher layer of each layer of the student, and its best and worst head."""
     headings = ["Student layer", "Nearest teacher layer", "Mean", "From last teacher layer"]
     headings += ["Nearest and farthest head"] if found.by_head else []
@@ -100,7 +93,7 @@ def _shown(
     )
 
 
-def _score(model: LayerScores, layer: int) -> blocks.Cell:
+def _score(model: inspection.LayerScores, layer: int) -> blocks.Cell:
     """Return a layer's mean, with its deviation where there are several runs."""
     if layer >= len(model.scores):
         return blocks.Cell(None)
@@ -116,7 +109,7 @@ def _cut(cut: int) -> str:
     return f", {cut:,} texts cut to the longest length" if cut else ""
 
 
-def maps_note(found: AttentionMaps) -> RenderableType:
+def maps_note(found: inspection.AttentionMaps) -> RenderableType:
     """Return, in a line, which maps there are."""
     layers = sorted({ours.layer for ours, _ in found.pairs})
     return Text(
@@ -202,7 +195,7 @@ def inspection_sections(found: InspectionFound) -> list[blocks.Section]:
     builders: dict[str, tuple[str, Callable[[Any], Iterable[blocks.Block]]]] = {
         "attention": ("Attention", _attention),
         "similarity": ("Similarity of layers", lambda result: [figures.similarity_figure(result)]),
-        "contribution": ("Contribution of layers", lambda result: [figures.contribution_figure(result)]),
+        "contribution": ("inspection.Contribution of layers", lambda result: [figures.contribution_figure(result)]),
         "phrases": ("Phrases", lambda result: [figures.phrases_figure(result)]),
     }
     sections: list[blocks.Section] = []

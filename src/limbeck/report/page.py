@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from limbeck.core.blocks import NOTHING, Block, Cell, Section, Table, duration, guarded, number
 from limbeck.core.files import atomic_text
 from limbeck.core.records import RunEvaluation
 from limbeck.errors import OutputError, RecipeError
+from limbeck.report import findings
 from limbeck.report.collect import collect
 from limbeck.report.comparison import comparison_sections
 from limbeck.report.evaluation import evaluation_sections
 from limbeck.report.figures import Measured, course_figures, quality_figure
-from limbeck.report.findings import (
-    ComparisonFound,
-    EvaluationFound,
-    Found,
-    InspectionFound,
-    RunFound,
-    SearchFound,
-    last_part,
-    title_of,
-    without_path,
-)  # fmt: skip
 from limbeck.report.html import MADE_BY_US, Page, Part, name_uniquely, render_html, render_markdown
 from limbeck.report.inspection import inspection_sections
 from limbeck.report.plot_drawing import write_figure
@@ -36,36 +27,36 @@ from limbeck.report.search import result_of, search_sections
 # A folder in a few words: its kind, how it stands, and its result.
 
 
-def describe_kind(found: Found) -> tuple[str, str, str]:
+def describe_kind(found: findings.Found) -> tuple[str, str, str]:
     """Return the kind of a folder, how it stands, and its result."""
     kind, status, result = "inspection", "finished", ""
     match found:
-        case RunFound():
+        case findings.RunFound():
             kind, status, result = "run", found.status.status, _of_run(found)
-        case ComparisonFound():
+        case findings.ComparisonFound():
             kind, status, result = "comparison", found.record.status or NOTHING, f"{len(found.record.cells)} runs"
-        case SearchFound():
+        case findings.SearchFound():
             kind, status, result = f"{found.record.kind or ''} search".strip(), found.status, result_of(found)
-        case EvaluationFound():
+        case findings.EvaluationFound():
             status = "not finished" if found.summary.is_empty else "finished"
             kind, result = "evaluation", f"{len(found.cells)} cells"
-        case InspectionFound():
+        case findings.InspectionFound():
             result = ", ".join(found.results)
     return kind, status, result or NOTHING
 
 
-def _of_run(found: RunFound) -> str:
+def _of_run(found: findings.RunFound) -> str:
     quality = quality_of(found)
     kept = f" ({quality.kept:.1%} of the teacher's)" if quality is not None and quality.kept is not None else ""
     return "" if quality is None else f"{quality}{kept}"
 
 
-def subtitle(found: Found) -> str:
+def subtitle(found: findings.Found) -> str:
     """Say in a line what a part of the report is about."""
     kind, status, result = describe_kind(found)
     subject = kind.capitalize()
-    if isinstance(found, RunFound):
-        teacher, student = last_part(found.record.teacher.name_or_path), found.record.student.shape
+    if isinstance(found, findings.RunFound):
+        teacher, student = findings.last_part(found.record.teacher.name_or_path), found.record.student.shape
         subject += f": {teacher} to {student}" if teacher and student else ""
     return f"{subject}; {status}" + (f"; {result}" if result != NOTHING else "")
 
@@ -73,14 +64,14 @@ def subtitle(found: Found) -> str:
 # Several folders side by side: kind, quality and speed of their models, course of their training.
 
 
-def side_by_side(found: Sequence[Found], titles: Sequence[str]) -> list[Section]:
+def side_by_side(found: Sequence[findings.Found], titles: Sequence[str]) -> list[Section]:
     """Compare folders: all of them in a line each, runs by their figures and their courses.
 
     Args:
         found: What was collected.
         titles: What each is called.
     """
-    runs = [(title, one) for title, one in zip(titles, found, strict=True) if isinstance(one, RunFound)]
+    runs = [(title, one) for title, one in zip(titles, found, strict=True) if isinstance(one, findings.RunFound)]
     sections = guarded("Side by side", lambda: _all(found, titles))
     if len(runs) > 1:
         sections += guarded("Runs side by side", lambda: _runs(runs))
@@ -88,12 +79,12 @@ def side_by_side(found: Sequence[Found], titles: Sequence[str]) -> list[Section]
     return sections
 
 
-def _all(found: Sequence[Found], titles: Sequence[str]) -> Iterator[Block]:
+def _all(found: Sequence[findings.Found], titles: Sequence[str]) -> Iterator[Block]:
     rows = tuple((title, *describe_kind(one), str(one.folder)) for title, one in zip(titles, found, strict=True))
     yield Table("What this report is about", ("", "What", "Status", "Result", "Folder"), rows, words=(1, 2, 3, 4))
 
 
-def _runs(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Block]:
+def _runs(runs: Sequence[tuple[str, findings.RunFound]]) -> Iterator[Block]:
     facts = [dict(_facts(run)) for _, run in runs]
     labels = dict.fromkeys(label for found in facts for label in found)
     rows = tuple((label, *(found.get(label, NOTHING) for found in facts)) for label in labels)
@@ -114,11 +105,11 @@ def _runs(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Block]:
         yield quality_figure(list(models.values()), quality.label, quality.latency)
 
 
-def _facts(run: RunFound) -> Iterator[tuple[str, str]]:
+def _facts(run: findings.RunFound) -> Iterator[tuple[str, str]]:
     record, stages = run.record, [stage.record for stage in run.stages]
     seconds = record.timings.get("total")
     yield "Status", run.status.status
-    yield "Teacher", without_path(record.teacher.name_or_path)
+    yield "Teacher", findings.without_path(record.teacher.name_or_path)
     yield "Student", record.student.shape
     yield "Methods", ", ".join(stage.method for stage in run.stages)
     yield "Tokens", str(number(sum(stage.tokens or 0 for stage in stages) or None))
@@ -130,7 +121,7 @@ def _facts(run: RunFound) -> Iterator[tuple[str, str]]:
         yield label, f"{student} ({change})" if change else student
 
 
-def build_page(found: Sequence[Found]) -> Page:
+def build_page(found: Sequence[findings.Found]) -> Page:
     """Lay out a report.
 
     Args:
@@ -144,32 +135,29 @@ def build_page(found: Sequence[Found]) -> Page:
     return Page(f"{titles[0]} and {len(found) - 1} more", name_uniquely([compared, *parts]))
 
 
-def _sections(found: Found) -> list[Section]:
-    match found:
-        case RunFound():
-            inside = [
-                Section(f"{section.title} ({one.title})", section.blocks)
-                for one in found.inside
-                for section in _sections(one)
-            ]
-            own = run_sections(found)
-            # What was measured of the student comes before recipe and provenance.
-            place = next((i for i, section in enumerate(own) if section.title == "Recipe"), len(own))
-            return [*own[:place], *inside, *own[place:]]
-        case ComparisonFound():
-            return comparison_sections(found)
-        case SearchFound():
-            return search_sections(found)
-        case EvaluationFound():
-            return evaluation_sections(found)
-        case InspectionFound():
-            return inspection_sections(found)
-    raise TypeError(found)
+def _sections(found: findings.Found) -> list[Section]:
+    if not isinstance(found, findings.RunFound):
+        return _SECTIONS[type(found)](found)
+    inside = [
+        Section(f"{section.title} ({one.title})", section.blocks) for one in found.inside for section in _sections(one)
+    ]
+    own = run_sections(found)
+    # What was measured of the student comes before recipe and provenance.
+    place = next((i for i, section in enumerate(own) if section.title == "Recipe"), len(own))
+    return [*own[:place], *inside, *own[place:]]
 
 
-def _titles(found: Sequence[Found]) -> list[str]:
+_SECTIONS: dict[type[findings.Found], Callable[[Any], list[Section]]] = {
+    findings.ComparisonFound: comparison_sections,
+    findings.SearchFound: search_sections,
+    findings.EvaluationFound: evaluation_sections,
+    findings.InspectionFound: inspection_sections,
+}
+
+
+def _titles(found: Sequence[findings.Found]) -> list[str]:
     """Name what was collected; where names come twice, with their folders."""
-    names = [title_of(one.title, one.folder) for one in found]
+    names = [findings.title_of(one.title, one.folder) for one in found]
     short = [f"{name} ({one.folder.name})" for name, one in zip(names, found, strict=True)]
     whole = [f"{name} ({one.folder})" for name, one in zip(names, found, strict=True)]
     choices = zip(names, short, whole, strict=True)
