@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from limbeck.core import progress as progress
-from limbeck.core.progress import Count, ProgressBar, describe_rate, line_by_line, no_progress, part_of
+from limbeck.core.progress import CorpusProgress, Count, ProgressBar, describe_rate, line_by_line, no_progress, part_of
 
 
 class Clock:
@@ -159,3 +159,54 @@ def test_standard_error_is_given_back_after_an_error(terminal):
         assert sys.stderr.isatty()
         _ = 1 / 0
     assert sys.stderr is screen
+
+
+# The corpus
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ((1200, 34_000, "rows"), "1,200 of 34,000 rows"),
+        ((1200, None, "documents"), "1,200 documents"),
+        ((1_500_000, 3_000_000, "bytes"), "1.5 MB of 3.0 MB"),
+        ((900, None, "bytes"), "900 bytes"),
+    ],
+)
+def test_amounts(amount, said):
+    assert progress.describe_amount(*amount) == said
+
+
+def test_lines_without_a_terminal_have_amount_rate_and_time_left(clock):
+    stream, told = io.StringIO(), []
+    with CorpusProgress(Console(file=stream, width=40), lambda *now: told.append(now)) as report:
+        for done in range(4):
+            report("reading my [texts]", done * 10**8, 10**9, "bytes")
+            clock.now += 20
+        report("waiting for another process", 0, None, "")
+    assert stream.getvalue().splitlines() == [
+        "reading my [texts] …",
+        "reading my [texts]: 200.0 MB of 1.0 GB, 5.0 MB/s, about 160 s left",
+        "waiting for another process …",
+    ]
+    assert told[2:] == [
+        ("reading my [texts]", 2 * 10**8, 10**9),
+        ("reading my [texts]", 3 * 10**8, 10**9),
+        ("waiting for another process", 0, None),
+    ]
+
+
+def test_each_step_has_a_bar_with_its_own_rate(clock):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=110, color_system=None)
+    with CorpusProgress(console) as report:
+        report("reading a", 0, None, "documents")
+        clock.now += 10
+        report("reading a", 50, None, "documents")
+        report("tokenising", 0, 400, "characters")
+        clock.now += 2
+        report("tokenising", 200, 400, "characters")
+        report.bars.refresh()
+    found = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert re.search(r"reading a +\S+ +50 documents +5.0 documents/s", found)
+    assert re.search(r"tokenising +\S+.* 200 of 400 characters +100 characters/s", found)

@@ -12,29 +12,18 @@ from rich.console import Console
 
 import limbeck
 from limbeck.errors import LimbeckError, OutputError
-from limbeck.training.checkpoints import (
-    MANIFEST,
-    STAGING,
-    discard,
-    file_damage,
-    find_damage,
-    keep_newest,
-    newest_checkpoint,
-    prepare_staging,
-    publish,
-    remove_leftovers,
-    seal,
-)  # fmt: skip
+from limbeck.training import checkpoints
+from limbeck.training.checkpoints import MANIFEST, STAGING
 from tests.support.training import assert_equal, elsewhere, kill_at, log_of, record_of, stage_folder, student_of
 
 
 def write_checkpoint(folder, step, content="weights"):
-    grown = prepare_staging(folder) / f"checkpoint-{step}"
+    grown = checkpoints.prepare_staging(folder) / f"checkpoint-{step}"
     (grown / "parts").mkdir(parents=True)
     (grown / "model.safetensors").write_text(content)
     (grown / "parts" / "optimizer.pt").write_text("moments")
-    seal(grown, {"step": step})
-    return publish(grown, folder)
+    checkpoints.seal(grown, {"step": step})
+    return checkpoints.publish(grown, folder)
 
 
 def names(folder):
@@ -47,7 +36,7 @@ def test_a_checkpoint_appears_whole(tmp_path):
     manifest = json.loads((found / MANIFEST).read_text())
     assert manifest["step"] == 3
     assert set(manifest["files"]) == {"model.safetensors", "parts/optimizer.pt"}
-    assert find_damage(found) is None
+    assert checkpoints.find_damage(found) is None
 
 
 @pytest.mark.parametrize(
@@ -67,23 +56,23 @@ def test_a_damaged_one_is_skipped_and_named(tmp_path, harm, named):
     good, bad = write_checkpoint(tmp_path, 2), write_checkpoint(tmp_path, 4)
     harm(bad)
     lines = []
-    assert newest_checkpoint(tmp_path, lines.append) == good
+    assert checkpoints.newest_checkpoint(tmp_path, lines.append) == good
     assert len(lines) == 1
     assert str(bad) in lines[0] and named in lines[0]
     harm(good)
-    assert newest_checkpoint(tmp_path, lines.append) is None
-    assert newest_checkpoint(tmp_path / "nowhere", lines.append) is None
+    assert checkpoints.newest_checkpoint(tmp_path, lines.append) is None
+    assert checkpoints.newest_checkpoint(tmp_path / "nowhere", lines.append) is None
 
 
 def test_steps_are_compared_as_numbers_and_kept_up_to_the_limit(tmp_path):
     for step in (8, 9, 10, 11):
         write_checkpoint(tmp_path, step)
     (tmp_path / "checkpoint-final").mkdir()
-    keep_newest(tmp_path, 11, 2)
+    checkpoints.keep_newest(tmp_path, 11, 2)
     assert [name for name in names(tmp_path) if name[-1].isdigit()] == ["checkpoint-10", "checkpoint-11"]
-    keep_newest(tmp_path, 11, None)
+    checkpoints.keep_newest(tmp_path, 11, None)
     write_checkpoint(tmp_path, 7)  # The run went on from an older one: those of later steps were damaged.
-    keep_newest(tmp_path, 7, 2)
+    checkpoints.keep_newest(tmp_path, 7, 2)
     assert [name for name in names(tmp_path) if name[-1].isdigit()] == ["checkpoint-7"]
 
 
@@ -107,8 +96,8 @@ def test_a_kill_while_one_is_replaced_loses_neither(tmp_path, monkeypatch):
         with pytest.raises(Killed):
             write_checkpoint(tmp_path, 5, "new")
     assert not (tmp_path / "checkpoint-5").exists()
-    remove_leftovers(tmp_path)
-    assert newest_checkpoint(tmp_path, pytest.fail) == tmp_path / "checkpoint-5"
+    checkpoints.remove_leftovers(tmp_path)
+    assert checkpoints.newest_checkpoint(tmp_path, pytest.fail) == tmp_path / "checkpoint-5"
     assert not (tmp_path / STAGING).exists()
     write_checkpoint(tmp_path, 5, "new")
     assert (tmp_path / "checkpoint-5" / "model.safetensors").read_text() == "new"
@@ -125,9 +114,9 @@ def test_a_kill_while_one_is_removed_leaves_no_part_under_its_name(tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(Killed):
-            discard(found)
+            checkpoints.discard(found)
     assert names(tmp_path) == [STAGING]
-    remove_leftovers(tmp_path)
+    checkpoints.remove_leftovers(tmp_path)
     assert names(tmp_path) == []
 
 
@@ -167,7 +156,7 @@ def test_a_pickle_with_code_is_not_run(killed, tmp_path, monkeypatch, name):
     assert (checkpoint / name).is_file()
     torch.save({"state": Bomb()}, checkpoint / name)
     (checkpoint / MANIFEST).unlink()
-    seal(checkpoint, {"step": 4})
+    checkpoints.seal(checkpoint, {"step": 4})
     with pytest.raises(OutputError, match="checkpoint-4' cannot be taken up: Weights only load failed") as caught:
         limbeck.distill(killed, resume=True)
     assert "\n" not in str(caught.value)
@@ -196,7 +185,7 @@ def test_a_finished_stage_that_is_damaged_is_trained_again(recipe, whole, capsys
     again = limbeck.distill(recipe, resume=True, console=Console(width=500))
     assert "is damaged, and is trained again: 'model.safetensors' has" in capsys.readouterr().out
     assert_equal(student_of(recipe), student_of(whole))
-    assert file_damage(weights, again.record["stages"][0]["weights"]) is None
+    assert checkpoints.file_damage(weights, again.record["stages"][0]["weights"]) is None
 
 
 @pytest.mark.slow

@@ -30,6 +30,8 @@ def assert_goes_on(recipe, whole):
 
 
 SLOW = pytest.mark.slow
+#: The functions of `checkpoints` that fail.
+PLACES = {"manifest": "atomic_text", "model": "save_weights", "sync": "seal", "rename": "publish"}
 
 
 @pytest.mark.parametrize(
@@ -50,9 +52,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, 
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
 
     with monkeypatch.context() as patch:
-        if place == "model":
-            patch.setattr(checkpoints, "save_weights", after_the_first(checkpoints.save_weights, full))
-        elif place == "optimizer":
+        if place == "optimizer":
             original, calls = torch.save, []
 
             def save(value, path, **options):
@@ -60,12 +60,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, 
                 return original(value, path, **options) if len(calls) < 5 else torn(value, path)
 
             patch.setattr(torch, "save", save)
-        elif place == "sync":
-            patch.setattr(checkpoints, "seal", after_the_first(checkpoints.seal, full))
-        elif place == "manifest":
-            patch.setattr(checkpoints, "atomic_text", after_the_first(record.atomic_text, full))
         else:
-            patch.setattr(checkpoints, "publish", after_the_first(checkpoints.publish, full))
+            name = PLACES[place]
+            patch.setattr(checkpoints, name, after_the_first(getattr(checkpoints, name), full))
         with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
             limbeck.distill(recipe)
     message = str(caught.value)

@@ -19,19 +19,7 @@ from limbeck.training import guard as bad_batch
 from limbeck.training.guard import WINDOW, LossGuard, takes_flag
 from limbeck.training.module import DistillationModule, freeze_unreached
 from limbeck.training.trainer import DistillationTrainer
-from tests.support.training import (
-    Rows,
-    assert_equal,
-    collate,
-    elsewhere,
-    kill_at,
-    log_of,
-    make_module,
-    make_rows,
-    record_of,
-    stage_folder,
-    student_of,
-)  # fmt: skip
+from tests.support import training as support
 
 
 class Term(NamedTuple):
@@ -131,7 +119,7 @@ def test_the_batch_is_saved_and_named(recipe, poison, monkeypatch):
     monkeypatch.setattr(stage.DistillationTrainer, "get_batch_samples", watched)
     with pytest.raises(TrainingError, match=r"'key_key' became nan at step 5.*on_bad_loss: skip") as caught:
         limbeck.distill(recipe)
-    path = stage_folder(recipe) / "bad_batches" / "step-5.safetensors"
+    path = support.stage_folder(recipe) / "bad_batches" / "step-5.safetensors"
     assert f"its batch is in '{path}'" in str(caught.value)
     saved = load_file(path)
     for name, tensor in met[4][0].items():
@@ -139,10 +127,10 @@ def test_the_batch_is_saved_and_named(recipe, poison, monkeypatch):
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
     assert metadata["step"] == "5" and "became nan" in metadata["problem"]
-    assert not (stage_folder(recipe) / "checkpoint-6").exists()
-    for checkpoint in stage_folder(recipe).glob("checkpoint-*"):
+    assert not (support.stage_folder(recipe) / "checkpoint-6").exists()
+    for checkpoint in support.stage_folder(recipe).glob("checkpoint-*"):
         assert all(bool(tensor.isfinite().all()) for tensor in load_file(checkpoint / "model.safetensors").values())
-    record = record_of(recipe)
+    record = support.record_of(recipe)
     assert record["status"] == "failed" and "became nan at step 5" in record["problem"]
     monkeypatch.undo()
     poison({1: float("nan")})
@@ -157,7 +145,7 @@ def test_a_skipped_step_changes_nothing_and_the_run_goes_on(recipe, poison, caps
     seen = {}
 
     def keep(step):
-        checkpoint = stage_folder(recipe) / f"checkpoint-{step}"
+        checkpoint = support.stage_folder(recipe) / f"checkpoint-{step}"
         moments = torch.load(checkpoint / "optimizer.pt", weights_only=True)["state"]
         seen[step] = load_file(checkpoint / "model.safetensors"), moments
 
@@ -169,7 +157,7 @@ def test_a_skipped_step_changes_nothing_and_the_run_goes_on(recipe, poison, caps
     assert not same(seen[3], seen[4]) and not same(seen[6], seen[7])
     found = result.record["stages"][0]
     assert (found["steps"], found["skipped_steps"]) == (8, 2)
-    log = log_of(recipe)
+    log = support.log_of(recipe)
     assert [entry["step"] for entry in log if "loss" in entry] == [1, 2, 3, 4, 7, 8]
     assert all(value == value for entry in log for name, value in entry.items() if "loss" in name)
     rates = {entry["step"]: entry["learning_rate"] for entry in log if "learning_rate" in entry}
@@ -190,8 +178,8 @@ def same(first, second):
 def train(folder, method, optimizer, rows, **policy):
     """Train on rows in their order at a constant rate, without randomness."""
     torch.manual_seed(0)
-    module = make_module(method, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **STUDENT[method])
-    freeze_unreached(module, collate(rows[:2]))
+    module = support.make_module(method, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **STUDENT[method])
+    freeze_unreached(module, support.collate(rows[:2]))
     training = {"max_steps": len(rows) // 8, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     training |= {"learning_rate": 1e-2, "lr_scheduler_type": "constant", "warmup_steps": 0, "max_grad_norm": 0.5}
     training |= {"optim": optimizer, "bf16": False, "save_strategy": "no", "use_cpu": True}
@@ -200,10 +188,10 @@ def train(folder, method, optimizer, rows, **policy):
         policy=GuardSpec(**policy),
         warn=lambda line: None,
         args=build_arguments(training, output=str(folder), seed=0, evaluates=False),
-        train_dataset=Rows(rows),
-        data_collator=collate,
+        train_dataset=support.Rows(rows),
+        data_collator=support.collate,
     )
-    trainer.loader.sample = lambda _: torch.utils.data.SequentialSampler(Rows(rows))
+    trainer.loader.sample = lambda _: torch.utils.data.SequentialSampler(support.Rows(rows))
     trainer.train()
     trainer.guard.check()
     moments = list(trainer.optimizer.state_dict()["state"].values())
@@ -226,7 +214,7 @@ STUDENT = {
     ],
 )
 def test_a_run_with_a_skipped_step_is_the_run_without_its_batch(method, optimizer, tmp_path, monkeypatch):
-    rows = make_rows(48)
+    rows = support.make_rows(48)
     expected = train(tmp_path, method, optimizer, rows[:16] + rows[24:])
     original, steps = DistillationTrainer.training_step, []
 
@@ -253,21 +241,21 @@ def test_skips_are_resumed_with_the_run(recipe, poison, tmp_path, monkeypatch):
     recipe["stages"][0]["training"] |= {"max_steps": 22}
     bad = {4: float("nan"), 20: 1e4}
     poison(bad)
-    straight = elsewhere(recipe, tmp_path / "straight")
+    straight = support.elsewhere(recipe, tmp_path / "straight")
     assert limbeck.distill(straight).record["stages"][0]["skipped_steps"] == 2
     monkeypatch.undo()
     poison(bad)
-    kill_at(recipe, 17)
+    support.kill_at(recipe, 17)
     monkeypatch.undo()
     poison({20 - 16: 1e4})  # Counted from the checkpoint of step 16.
     assert limbeck.distill(recipe, resume=True).record["stages"][0]["skipped_steps"] == 2
-    assert_equal(student_of(recipe), student_of(straight))
+    support.assert_equal(support.student_of(recipe), support.student_of(straight))
 
 
 def test_too_many_in_a_row_stop_the_run_and_a_resumed_one_may_allow_more(recipe, poison, monkeypatch):
     recipe["stages"][0]["guard"] = {"on_bad_loss": "skip", "skips_in_a_row": 2}
     poison(dict.fromkeys((2, 4, 5), float("nan")))
-    limbeck.distill(elsewhere(recipe, recipe["output"] + "-two"))
+    limbeck.distill(support.elsewhere(recipe, recipe["output"] + "-two"))
     monkeypatch.undo()
     poison(dict.fromkeys((5, 6, 7), float("nan")))
     with pytest.raises(TrainingError, match=r"at step 7, as in 2 skipped steps right before it.*skips_in_a_row"):

@@ -10,18 +10,8 @@ from limbeck.errors import LimbeckError, TrainingError
 from limbeck.training import stage
 from limbeck.training.guard import BatchSplitter, is_out_of_memory
 from limbeck.training.module import DistillationModule
+from tests.support import training as support
 from tests.support.models import make_teacher
-from tests.support.training import (
-    assert_equal,
-    at_step,
-    die,
-    elsewhere,
-    kill_at,
-    log_of,
-    record_of,
-    stage_folder,
-    student_of,
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -121,7 +111,7 @@ def test_a_split_run_has_the_weights_and_losses_of_a_whole_one(
 ):
     recipe["student"]["dropout"] = 0.0
     recipe["stages"][0]["training"] |= {"gradient_accumulation_steps": accumulation, "optim": "sgd"}
-    straight = elsewhere(recipe, tmp_path / "straight")
+    straight = support.elsewhere(recipe, tmp_path / "straight")
     expected = limbeck.distill(straight).record["stages"][0]
     assert expected["rows_of_a_piece"] is None
     pieces = small_device(3, where)
@@ -131,7 +121,7 @@ def test_a_split_run_has_the_weights_and_losses_of_a_whole_one(
     assert found["final_terms"] == pytest.approx(expected["final_terms"], rel=1e-5)
     assert found["tokens"] == expected["tokens"]
     assert_close(recipe, straight)
-    for one, other in zip(log_of(recipe), log_of(straight), strict=True):
+    for one, other in zip(support.log_of(recipe), support.log_of(straight), strict=True):
         assert {k: v for k, v in one.items() if "loss" in k} == pytest.approx(
             {k: v for k, v in other.items() if "loss" in k}, rel=1e-4
         )
@@ -139,7 +129,7 @@ def test_a_split_run_has_the_weights_and_losses_of_a_whole_one(
 
 
 def assert_close(recipe, other):
-    found, expected = (load_file(stage_folder(one) / "model.safetensors") for one in (recipe, other))
+    found, expected = (load_file(support.stage_folder(one) / "model.safetensors") for one in (recipe, other))
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-7)
 
@@ -150,7 +140,7 @@ def test_masked_rows_are_split_alike(recipe, tmp_path, small_device):
     recipe["student"]["dropout"] = 0.0
     recipe["stages"][0] |= {"method": {"name": "mlm"}, "augment": {}}
     recipe["stages"][0]["training"] |= {"optim": "sgd", "max_steps": 2}
-    straight = elsewhere(recipe, tmp_path / "straight")
+    straight = support.elsewhere(recipe, tmp_path / "straight")
     limbeck.distill(straight)
     small_device(1, "forward")
     limbeck.distill(recipe)
@@ -170,37 +160,37 @@ def test_attempts_that_failed_leave_no_trace_in_the_random_streams(recipe, tmp_p
         self.rows = 2
 
     monkeypatch.setattr(BatchSplitter, "__init__", begin_with_two)
-    other = elsewhere(recipe, tmp_path / "other")
+    other = support.elsewhere(recipe, tmp_path / "other")
     limbeck.distill(other)
-    assert_equal(student_of(recipe), student_of(other))
+    support.assert_equal(support.student_of(recipe), support.student_of(other))
 
 
 def test_a_resumed_run_keeps_its_pieces(recipe, tmp_path, small_device, monkeypatch):
     recipe["stages"][0]["training"] |= {"eval_strategy": "no", "logging_steps": 3}
-    straight = elsewhere(recipe, tmp_path / "straight")
+    straight = support.elsewhere(recipe, tmp_path / "straight")
     small_device(4, "forward")
     limbeck.distill(straight)
     with monkeypatch.context() as patch:
-        patch.setattr(stage.DistillationTrainer, "log", die)
+        patch.setattr(stage.DistillationTrainer, "log", support.die)
         with pytest.raises(MemoryError):
             limbeck.distill(recipe)
     monkeypatch.undo()  # The memory suffices now, and still: the same pieces.
     done = limbeck.distill(recipe, resume=True)
     assert done.record["stages"][0]["rows_of_a_piece"] == 4
-    assert_equal(student_of(recipe), student_of(straight))
+    support.assert_equal(support.student_of(recipe), support.student_of(straight))
 
 
 def test_memory_that_runs_out_in_the_first_step_of_a_resumed_run(recipe, tmp_path, small_device, monkeypatch):
     """Its random streams are restored after its batches are read, and put back for the second attempt."""
     recipe["stages"][0]["training"] |= {"eval_strategy": "no"}
-    straight = elsewhere(recipe, tmp_path / "straight")
-    with at_step(2, lambda: small_device(3, "backward")):
+    straight = support.elsewhere(recipe, tmp_path / "straight")
+    with support.at_step(2, lambda: small_device(3, "backward")):
         assert limbeck.distill(straight).record["stages"][0]["rows_of_a_piece"] == 2
     monkeypatch.undo()
-    kill_at(recipe, 3)
+    support.kill_at(recipe, 3)
     small_device(3, "backward")
     assert limbeck.distill(recipe, resume=True).record["stages"][0]["rows_of_a_piece"] == 2
-    assert_equal(student_of(recipe), student_of(straight))
+    support.assert_equal(support.student_of(recipe), support.student_of(straight))
 
 
 def test_without_the_policy_the_run_stops_and_says_what_there_is(recipe, small_device):
@@ -208,7 +198,7 @@ def test_without_the_policy_the_run_stops_and_says_what_there_is(recipe, small_d
     small_device(3, "forward")
     with pytest.raises(TrainingError, match="guard.on_out_of_memory: split"):
         limbeck.distill(recipe)
-    assert record_of(recipe)["status"] == "failed"
+    assert support.record_of(recipe)["status"] == "failed"
     done = limbeck.distill(recipe, ["stages.0.guard.on_out_of_memory=split"], resume=True)
     assert done.record["stages"][0]["rows_of_a_piece"] == 2
 

@@ -16,18 +16,8 @@ from limbeck.core.files import HEARTBEAT
 from limbeck.errors import CorpusError, Interrupted, LimbeckError, ModelError, OutputError, TrainingError
 from limbeck.training.record import Heartbeat
 from limbeck.training.stage import StageTraining
+from tests.support import training as support
 from tests.support.models import make_teacher
-from tests.support.training import (
-    assert_equal,
-    at_step,
-    die,
-    elsewhere,
-    kill_at,
-    log_of,
-    record_of,
-    stage_folder,
-    student_of,
-)  # fmt: skip
 from tests.training.conftest import make_recipe
 
 WIDE = {"layers": 2, "hidden": 48, "heads": 4, "ffn": 96}
@@ -65,7 +55,7 @@ def test_a_run_leaves_a_student_a_recipe_and_a_record(finished):
     recipe, result, _ = finished
     folder = result.student.parent
     assert {"student", "recipe.yaml", "run.json", "stages"} <= {path.name for path in folder.iterdir()}
-    record = record_of(recipe)
+    record = support.record_of(recipe)
     assert record["status"] == "finished"
     stage = record["stages"][0]
     assert (stage["steps"], stage["method"]) == (2, "minilmv2")
@@ -85,7 +75,7 @@ def test_the_student_is_an_ordinary_folder_without_teacher_or_maps(finished, ber
     assert "pooler.dense.weight" in result.record["untrained"]["names"]
     assert (model.config.num_hidden_layers, model.config.hidden_size) == (2, 16)
     assert AutoTokenizer.from_pretrained(result.student)("the model")["input_ids"]
-    weights = student_of(recipe)
+    weights = support.student_of(recipe)
     assert not [name for name in weights if "teacher" in name or "maps" in name or "projection" in name]
     stage = load_file(result.student.parent / "stages" / "2-sentence_embedding" / "model.safetensors")
     assert [name for name in stage if name.startswith("maps.")], "widths differ, so maps were learned"
@@ -137,12 +127,12 @@ def test_a_finished_run_is_returned_as_it_is_and_never_written_over(finished, tm
 
 
 def test_another_seed_gives_another_student_also_over_a_finished_run(whole, tmp_path):
-    again = elsewhere(whole, tmp_path / "again")
+    again = support.elsewhere(whole, tmp_path / "again")
     again["stages"][0]["training"]["max_steps"] = 1
     limbeck.distill(again)
-    before = student_of(again)
+    before = support.student_of(again)
     limbeck.distill(again, ["seed=9"], overwrite=True)
-    after = student_of(again)
+    after = support.student_of(again)
     assert not all(torch.equal(tensor, after[name]) for name, tensor in before.items())
 
 
@@ -154,30 +144,30 @@ def test_untrained_parameters_are_listed_and_filled_as_asked(recipe, bert_folder
     assert "encoder.layer.1.attention.self.value.weight" not in untrained["names"]
     assert "encoder.layer.1.output.dense.weight" in untrained["from_teacher"]
     expected = AutoModel.from_pretrained(bert_folder).encoder.layer[3].output.dense.weight
-    assert torch.equal(student_of(recipe)["encoder.layer.1.output.dense.weight"], expected)
+    assert torch.equal(support.student_of(recipe)["encoder.layer.1.output.dense.weight"], expected)
 
 
 def test_parameters_stay_untrained_where_nothing_is_asked(whole):
-    untrained = record_of(whole)["untrained"]
+    untrained = support.record_of(whole)["untrained"]
     assert "encoder.layer.1.output.dense.weight" in untrained["names"] and untrained["from_teacher"] == []
 
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_a_killed_run_resumes_to_the_same_weights(recipe, whole, step):
     """Before its first checkpoint, and in its first epoch; in the second see `test_checkpoints`."""
-    kill_at(recipe, step)
+    support.kill_at(recipe, step)
     limbeck.distill(recipe, resume=True)
-    assert_equal(student_of(recipe), student_of(whole))
+    support.assert_equal(support.student_of(recipe), support.student_of(whole))
 
 
 def test_a_run_killed_after_its_last_step_is_finished_not_trained_on(recipe, whole, monkeypatch):
-    monkeypatch.setattr(StageTraining, "write", die)
+    monkeypatch.setattr(StageTraining, "write", support.die)
     with pytest.raises(MemoryError):
         limbeck.distill(recipe)
     monkeypatch.undo()
     assert limbeck.distill(recipe, resume=True).record["stages"][0]["steps"] == 6
-    assert_equal(student_of(recipe), student_of(whole))
-    assert not list(stage_folder(recipe).glob("checkpoint-*"))
+    support.assert_equal(support.student_of(recipe), support.student_of(whole))
+    assert not list(support.stage_folder(recipe).glob("checkpoint-*"))
 
 
 def test_missing_text_and_weights_are_refused_and_leave_the_folder_free(recipe, tmp_path, bert_folder):
@@ -223,7 +213,7 @@ def test_a_run_is_not_resumed_on_other_text(recipe, tmp_path, text_folder):
     (folder / "some.txt").write_text(text)
     recipe["corpus"]["sources"] = [str(folder)]
     with (
-        at_step(1, lambda: os.kill(os.getpid(), signal.SIGINT)),
+        support.at_step(1, lambda: os.kill(os.getpid(), signal.SIGINT)),
         pytest.raises(Interrupted, match="limbeck distill --resume --output"),
     ):
         limbeck.distill(recipe)
@@ -243,7 +233,7 @@ def test_a_stage_without_a_step_is_an_error(recipe):
 def test_the_last_step_is_always_logged_and_once(recipe, steps, logged_at):
     recipe["stages"][0]["training"] |= {"max_steps": steps, "logging_steps": 3}
     done = limbeck.distill(recipe)
-    losses = [(line["step"], line["loss"]) for line in log_of(recipe) if "loss" in line]
+    losses = [(line["step"], line["loss"]) for line in support.log_of(recipe) if "loss" in line]
     assert [step for step, _ in losses] == logged_at
     (stage_record,) = done.record["stages"]
     assert stage_record["final_loss"] == losses[-1][1] and stage_record["final_terms"]
