@@ -38,7 +38,7 @@ class KeepFactors:
     Args:
         p: Dropout probability, 0 to 1.
         seed: Of the stream, see `draw_seed`.
-        part: Number of a stream of its own under the same seed.
+        part: Number of the stream; streams of one seed are independent.
     """
 
     def __init__(self, p: float, seed: int, part: int = 0) -> None:

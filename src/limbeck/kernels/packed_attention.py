@@ -43,7 +43,7 @@ def packed_attention(
     Args:
         query: `[A, T, D]`, T tokens of all samples one after the other; on a CPU.
         key: Like `query`.
-        value: Like `query`, with a D of its own.
+        value: Like `query`, of any D.
         lengths: Tokens of each sample, 1 or more; they add up to T.
         scale: Factor of the scores.
         dropout: Probability that a probability is set to 0; what is left is scaled, see `fast_dropout`.

@@ -2,7 +2,7 @@
 
 A block holds `[units, rows, columns]` logits of the teacher and of the student, a unit being one head of one sample.
 Its probabilities, divergence and gradient are computed before the next one is made, so the L×L matrices of all heads
-never exist together. On a CPU every thread works on blocks of its own.
+never exist together. On a CPU every thread works on other blocks.
 
 Logits are kept in base 2, since exp2 is the fastest exponential that PyTorch has on a CPU, and the row maximum is
 subtracted for stability. With e = exp2(logits), s = Σ e per row and D = teacher logits − student logits:

@@ -71,7 +71,7 @@ def allocate(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor
 
 
 def on_device_of(x: Tensor) -> AbstractContextManager[object]:
-    """Make the device of `x` the one that kernels start on."""
+    """Start kernels on the device of `x`."""
     return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
 
 

@@ -163,7 +163,7 @@ class _ChunkedSoftLabels(torch.autograd.Function):
 
 
 def _is_last_backward() -> bool:
-    """Whether the running backward pass frees the graph, so that what it saved may be overwritten."""
+    """Whether the running backward pass frees the graph, so that the saved tensors may be overwritten."""
     keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
     return keeps is not None and not keeps()
 

@@ -118,7 +118,7 @@ def plan_initialisation(
 
     Raises:
         ModelError: for another family, vocabulary or strategy than can be matched, a student that is wider
-            than what it should copy, or heads that would be cut.
+            than its source, or heads that would be cut.
     """
     sources = selected_layers(layers, student.layers, teacher.layers)
     mode = embedding_mode(embeddings, student, teacher)

@@ -19,13 +19,13 @@ from limbeck.training.trainer import DistillationTrainer
 
 
 class StudentCohort(nn.Module):
-    """Students with terms of their own, distilled side by side from one teacher.
+    """Students with different terms, distilled side by side from one teacher.
 
     Every batch runs through the teacher once, as far as the deepest stream that any student reads. Students share
     nothing else: each has its learned maps, and draws its dropout from the place in the random stream where it would
     draw alone. For students of one shape, with gradients clipped for each (see `CohortTrainer`), every one takes the
     trajectory that it would take alone. Students of other shapes draw other amounts; their dropout then differs from
-    what it would be alone, and nothing else does.
+    that of a run alone, and nothing else does.
 
     Args:
         students: The models that learn.
@@ -157,7 +157,7 @@ class DivergedStudents:
 
 
 class CohortTrainer(DistillationTrainer):
-    """Trains the students of a `StudentCohort` together; each follows the trajectory of a run of its own.
+    """Trains the students of a `StudentCohort` together; each follows the trajectory of a run alone.
 
     The loss is the sum of the students' losses, so each gets its own gradient; the optimizer works number by number;
     gradients are clipped by each student's own norm. A student that diverges, or that is cut, keeps the weights that

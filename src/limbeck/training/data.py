@@ -386,9 +386,9 @@ class EpochSetter(TrainerCallback):
 class SharedBatches(Sampler[list[int]]):
     """Cuts the rows of a sampler into batches of all processes, and yields the part of one of them.
 
-    Rows go to the processes in turn, so that all have rows of like length. The last batch of an epoch may have fewer
-    rows than there are processes: those without one get an empty batch, for which see `FillingCollator`. So no row is
-    trained on twice, as it would be if the rest were filled up from the epoch's beginning.
+    Rows are dealt to the processes one by one, so that all have rows of like length. The last batch of an epoch may
+    have fewer rows than there are processes: those without one get an empty batch, for which see `FillingCollator`. So
+    no row is trained on twice, as it would be if the rest were filled up from the epoch's beginning.
 
     Args:
         rows: Yields the rows of an epoch.
@@ -415,7 +415,7 @@ class SharedBatches(Sampler[list[int]]):
 
 
 def dealt_batches(rows: int, batch_size: int, lane: Lane) -> list[list[int]]:
-    """Deal the batches of one process out to several, in turn; all get equally many, the last ones maybe empty ones.
+    """Deal the batches of one process out to several, one by one; all get equally many, the last ones maybe empty ones.
 
     For measuring: terms that couple the rows of a batch have the value that one process would give them.
 
@@ -455,7 +455,7 @@ def _cut(rows: Iterable[int], size: int) -> Iterator[list[int]]:
         yield part
 
 
-# A stream: every worker of every process reads a part of its own.
+# A stream: every worker of every process reads another part.
 
 
 class _Loaded(NamedTuple):
@@ -492,7 +492,7 @@ class _LaneBatches(IterableDataset[_Loaded]):
 class StreamLoader:
     """Loads the batches of a stream, and knows the position behind the last one that was taken.
 
-    Every worker of every process reads a lane of its own; batches are taken from the lanes of a process in turn. What
+    Every worker of every process reads another lane; batches are taken from the lanes of a process round robin. What
     workers have made ahead does not count: the position is that of the trainer.
 
     Args:

@@ -31,7 +31,7 @@ _NOTHING_YET = frozenset((RECIPE, RECORD, HEARTBEAT, LOCK, f"{RECORD}.partial", 
 
 @contextmanager
 def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator[Path]:
-    """Have the run's folder for the processes of this run alone, made or taken up, with the resolved recipe in it.
+    """Have the run's folder for the processes of this run alone, new or continued, with the resolved recipe in it.
 
     Args:
         recipe: The recipe, with its output.

@@ -134,7 +134,7 @@ class Proxy:
 
     Raises:
         RecipeError: for a share out of range, or a recipe that cannot be trained side by side: without stages, with a
-            stage that has a teacher or a student of its own, or in float16, whose loss scale couples the students.
+            stage that names its teacher or student, or in float16, whose loss scale couples the students.
     """
 
     def __init__(self, plan: RunPlan, *, share: float = 1.0, console: Console) -> None:

@@ -248,7 +248,7 @@ class Run:
         return self.plan.teacher_choice if choice is self.plan.student_choice else stages[0].teacher
 
     def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> records.Stage:
-        """Run a stage, or take up a finished one; a stage with a student of its own leaves it in its folder."""
+        """Run a stage, or restore a finished one; a stage that names its student leaves it in its folder."""
         folder = self._stage_folder(choice.spec.title)
         initialisation: records.Initialisation | None = None
         if choice.student is not None:

@@ -105,7 +105,7 @@ DONE = Stage.FILE
 
 
 def load_finished(folder: Path, student: PreTrainedModel, warn: checkpoints.Warn) -> Stage | None:
-    """Take up a stage that an earlier run finished.
+    """Restore a stage that an earlier run finished.
 
     Args:
         folder: The stage's folder.

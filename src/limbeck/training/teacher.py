@@ -51,7 +51,7 @@ class TeacherReader:
     def read(
         self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
     ) -> Streams:
-        """Run the teacher, in the number format of its own weights.
+        """Run the teacher, in the number format of its weights.
 
         Args:
             input_ids: `[B, L]`.
@@ -84,12 +84,12 @@ class TeacherReader:
 
 
 def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
-    """Shard every block of its own, so that a forward that stops early leaves no wrapper half way."""
+    """Shard every block separately, so that a forward that stops early leaves no wrapper half way."""
     if isinstance(blocks(teacher)[0], FSDPModule):
         return
     mesh = init_device_mesh(device.type, (process_count(),))
     for block in blocks(teacher):
-        fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block of its own would stay whole.
+        fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block would stay whole.
     teacher.to(device)
 
 

@@ -128,7 +128,7 @@ class DistillationTrainer(Trainer):
             return batches, None
         # Without waiting, where the loader has pinned them.
         batches = [send_to_device(batch, device, non_blocking=True) for batch in batches]
-        # Word of signals goes along, so that it costs no communication of its own.
+        # Word of signals goes along, so that it costs no further communication.
         units = F.pad(module.sum_units(batches), (0, 1), value=float(self.interrupt.interrupted))
         window = module.sum_over_ranks(units)
         if self.args.world_size > 1:
@@ -148,7 +148,7 @@ class DistillationTrainer(Trainer):
 
         splits = self.policy.on_out_of_memory == "split"
         if self._start is None and (splits or self.policy.on_bad_loss == "skip"):
-            # Not with the batches: a resumed run takes up its random streams after it has read them.
+            # Not with the batches: a resumed run restores its random streams after it has read them.
             self._start = StepStart(self.module.buffers(), self.args.device)
         loss = self.splitter.run(inputs, run, self._start_again) if splits else run(inputs)
         # The loop adds these up over the whole run: one that is skipped must not spoil the sum.
