@@ -28,29 +28,10 @@ CPU_SIZE, DEVICE_SIZE = 1536, 8192
 COPIED = 1 << 26
 
 
-@dataclass(frozen=True)
-class Ceiling:
-    """The measured rate of large matrix products.
-
-    Attributes:
-        dtype: Of the matrices.
-        size: Their rows and columns.
-        operations_per_second: Multiplications and additions, of the fastest of several passes.
-    """
-
-    dtype: torch.dtype
-    size: int
-    operations_per_second: float
-
-    def floor_ms(self, operations: float) -> float:
-        """Return the milliseconds that so many operations take at this rate."""
-        return operations / self.operations_per_second * 1000
-
-
 def measure_ceiling(
     device: torch.device, dtype: torch.dtype, *, size: int | None = None, seconds: float = 1.0
-) -> Ceiling:
-    """Measure the rate of a square matrix product, 2 · size³ operations.
+) -> float:
+    """Measure the operations a second of a square matrix product, which has 2 · size³.
 
     The fastest pass counts: whatever slows one down is no property of the machine. On a CPU the weights are packed as a
     teacher's are, which is faster than a plain product. Settings of PyTorch that decide how products in float32 are
@@ -68,7 +49,7 @@ def measure_ceiling(
     pack_linear_maps([linear])
     run = stopwatch(lambda: linear(left), device)
     fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
-    return Ceiling(dtype, rows, 2 * rows**3 / fastest)
+    return 2 * rows**3 / fastest
 
 
 def measure_bandwidth(device: torch.device, *, numbers: int = COPIED, seconds: float = 1.0) -> float:

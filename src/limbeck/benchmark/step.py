@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from limbeck.benchmark import measuring
-from limbeck.benchmark.measuring import Ceiling, Peak
+from limbeck.benchmark.measuring import Peak
 from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
@@ -466,30 +466,32 @@ def measure_step(
     operations = step.operations()
     dtypes = {dtype for count, dtype in operations.values() if count}
 
-    def ceilings_now() -> dict[torch.dtype, Ceiling]:
-        time = min(1.0, seconds / 10)
-        return {x: measuring.measure_ceiling(step.device, x, size=ceiling_size, seconds=time) for x in dtypes}
-
-    def bandwidth_now() -> float:
+    def measure_rates() -> dict[torch.dtype | str, float]:
+        """Operations a second by format, and bytes a second of a copy."""
         size = {} if ceiling_size is None else {"numbers": ceiling_size**2}
-        return measuring.measure_bandwidth(step.device, seconds=min(0.5, seconds / 10), **size)
+        rates: dict[torch.dtype | str, float] = {
+            "copy": measuring.measure_bandwidth(step.device, seconds=min(0.5, seconds / 10), **size)
+        }
+        for dtype in dtypes:
+            most = min(1.0, seconds / 10)
+            rates[dtype] = measuring.measure_ceiling(step.device, dtype, size=ceiling_size, seconds=most)
+        return rates
 
     report(_MEMORY_DONE, "a large matrix product")
-    before, bandwidth = ceilings_now(), bandwidth_now()
+    before = measure_rates()
     timing = part_of(report, _CEILING_DONE, 1.0)
     watch = stopwatch(step.run, step.device)
     variants: dict[str, Callable[[], dict[str, float]]] = {"whole": lambda: {WHOLE: watch()}, "parts": step.run_parts}
     found = take_turns(variants, seconds=seconds, tell=tell_rounds(timing, f"steps of {step.tokens:,} tokens"))
     # Before and after, so that a busy moment does not lower the ceiling.
-    after = ceilings_now()
-    ceilings = {x: max(before[x], after[x], key=lambda found: found.operations_per_second) for x in dtypes}
+    rates = {key: max(rate, before[key]) for key, rate in measure_rates().items()}
     times = {WHOLE: [run[WHOLE] for run in found["whole"]]}
     times |= {part: [run[part] for run in found["parts"]] for part in PARTS}
     medians = {part: summarise(times[part]).median_ms for part in PARTS}
-    floors = {part: ceilings[dtype].floor_ms(count) if count else None for part, (count, dtype) in operations.items()}
-    bandwidth = max(bandwidth, bandwidth_now())
-    floors["optimizer"] = step.optimizer_bytes() / bandwidth * 1000
+    floors = {part: count / rates[dtype] * 1000 if count else None for part, (count, dtype) in operations.items()}
+    floors["optimizer"] = step.optimizer_bytes() / rates["copy"] * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
+    operations[WHOLE] = sum(count for count, _ in operations.values()), step.student_dtype
     student, teacher = setup.shapes
     described = {
         "method": setup.method,
@@ -506,10 +508,8 @@ def measure_step(
     }
     rows = []
     for part, seen in times.items():
-        spread, floor = summarise(seen), floors[part]
-        whole = part == WHOLE
-        count = sum(n for n, _ in operations.values()) if whole else operations[part][0]
-        dtype = step.student_dtype if whole else operations[part][1]
+        spread, floor, whole = summarise(seen), floors[part], part == WHOLE
+        count, dtype = operations[part]
         rows.append(
             {
                 "part": part,
@@ -520,8 +520,8 @@ def measure_step(
                 "share": 1.0 if whole else medians[part] / sum(medians.values()),
                 "gflop": count / 1e9,
                 "gbyte": step.optimizer_bytes() / 1e9 if part == "optimizer" else None,
-                "ceiling_gbytes": bandwidth / 1e9 if part == "optimizer" else None,
-                "ceiling_gflops": None if whole or not count else ceilings[dtype].operations_per_second / 1e9,
+                "ceiling_gbytes": rates["copy"] / 1e9 if part == "optimizer" else None,
+                "ceiling_gflops": None if whole or not count else rates[dtype] / 1e9,
                 "floor_ms": floor,
                 "floor_percent": None if floor is None else floor / spread.median_ms * 100,
                 "tokens_per_second": step.tokens / spread.median_ms * 1000 if whole else None,
