@@ -9,39 +9,24 @@ METHODS = ("minilmv2", "sentence_embedding")
 NOT_CLIPPED = 1000.0
 
 
-def divided_twice(original):
-    """Divide once more, as a trainer does that does not know that the loss is scaled already."""
-
-    def compute_loss(self, *arguments, **named):
-        return original(self, *arguments, **named) / self.args.gradient_accumulation_steps
-
-    return compute_loss
-
-
-def divided_by_its_own_batch(original):
-    """Divide each micro-batch by its own count alone, so that their means add up."""
+def changed(original, divided, counted):
+    """Divide once more, or each micro-batch by its count alone, as a trainer does that knows of no accumulation."""
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        return original(self, model, inputs, return_outputs)
-
-    return compute_loss
-
-
-def mean_of_means(original):
-    """Average the means of the micro-batches, which is wrong where these differ in length."""
-
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        return original(self, model, inputs, return_outputs) / self.args.gradient_accumulation_steps
+        loss = original(self, model, inputs, return_outputs, num_items_in_batch if counted else None)
+        return loss / self.args.gradient_accumulation_steps if divided else loss
 
     return compute_loss
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    "change", [divided_twice, divided_by_its_own_batch, mean_of_means], ids=lambda one: one.__name__
+    ("divided", "counted"),
+    [(True, True), (False, False), (True, False)],
+    ids=["divided twice", "sum of means", "mean of means"],
 )
-def test_a_wrong_divisor_is_noticed(change, method, tmp_path, monkeypatch):
+def test_a_wrong_divisor_is_noticed(divided, counted, method, tmp_path, monkeypatch):
     trainer = internals.DistillationTrainer
-    monkeypatch.setattr(trainer, "compute_loss", change(trainer.compute_loss))
+    monkeypatch.setattr(trainer, "compute_loss", changed(trainer.compute_loss, divided, counted))
     with pytest.raises(AssertionError, match="not close"):
         assert_accumulation_changes_nothing(method, NOT_CLIPPED, tmp_path)

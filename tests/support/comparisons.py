@@ -18,7 +18,7 @@ def write_teacher(folder: Path) -> Path:
     return make_teacher(folder, "bert", head="masked_lm", layers=3, hidden=32, heads=4, ffn=64)
 
 
-def tiny_plan(teacher: Path, text: Path, **changes: Any) -> dict[str, Any]:
+def tiny_plan(teacher: Path | str, text: Path | str, **changes: Any) -> dict[str, Any]:
     """A plan of two methods that measures next to nothing; tests change what they are about."""
     return {
         "teacher": {"model": str(teacher)},

@@ -21,7 +21,13 @@ MINILMV2 = {"name": "minilmv2", "relation_heads": 4}
 
 
 def recipe_of(
-    teacher: Path, text: Path, /, *methods: Mapping[str, Any], length: int = 32, held_out: float = 0.2, **changes: Any
+    teacher: Path | str,
+    text: Path | str,
+    /,
+    *methods: Mapping[str, Any],
+    length: int = 32,
+    held_out: float = 0.2,
+    **changes: Any,
 ) -> dict[str, Any]:
     """A recipe with a stage for each method, by default MiniLMv2; tests change what they are about."""
     return {

@@ -6,22 +6,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    AlbertConfig,
-    AlbertModel,
-    BertConfig,
-    BertModel,
-    DistilBertConfig,
-    DistilBertModel,
-    ElectraConfig,
-    ElectraModel,
-    ModernBertConfig,
-    ModernBertModel,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaModel,
-)
+from transformers import CONFIG_MAPPING, AutoModel, BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 WORDS = (
     *("a", "the", "of", "river", "stone", "bridge", "water", "city", "old", "new", "runs", "under"),
@@ -62,18 +47,19 @@ def tiny_bert(layers: int = 2, *, seed: int = 0, **fields: Any) -> BertModel:
 def tiny_models() -> dict[str, PreTrainedModel]:
     torch.manual_seed(0)
     common = _common(2)
-    roberta = {**common, "max_position_embeddings": 65, "pad_token_id": 0}
-    distil = DistilBertConfig(vocab_size=64, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=64)
-    modern = ModernBertConfig(**common, pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
-    found = {
-        "bert": BertModel(BertConfig(**common)),
-        "roberta": RobertaModel(RobertaConfig(**roberta)),
-        "distilbert": DistilBertModel(distil),
-        "electra": ElectraModel(ElectraConfig(**common, embedding_size=8)),
-        "albert": AlbertModel(AlbertConfig(**common, embedding_size=8)),
-        "modernbert": ModernBertModel(modern),
+    distil = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+    configurations = {
+        "bert": common,
+        "roberta": common | {"max_position_embeddings": 65, "pad_token_id": 0},
+        "distilbert": distil | {"vocab_size": 64, "max_position_embeddings": 64},
+        "electra": common | {"embedding_size": 8},
+        "albert": common | {"embedding_size": 8},
+        "modernbert": common | special,
     }
-    return {name: model.eval() for name, model in found.items()}
+    return {
+        name: AutoModel.from_config(CONFIG_MAPPING[name](**fields)).eval() for name, fields in configurations.items()
+    }
 
 
 def _common(layers: int) -> dict[str, Any]:
