@@ -88,6 +88,7 @@ def test_a_name_that_is_taken_is_refused(install):
 def test_a_run_from_recipe_to_student(install, tiny_recipe):
     install("plugged_d", CODE, ENTRY_POINTS.format(module="plugged_d"))
     tiny_recipe["student"]["shape"] |= {"hidden": 48}
+    tiny_recipe["evaluation"] = {"enabled": False}
     tiny_recipe["stages"][0] |= {"method": {"name": "absolute_embeddings", "weight": 3.0}}
     result = limbeck.distill(tiny_recipe)
     assert result.record["stages"][0]["method"] == "absolute_embeddings"

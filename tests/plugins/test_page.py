@@ -1,8 +1,5 @@
 """What docs/extending.md shows works as it stands: its file, its commands, its package."""
 
-import json
-import subprocess
-import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -14,20 +11,11 @@ from limbeck.objectives import OBJECTIVES
 from tests.docs.pages import Page
 from tests.docs.shell import commands
 from tests.support.models import make_teacher
+from tests.support.plugins import forgetting
 
 PAGE = Page("docs/extending.md")
 CODE = "\n".join(block.text for block in PAGE.blocks if block.language == "python")
 SMALL = ("--steps", "2", "--batch-size", "4", "--length", "32", "--set", "evaluation.enabled=false")
-ALL_IN_TURN = """
-import json, sys
-from limbeck.cli.main import run
-for arguments in json.loads(sys.argv.pop()):
-    sys.argv[1:] = arguments
-    try:
-        run()
-    except SystemExit as stop:
-        print("exit", stop.code or 0, flush=True)
-"""
 
 
 @pytest.fixture
@@ -46,14 +34,14 @@ def test_its_commands_run_one_after_the_other(folder, limbeck):
     lines = [list(command.words[1:]) for command in commands(shell.text)]
     assert [words[2] for words in lines] == ["methods", "distill", "distill"]
     lines[1] = ["2x24" if word == "6x384" else word for word in lines[1]] + list(SMALL)
-    command = [sys.executable, "-c", ALL_IN_TURN, json.dumps(lines)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.count("exit 0") == len(lines), done.stdout[-2000:] + done.stderr[-2000:]
-    assert "Last hidden states under the absolute error" in done.stdout
-    assert "1 x absolute_error(hidden@6 <- hidden@12)" in done.stdout
+    with forgetting():
+        done = [limbeck(*words) for words in lines]
+    assert [each.returncode for each in done] == [0, 0, 0], [each.stderr for each in done]
+    printed = "".join(each.stdout for each in done)
+    assert "Last hidden states under the absolute error" in printed
+    assert "1 x absolute_error(hidden@6 <- hidden@12)" in printed
     assert Path("runs/mine/student/model.safetensors").is_file()
-    # Without the file, in this process.
-    for words in (lines[0], lines[2]):
+    for words in (lines[0], lines[2]):  # Without the file.
         refused = limbeck(*words[2:])
         assert refused.returncode == 2
         assert "Unknown method 'absolute_hidden_states'" in refused.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from limbeck.core import registry as plugins
@@ -9,14 +12,23 @@ from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
 
 
+@contextmanager
+def forgetting() -> Iterator[None]:
+    """Have the registries forget at the end what is added meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(plugins.VARIABLE, "")  # So that what a test leaves there goes with it.
+        patch.delenv(plugins.VARIABLE)
+        patch.setattr(plugins, "_files", {})
+        patch.setattr(plugins, "_distributions", {})
+        for registry in (METHODS, OBJECTIVES):
+            len(registry)
+            patch.setattr(registry, "_items", dict(registry._items))
+            patch.setattr(registry, "_outside", set(registry._outside))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def forgotten_afterwards(monkeypatch):
+def forgotten_afterwards():
     """Whatever a test adds is gone after it."""
-    monkeypatch.setenv(plugins.VARIABLE, "")  # So that what a test leaves there goes with it.
-    monkeypatch.delenv(plugins.VARIABLE)
-    monkeypatch.setattr(plugins, "_files", {})
-    monkeypatch.setattr(plugins, "_distributions", {})
-    for registry in (METHODS, OBJECTIVES):
-        len(registry)
-        monkeypatch.setattr(registry, "_items", dict(registry._items))
-        monkeypatch.setattr(registry, "_outside", set(registry._outside))
+    with forgetting():
+        yield
