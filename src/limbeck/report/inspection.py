@@ -195,7 +195,7 @@ def inspection_sections(found: InspectionFound) -> list[blocks.Section]:
     builders: dict[str, tuple[str, Callable[[Any], Iterable[blocks.Block]]]] = {
         "attention": ("Attention", _attention),
         "similarity": ("Similarity of layers", lambda result: [figures.similarity_figure(result)]),
-        "contribution": ("inspection.Contribution of layers", lambda result: [figures.contribution_figure(result)]),
+        "contribution": ("Contribution of layers", lambda result: [figures.contribution_figure(result)]),
         "phrases": ("Phrases", lambda result: [figures.phrases_figure(result)]),
     }
     sections: list[blocks.Section] = []
