@@ -1,6 +1,7 @@
 """The recipe reference has every key, with what the schema says of it; `mkdocs` puts it into its page."""
 
-import importlib.util
+import runpy
+from types import SimpleNamespace
 
 import pytest
 from pydantic import BaseModel
@@ -14,10 +15,7 @@ from tests.support.recipes import models_in
 @pytest.fixture(scope="module")
 def hook():
     pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
-    spec = importlib.util.spec_from_file_location("recipe_reference", ROOT / "docs/hooks/recipe_reference.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "docs/hooks/recipe_reference.py")))
 
 
 def sections(model: type[BaseModel], found=()):

@@ -1,6 +1,7 @@
 """Links that leave docs/ lead to copies in the site, at the right depth."""
 
-import importlib.util
+import runpy
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +11,7 @@ from tests.docs.pages import ROOT
 @pytest.fixture(scope="module")
 def hook():
     pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
-    spec = importlib.util.spec_from_file_location("repository_files", ROOT / "docs/hooks/repository_files.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "docs/hooks/repository_files.py")))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The picture of the first page shows the rows of the committed files, and says so to those who cannot see it."""
 
-import importlib.util
 import re
+import runpy
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +11,7 @@ from tests.docs.pages import ROOT, Page
 
 @pytest.fixture(scope="module")
 def picture():
-    spec = importlib.util.spec_from_file_location("results_picture", ROOT / "docs/pictures/results.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "docs/pictures/results.py")))
 
 
 def test_the_text_and_the_file_are_of_todays_rows(picture):

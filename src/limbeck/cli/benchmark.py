@@ -1,4 +1,4 @@
-"""`limbeck benchmark`: what losses, training steps and models cost on this machine."""
+"""`limbeck benchmark`: the costs of losses, training steps and models on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`limbeck inspect`: what a model looks like inside, alone or beside its teacher."""
+"""`limbeck inspect`: a look inside a model, alone or beside its teacher."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files:
     files.finish("contribution", found, contribution_table(found), messages)
 
 
-# Which layers and heads `limbeck inspect attention` draws, read from its options.
+# The layers and heads that `limbeck inspect attention` draws.
 
 
 def read_layers(text: str | None, subjects: Sequence[Subject]) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What commands say and show: results on standard output, all else on standard error."""
+"""Output of the commands: results on standard output, all else on standard error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Messages:
     as_json: Json = False
 
     def console(self) -> Console:
-        """Return where a command says how far it is: standard error, so that results can be piped.
+        """Return the console of progress: standard error, so that results can be piped.
 
         With `verbose` it also shows versions, device, and records of limbeck's logger.
 

@@ -1,4 +1,4 @@
-"""What the commands have in common: options, the panels of their help, its examples, and reading lists of numbers."""
+"""Shared by the commands: options, the panels and examples of their helps, and the reading of lists of numbers."""
 
 from __future__ import annotations
 
