@@ -17,8 +17,7 @@ from limbeck.core.files import HEARTBEAT, RECORD
 from limbeck.core.folders import LOCK, folder_lock
 from limbeck.errors import OutputError
 from limbeck.training import stage
-from limbeck.training.progress import ProgressReporter
-from limbeck.training.record import SILENT_AFTER, Heartbeat, find_runs, status_of
+from limbeck.training.record import SILENT_AFTER, Heartbeat, ProgressReporter, find_runs, status_of
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
 TRAINING = {

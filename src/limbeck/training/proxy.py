@@ -24,7 +24,7 @@ from limbeck.recipe.plan import RunPlan, StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort
 from limbeck.training.module import freeze_unreached, untrained_names
-from limbeck.training.progress import ProgressReporter
+from limbeck.training.record import ProgressReporter
 from limbeck.training.run import build_corpora, load_tokenizer_of
 from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype
 from limbeck.training.students import LoadTeacher, finish_student, make_student

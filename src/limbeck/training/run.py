@@ -32,8 +32,7 @@ from limbeck.training.checkpoints import disk_problem, sync_tree
 from limbeck.training.data import AnyCorpus
 from limbeck.training.guard import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
-from limbeck.training.progress import ProgressReporter
-from limbeck.training.record import Heartbeat, RunRecord
+from limbeck.training.record import Heartbeat, ProgressReporter, RunRecord
 from limbeck.training.stage import label_kind, load_finished, run_stage, teacher_dtype, warn
 from limbeck.training.students import describe_layers, finish_student, make_student, save_student
 from limbeck.training.teacher import measure_layer_cosines, teacher_facts

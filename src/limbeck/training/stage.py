@@ -28,8 +28,7 @@ from limbeck.training import checkpoints
 from limbeck.training.data import AnyCorpus, grouped_padding_share, held_out_rows, no_step, training_rows
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import DistillationModule, freeze_unreached, untrained_names
-from limbeck.training.progress import ProgressReporter
-from limbeck.training.record import LOG, LiveLog, log_lines
+from limbeck.training.record import LOG, LiveLog, ProgressReporter, log_lines
 from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
 
@@ -196,7 +195,8 @@ class StageTraining:
             eval_dataset=rows.held_out if measures else None,
             data_collator=rows.collator,
             interrupt=self.interrupt,
-            callbacks=[progress, LiveLog(folder)],
+            # Signals are listened for before the heartbeat says that the stage trains.
+            callbacks=[self.interrupt, progress, LiveLog(folder)],
         )
         self.trainer.remove_callback(PrinterCallback)  # Progress is reported above.
         _check_engine(self.trainer)

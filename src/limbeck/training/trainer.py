@@ -62,8 +62,6 @@ class DistillationTrainer(Trainer):
     ) -> None:
         super().__init__(model=model, **arguments)
         self.interrupt = interrupt or InterruptSaver()
-        if interrupt is not None:
-            self.add_callback(interrupt)
         if self.args.process_index:  # Other rows, other dropout; weights and order are those of the main process.
             torch.manual_seed(self.args.seed + self.args.process_index)
         self.model_accepts_loss_kwargs = False
