@@ -36,7 +36,8 @@ def test_a_study_goes_on_after_its_process(place):
     assert len(study.trials) == len(members)
 
 
-def test_a_study_of_something_else_is_refused_and_left_alone(place):
+def test_a_study_of_something_else_is_refused_and_left_alone(tmp_path):
+    place = tmp_path / "search.journal"
     study = open_known(place)
     run_search(study, evaluate, generations=1, batch=6)
     brought = sampler()
@@ -59,7 +60,8 @@ def test_a_study_of_something_else_is_refused_and_left_alone(place):
     assert open_known(place, name="other").trials == []
 
 
-def test_a_study_that_is_not_ours_is_refused(place):
+def test_a_study_that_is_not_ours_is_refused(tmp_path):
+    place = tmp_path / "search.journal"
     foreign = optuna.create_study(storage=open_storage(place), study_name="known")
     foreign.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
     with pytest.raises(OutputError, match="trials of something else than a limbeck search"):
