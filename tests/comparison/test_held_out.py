@@ -30,8 +30,8 @@ def measure(teacher, text, student):
     def make(held_out, spec=SPEC):
         tokenizer = load_tokenizer(str(teacher))
         corpus = build_corpus(CorpusSettings(sources=(str(text),), length=24, held_out=held_out), tokenizer, workers=1)
-        shapes = [shape_of(student.config)]
-        return HeldOutText(load_model(teacher), tokenizer, corpus, spec, pooling="mean", students=shapes)
+        given = {"tokenizer": tokenizer, "corpus": corpus, "spec": spec}
+        return HeldOutText(teacher=load_model(teacher), **given, pooling="mean", students=[shape_of(student.config)])
 
     return make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -177,6 +178,7 @@ def check_held_out(corpus: Corpus, spec: HeldOutSpec) -> None:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
 class HeldOutText:
     """Measures models of one comparison on its held-out text.
 
@@ -189,35 +191,21 @@ class HeldOutText:
         students: The students' shapes.
     """
 
-    def __init__(
-        self,
-        teacher: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        corpus: Corpus,
-        spec: HeldOutSpec,
-        *,
-        pooling: str,
-        students: Sequence[Shape],
-    ) -> None:
-        self._teacher = teacher
-        self._tokenizer = tokenizer
-        self._corpus = corpus
-        self._spec = spec
-        self._encoding: dict[str, Any] = {
-            "pooling": pooling,
-            "max_length": int(corpus.manifest["settings"]["length"]),
-            "batch_size": _BATCH,
-        }
-        self._heads = common_relation_heads(shape_of(teacher.config), students)
+    teacher: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    corpus: Corpus
+    spec: HeldOutSpec
+    pooling: str
+    students: Sequence[Shape]
 
     @property
     def settings(self) -> dict[str, Any]:
         """What decides the figures besides the model: equal settings make figures comparable."""
         return {
-            **self._spec.model_dump(exclude={"enabled"}),
-            "pooling": self._encoding["pooling"],
+            **self.spec.model_dump(exclude={"enabled"}),
+            "pooling": self.pooling,
             "relation_heads": self._heads,
-            "text": self._corpus.path.name,
+            "text": self.corpus.path.name,
         }
 
     def measure_once(self, folder: Path, load: Callable[[], PreTrainedModel] | None = None) -> HeldOutFigures:
@@ -236,7 +224,7 @@ class HeldOutText:
 
     def measure(self, model: PreTrainedModel) -> HeldOutFigures:
         """Measure a model; a figure that the held-out text is too small for is None, with the reason."""
-        model = model.to(self._teacher.device).eval()
+        model = model.to(self.teacher.device).eval()
         figures: dict[str, float | None] = {measure.key: None for measure in MEASURES}
         unavailable: dict[str, str] = {}
         for name, take in (("agreement", self._agreement), ("retrieval", self._retrieval), ("layers", self._layers)):
@@ -248,43 +236,54 @@ class HeldOutText:
         return HeldOutFigures(figures=records.plain(figures), unavailable=unavailable)
 
     def _agreement(self, model: PreTrainedModel) -> dict[str, float | None]:
-        ours = pair_similarities(model, self._tokenizer, self._pairs, **self._encoding)
-        return {"agreement": spearman_agreement(ours.numpy(), self._of_teacher.numpy())}
+        return {"agreement": spearman_agreement(self._similarities(model).numpy(), self._of_teacher.numpy())}
 
     def _retrieval(self, model: PreTrainedModel) -> dict[str, float | None]:
-        found = measure_retrieval(model, self._tokenizer, self._retrieval_pairs, **self._encoding)
+        found = measure_retrieval(model, self.tokenizer, self._retrieval_pairs, **self._encoding)
         return {"retrieval": found.mrr_at_10}
 
     def _layers(self, model: PreTrainedModel) -> dict[str, float | None]:
-        relations, explained = LastLayers(self._teacher, self._batches, heads=self._heads).compare(model)
+        relations, explained = LastLayers(self.teacher, self._batches, heads=self._heads).compare(model)
         return {"relations": relations, "explained": explained}
+
+    def _similarities(self, model: PreTrainedModel) -> Tensor:
+        return pair_similarities(model, self.tokenizer, self._pairs, **self._encoding)
+
+    @property
+    def _encoding(self) -> dict[str, Any]:
+        length = int(self.corpus.manifest["settings"]["length"])
+        return {"pooling": self.pooling, "max_length": length, "batch_size": _BATCH}
+
+    @property
+    def _heads(self) -> int:
+        return common_relation_heads(shape_of(self.teacher.config), self.students)
 
     @cached_property
     def _documents(self) -> list[tuple[str, str] | str]:
-        found = self._corpus.held_out_documents()
+        found = self.corpus.held_out_documents()
         return [(document.title, document.body) if document.title else document.text for document in found]
 
     @cached_property
     def _pairs(self) -> list[tuple[str, str]]:
         plain = [text if isinstance(text, str) else "\n".join(text) for text in self._documents]
-        return [(pair.first, pair.second) for pair in build_pairs(plain, self._spec.pairs)]
+        return [(pair.first, pair.second) for pair in build_pairs(plain, self.spec.pairs)]
 
     @cached_property
     def _of_teacher(self) -> Tensor:
-        return pair_similarities(self._teacher, self._tokenizer, self._pairs, **self._encoding)
+        return self._similarities(self.teacher)
 
     @cached_property
     def _retrieval_pairs(self) -> list[tuple[str, str]]:
-        return build_retrieval_pairs(self._documents, self._spec.retrieval_pairs)
+        return build_retrieval_pairs(self._documents, self.spec.retrieval_pairs)
 
     @cached_property
     def _batches(self) -> list[dict[str, Tensor]]:
         """The first held-out blocks, in the order of the sources, in at least three batches where there are three."""
-        rows = self._corpus.held_out
-        count = min(self._spec.blocks, len(rows))
+        rows = self.corpus.held_out
+        count = min(self.spec.blocks, len(rows))
         if count == 0:
             raise CorpusError("No text is held out; give corpus.held_out a share above 0.")
-        return padded_batches(list(islice(rows, count)), self._tokenizer, min(_BATCH, max(1, count // 3)))
+        return padded_batches(list(islice(rows, count)), self.tokenizer, min(_BATCH, max(1, count // 3)))
 
 
 def padded_batches(

@@ -410,10 +410,10 @@ class _Comparison:
         with quiet(), ProgressBar(self.console) as bar:
             load_teacher = partial(load_model, plan.teacher.model, revision=plan.teacher.revision)
             text = HeldOutText(
-                load_teacher().to(choose_device("auto")).eval(),
-                _tokenizer(plan),
-                self.corpus,
-                plan.evaluation.held_out,
+                teacher=load_teacher().to(choose_device("auto")).eval(),
+                tokenizer=_tokenizer(plan),
+                corpus=self.corpus,
+                spec=plan.evaluation.held_out,
                 pooling=self.checked.with_text.pooling,
                 students=[cell.shape for cell in self.cells],
             )
