@@ -1,8 +1,8 @@
 """Figures of a report: what is drawn, and the words and numbers that stand for it."""
 
-from limbeck.report.figures import Measured, bars_figure, heat_figure, plot_figure, quality_figure
+from limbeck.report.figures import Measured, plot_figure, quality_figure
 from limbeck.report.plot_drawing import drawn
-from limbeck.report.plots import Axis, Bar, BarGroup, Heat, Plot, Series
+from limbeck.report.plots import Axis, Plot, Series
 
 
 def test_the_front_is_what_no_other_beats():
@@ -41,10 +41,3 @@ def test_the_words_of_a_long_line_give_its_course():
     points = [(float(x), (x - 30) ** 2 / 100 + 1) for x in range(51)]
     figure = plot_figure("Loss", Plot([Series("loss", points)], Axis("step"), Axis("nats")))
     assert "loss: from 10 at 0 to 5 at 50, lowest 1 at 30." in figure.description
-
-
-def test_bars_and_cells_are_listed():
-    figure = bars_figure("Scores", [BarGroup("SST-2", [Bar("teacher", 80.0), Bar("student", 40.0, 2.5)])], "percent")
-    assert figure.data.rows[1] == ("SST-2", "student", "40 ± 2.5") and "teacher: 80" in figure.description
-    heat = heat_figure("CKA", Heat([[None, 0.5]], ["0"], ["0", "1"], "row", "column", 0.0, 1.0, "CKA"), "words")
-    assert heat.data.rows == (("0", "–", "0.500"),) and heat.data.headings == ("", "0", "1")

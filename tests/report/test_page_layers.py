@@ -3,7 +3,6 @@
 import pytest
 
 from limbeck.models.streams import StreamKey
-from limbeck.report.figures import layers_figure
 from limbeck.report.layer_links import describe_streams, find_links
 from limbeck.report.plots import SCORES
 
@@ -61,15 +60,6 @@ def test_measured_layers_decide_where_the_mapping_says_so():
 )
 def test_what_cannot_be_composed_is_not_drawn(method, student, teacher):
     assert find_links(method, student, teacher) is None
-
-
-def test_the_table_and_the_words_name_every_term():
-    links = find_links({"name": "minilmv2", "relation_heads": 48}, "bert 6x384, 12 heads, FFN 1536", BASE)
-    figure = layers_figure("Layers", links)
-    assert [row[0] for row in figure.data.rows] == ["query_query", "key_key", "value_value"]
-    assert figure.data.rows[0] == ("query_query", "relation_kl", "1", "query 6", "query 12")
-    assert "relation_kl (value): 6 from 12." in figure.description
-    assert (figure.drawing.student, figure.drawing.teacher, figure.drawing.kinds) == (6, 12, links.kinds)
 
 
 def test_streams_are_named_by_kind_and_layers():
