@@ -50,17 +50,19 @@ def drawn_factors(query, key, lengths, scale, dropout):
     return [shares[:, end - size : end, :size] for size, end in zip(lengths, ends, strict=True)]
 
 
+def assert_same_gradients(found, expected, inputs, tolerance):
+    upstream = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    own, wanted = (torch.autograd.grad(result, inputs, upstream) for result in (found, expected))
+    torch.testing.assert_close(own, wanted, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_without_dropout_it_is_attention(lengths):
     inputs = operands(lengths)
     found = packed_attention(*inputs, lengths, scale=0.4)
     expected = plain(*inputs, lengths, 0.4)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    upstream = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    for own, wanted in zip(
-        torch.autograd.grad(found, inputs, upstream), torch.autograd.grad(expected, inputs, upstream), strict=True
-    ):
-        torch.testing.assert_close(own, wanted, rtol=1e-11, atol=1e-11)
+    assert_same_gradients(found, expected, inputs, 1e-11)
 
 
 @pytest.mark.parametrize("block", [1 << 19, 12, 1], ids=lambda size: f"block {size}")
@@ -77,11 +79,7 @@ def test_dropout_is_a_mask_on_probabilities(lengths, block, monkeypatch):
     found = packed_attention(*inputs, lengths, scale=scale, dropout=dropout)
     expected = plain(*inputs, lengths, scale, [part.detach() for part in factors])
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    upstream = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    for own, wanted in zip(
-        torch.autograd.grad(found, inputs, upstream), torch.autograd.grad(expected, inputs, upstream), strict=True
-    ):
-        torch.testing.assert_close(own, wanted, rtol=1e-8, atol=1e-8)
+    assert_same_gradients(found, expected, inputs, 1e-8)
 
 
 def test_the_share_of_dropped_probabilities():
@@ -112,22 +110,30 @@ def test_lower_formats(dtype):
             own.grad = wanted.grad = None
 
 
-def test_threads_do_not_change_the_result(monkeypatch):
-    lengths = [30, 20, 25]
-    monkeypatch.setattr(module, "BLOCK", 1000)
-    found = []
-    threads = torch.get_num_threads()
-    try:
-        for count in (1, 3):
-            torch.set_num_threads(count)
-            torch.manual_seed(7)
-            inputs = operands(lengths)
-            result = packed_attention(*inputs, lengths, scale=0.4, dropout=0.2)
-            found.append([result, *torch.autograd.grad(result.square().sum(), inputs)])
-    finally:
+@pytest.fixture
+def on_threads():
+    """Runs attention with dropout on so many threads; returns the result and its gradients."""
+    before = torch.get_num_threads()
+
+    def run(threads, lengths, dtype, autocast=False):
         torch.set_num_threads(threads)
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)
+        inputs = operands(lengths, dtype)
+        torch.manual_seed(7)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            result = packed_attention(*inputs, lengths, scale=0.4, dropout=0.2)
+            return [result, *torch.autograd.grad(result.square().sum(), inputs)]
+
+    yield run
+    torch.set_num_threads(before)
+
+
+def test_neither_threads_nor_autocast_change_the_result(on_threads, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 1000)
+    for dtype in (torch.float64, torch.float32):
+        expected = on_threads(1, [30, 20, 25], dtype)
+        for threads, autocast in ((3, False), (1, True), (2, True)):
+            found = on_threads(threads, [30, 20, 25], dtype, autocast)
+            assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 def test_a_second_derivative_is_refused():
@@ -135,25 +141,6 @@ def test_a_second_derivative_is_refused():
     found = packed_attention(*inputs, [4], scale=0.4, dropout=0.2)
     with pytest.raises(KernelError, match="second derivative"):
         torch.autograd.grad(found.sum(), inputs, create_graph=True)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_autocast_changes_nothing(threads):
-    lengths = [30, 20]
-    before = torch.get_num_threads()
-    found = []
-    try:
-        torch.set_num_threads(threads)
-        for enabled in (False, True):
-            inputs = operands(lengths, torch.float32)
-            torch.manual_seed(3)
-            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-                result = packed_attention(*inputs, lengths, scale=0.4, dropout=0.2)
-                found.append([result, *torch.autograd.grad(result.square().sum(), inputs)])
-    finally:
-        torch.set_num_threads(before)
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)
 
 
 def test_everything_dropped():
