@@ -53,6 +53,15 @@ Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth_value)]
 Count: TypeAlias = Annotated[Whole, Field(ge=1)]
 """A whole number from 1 on."""
 
+Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+"""A part of a whole, never all of it."""
+
+Length: TypeAlias = Annotated[int, Field(ge=4, le=1_000_000)]
+"""Tokens of a text."""
+
+Width: TypeAlias = Annotated[int, Field(ge=1, le=65536)]
+"""Of a stream, or a number of heads."""
+
 MOST = 10**12
 """Of anything that is counted; with more, a slip of the keyboard is likelier than a run."""
 
@@ -66,9 +75,7 @@ class TextSpec(Strict):
     unit: Literal["document", "paragraph", "sentence"] | None = Field(
         None, description="What is never joined with its neighbour; default: document."
     )
-    length: int | None = Field(
-        None, ge=4, le=1_000_000, description="Longest block in tokens, special tokens included; default: 128."
-    )
+    length: Length | None = Field(None, description="Longest block in tokens, special tokens included; default: 128.")
     join: bool | None = Field(None, description="Join units into blocks of exactly `length` tokens; default: no.")
     minimum_tokens: int | None = Field(
         None, ge=1, le=1_000_000, description="Drop blocks with fewer content tokens; default: 4."
@@ -145,9 +152,7 @@ class CorpusSpec(TextSpec):
         "(docstrings of installed packages).",
     )
     text_column: Name = Field("text", description="The column of text in jsonl, parquet and Hub data.")
-    held_out: float = Field(
-        0.01, ge=0, lt=1, description="Share of documents kept out of training for held-out figures."
-    )
+    held_out: Share = Field(0.01, description="Share of documents kept out of training for held-out figures.")
     max_documents: int | None = Field(None, ge=1, le=MOST, description="Use no more documents (or rows) than this.")
     streaming: bool = Field(
         False, description="Read and tokenise while training, keeping nothing on disk; needs max_steps."
@@ -252,16 +257,12 @@ class ShapeSpec(Strict):
     """A student's shape, every field by name."""
 
     layers: int = Field(ge=1, le=1000, description="Number of Transformer blocks.")
-    hidden: int = Field(ge=1, le=65536, description="Width of the hidden states.")
-    heads: int | None = Field(
-        None, ge=1, le=65536, description="Attention heads; default: 12 where it divides, else hidden/64."
-    )
+    hidden: Width = Field(description="Width of the hidden states.")
+    heads: Width | None = Field(None, description="Attention heads; default: 12 where it divides, else hidden/64.")
     ffn: int | None = Field(
         None, ge=1, le=4 * 65536, description="Width of the feed-forward layer; default: 4 x hidden."
     )
-    embedding: int | None = Field(
-        None, ge=1, le=65536, description="Width of factorised embeddings; default: as hidden."
-    )
+    embedding: Width | None = Field(None, description="Width of factorised embeddings; default: as hidden.")
 
 
 class StudentSpec(Strict):
@@ -423,9 +424,7 @@ class EvaluationSpec(Strict):
     batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field(
         [1, 32], min_length=1, description="Batch sizes for the latency."
     )
-    length: int = Field(
-        128, ge=4, le=1_000_000, description="Tokens a row for the latency; longest text for the quality."
-    )
+    length: Length = Field(128, description="Tokens a row for the latency; longest text for the quality.")
     pairs: int = Field(1500, ge=10, le=10_000_000, description="Sentence pairs for the agreement.")
     retrieval_pairs: int = Field(700, ge=10, le=1_000_000, description="Pool of the retrieval.")
     latency_seconds: float = Field(12.0, gt=0, le=600, description="Time for all latencies together.")
