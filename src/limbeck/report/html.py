@@ -79,15 +79,10 @@ def name_uniquely(parts: Sequence[Part]) -> tuple[Part, ...]:
         seen[block.name] = seen.get(block.name, 0) + 1
         return block if seen[block.name] == 1 else replace(block, name=f"{block.name}-{seen[block.name]}")
 
-    return tuple(
-        replace(
-            part,
-            sections=tuple(
-                replace(section, blocks=tuple(renamed(block) for block in section.blocks)) for section in part.sections
-            ),
-        )
-        for part in parts
-    )
+    def named(section: Section) -> Section:
+        return replace(section, blocks=tuple(map(renamed, section.blocks)))
+
+    return tuple(replace(part, sections=tuple(map(named, part.sections))) for part in parts)
 
 
 def render_html(page: Page) -> str:

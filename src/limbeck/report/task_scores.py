@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
         return None
     reference = None if own is models[0] else models[0]
     partly = _partly_read(summary)
-    rows = tuple(_rows(own, reference, summary.columns, set(partly)))
+    rows = tuple(_rows(summary, own, set(partly)))
     notes = tuple(dict.fromkeys(partly.values()))
     return TaskScores(str(summary.preset), "" if reference is None else reference.name, rows, notes)
 
@@ -123,17 +123,13 @@ def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:
     return found
 
 
-def _rows(
-    own: EvaluatedModel,
-    reference: EvaluatedModel | None,
-    columns: Sequence[Column],
-    partly: Collection[tuple[str, str]],
-) -> Iterator[TaskScore]:
-    for column in columns:
+def _rows(summary: Evaluation, own: EvaluatedModel, partly: Collection[tuple[str, str]]) -> Iterator[TaskScore]:
+    reference = summary.models[0]
+    for column in summary.columns:
         cell = own.columns.get(column.key)
         if cell is None or column.detail:
             continue
-        other = reference.columns.get(column.key) if reference is not None else None
+        other = reference.columns.get(column.key) if own is not reference else None
         yield TaskScore(
             title=column.title,
             kind=str(column.kind),
