@@ -31,6 +31,10 @@ _BROKEN_NUMBER = re.compile(
 )
 
 
+def _problem(text: str, mark: Any) -> yaml.YAMLError:
+    return yaml.MarkedYAMLError(None, None, text, mark)
+
+
 class _Loader(yaml.SafeLoader):
     """Safe YAML without what no recipe needs: tags, keys that stand twice, values that grow when they are read."""
 
@@ -39,14 +43,12 @@ class _Loader(yaml.SafeLoader):
         self._depth = 0
 
     def fetch_tag(self) -> None:
-        raise yaml.scanner.ScannerError(None, None, "tags (!) are not read", self.get_mark())
+        raise _problem("tags (!) are not read", self.get_mark())
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise yaml.composer.ComposerError(
-                None, None, f"more than {DEEPEST} levels of lists and mappings", self.peek_event().start_mark
-            )
+            raise _problem(f"more than {DEEPEST} levels of lists and mappings", self.peek_event().start_mark)
         try:
             return super().compose_node(parent, index)
         finally:
@@ -64,17 +66,13 @@ class _Loader(yaml.SafeLoader):
             key = None if key_node.tag == _MERGE else self.construct_object(key_node, deep=True)
             if key is not None and isinstance(key, Hashable):
                 if key in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key '{str(key)[:80]}' stands twice", key_node.start_mark
-                    )
+                    raise _problem(f"the key '{str(key)[:80]}' stands twice", key_node.start_mark)
                 seen.add(key)
         return super().construct_mapping(node, deep)
 
     def read_number(self, node: yaml.ScalarNode) -> int | float:
         if len(node.value) > MOST_DIGITS:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"a number of more than {MOST_DIGITS} digits", node.start_mark
-            )
+            raise _problem(f"a number of more than {MOST_DIGITS} digits", node.start_mark)
         return self.construct_yaml_int(node) if node.tag == _INT else self.construct_yaml_float(node)
 
 
@@ -102,12 +100,12 @@ def _count_values(node: yaml.Node, known: dict[int, int | None]) -> int:
     """Count the values that a node stands for; None marks a node whose values are being counted.
 
     Raises:
-        ComposerError: if they are too many, or the node contains itself.
+        YAMLError: if they are too many, or the node contains itself.
     """
     if id(node) in known:
         count = known[id(node)]
         if count is None:
-            raise yaml.composer.ComposerError(None, None, "an alias that contains itself", node.start_mark)
+            raise _problem("an alias that contains itself", node.start_mark)
         return count
     known[id(node)] = None
     children = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
@@ -117,7 +115,7 @@ def _count_values(node: yaml.Node, known: dict[int, int | None]) -> int:
             count += _count_values(child, known)
             if count > MOST_VALUES:
                 problem = f"aliases and lists that stand for more than {MOST_VALUES:,} values"
-                raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+                raise _problem(problem, node.start_mark)
     known[id(node)] = count
     return count
 
