@@ -87,8 +87,7 @@ def test_a_token_classifier_labels_every_token(tmp_path):
     assert done.record["differences"]["equal_decisions"] == 1.0
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize(("pooling", "normalize"), [("mean", True), ("cls", False)])
 def test_sentence_vectors_are_an_output(tmp_path, pooling, normalize):
     student = sentence_student(tmp_path, pooling=pooling, normalize=normalize)
     done = export_model(ExportRequest(str(student), "onnx", output=tmp_path / "onnx"))

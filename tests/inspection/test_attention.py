@@ -89,7 +89,7 @@ def naive_divergence(student, teacher, texts, s, t, head):
     return total / count
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "qwen3"])
+@pytest.mark.parametrize("family", ["bert", "qwen3"])
 def test_divergence_is_the_definition(family):
     student, teacher = tiny_subject(family, layers=2), tiny_subject(family, seed=7)
     found = measure_divergence(student, teacher, TEXTS)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from limbeck.core.records import File, Made, Number, PlannedRun, Record, Student
+from limbeck.core.records import File, Made, Number, PlannedRun, Record, Student, Times
 
 # Scores of tasks, in percent, over fine-tunings or runs that differ in their seed.
 
@@ -130,15 +130,12 @@ class ModelSize(Record):
     megaflops_per_token: dict[str, Number] = Field(default_factory=dict)
 
 
-class Timing(Record):
+class Timing(Times):
     """A model's passes at one batch size and length; `speedup` over the first model."""
 
     model: str
     batch: int
     length: int
-    median_ms: Number | None = None
-    p10_ms: Number | None = None
-    p90_ms: Number | None = None
     rounds: Number | None = None
     sentences_per_second: Number | None = None
     tokens_per_second: Number | None = None
