@@ -48,6 +48,17 @@ METHODS: Registry[Method[Any]] = Registry(
 )
 
 
+def read_method(given: Mapping[str, Any]) -> tuple[Method[Any], MethodOptions]:
+    """Return the method and the options that the `method` of a recipe's stage names.
+
+    Raises:
+        LimbeckError: if there is no such method.
+        ValidationError: if it has no such options.
+    """
+    method = METHODS[given["name"]]
+    return method, method.options.model_validate({key: value for key, value in given.items() if key != "name"})
+
+
 def register_method(method: Method[OptionsT], *, replace: bool = False) -> Method[OptionsT]:
     """Add a method from outside the package, so that recipes, commands and the schema know it by its name.
 

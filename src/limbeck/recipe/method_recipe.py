@@ -9,7 +9,7 @@ from transformers import BertConfig
 
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Method, Pairing, Term
-from limbeck.methods.registry import METHODS
+from limbeck.methods.registry import METHODS, read_method
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
 
@@ -34,7 +34,8 @@ def method_terms(name: str) -> tuple[str, list[tuple[str, list[Term]]]]:
         student = shape_of(student_config(parse_blueprint(shape), teacher))
         pairing = Pairing(student, shape_of(teacher), method.tasks[0])
         try:
-            return shape, [(stage["name"], _compose(stage, pairing)) for stage in stages_of(method)]
+            stages = [(stage["name"], *read_method(stage)) for stage in stages_of(method)]
+            return shape, [(title, taught.compose(options, pairing)) for title, taught, options in stages]
         except RecipeError:
             if shape == _SHAPES[-1]:
                 raise
@@ -79,18 +80,10 @@ def method_recipe(name: str) -> str:
 
 def _written_options(stage: dict[str, Any]) -> dict[str, Any]:
     """Every option of a stage's method that means something there, with its value."""
-    options = METHODS[stage["name"]].options
-    given = {key: value for key, value in stage.items() if key != "name"}
-    values = options(**given).model_dump(mode="json")
+    method, options = read_method(stage)
     elsewhere = {
         name
-        for name, field in options.model_fields.items()
-        if "stage" in given and (field.description or "").startswith(f"Stage {3 - given['stage']}:")
+        for name, field in method.options.model_fields.items()
+        if "stage" in stage and (field.description or "").startswith(f"Stage {3 - stage['stage']}:")
     }
-    return {name: value for name, value in values.items() if name not in elsewhere}
-
-
-def _compose(stage: dict[str, Any], pairing: Pairing) -> list[Term]:
-    method = METHODS[stage["name"]]
-    options = method.options(**{key: value for key, value in stage.items() if key != "name"})
-    return method.compose(options, pairing)
+    return options.model_dump(mode="json", exclude=elsewhere)

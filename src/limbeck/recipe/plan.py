@@ -6,21 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
 from transformers import PreTrainedConfig
 
 from limbeck.corpus import CorpusSettings, LabelledSettings, Mix
 from limbeck.corpus.sources import check_source
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
-from limbeck.methods.registry import METHODS
+from limbeck.methods.registry import read_method
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head, check_has_head, head_class
 from limbeck.models.initialise import plan_initialisation, selected_layers
 from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer
 from limbeck.models.locating import SentencePooling, sentence_pooling
-from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, TextSpec, explain
+from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, TextSpec
 from limbeck.recipe.training_arguments import build_arguments, check_training
 
 # What a recipe's models come to, from their configurations only.
@@ -315,11 +314,7 @@ def _stage_teacher(stage: StageSpec, place: str, teacher: TeacherChoice, earlier
 
 
 def _compose(stage: StageSpec, pairing: Pairing, place: str) -> list[Term]:
-    method = METHODS[stage.method["name"]]
-    try:
-        options = method.options.model_validate({k: v for k, v in stage.method.items() if k != "name"})
-    except ValidationError as error:
-        raise RecipeError(f"{place}.method.{explain(error)}") from None
+    method, options = read_method(stage.method)
     if pairing.task not in method.tasks:
         raise RecipeError(
             f"{place}.method: {method.name} is made for {', '.join(method.tasks)}, not for {pairing.task}; leave out "

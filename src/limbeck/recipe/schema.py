@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 
 from limbeck.core.yaml import Strict
 from limbeck.errors import LimbeckError
-from limbeck.methods.registry import METHODS
+from limbeck.methods.registry import METHODS, read_method
 
 # Types of values that many keys of a recipe share.
 
@@ -397,11 +397,9 @@ class StageSpec(Strict):
         if not isinstance(value.get("name"), str):
             raise ValueError("method needs a name, for example {name: minilmv2}")
         try:
-            method = METHODS[value["name"]]
+            read_method(value)
         except LimbeckError as error:
             raise ValueError(str(error)) from None
-        try:
-            method.options.model_validate({key: option for key, option in value.items() if key != "name"})
         except ValidationError as error:
             raise ValueError(explain(error).removeprefix("recipe: ")) from None
         return value
