@@ -9,15 +9,17 @@ from huggingface_hub import ModelCard
 
 from limbeck.api import distill
 from limbeck.export import pushing
+from tests.support.recipes import recipe_of
 from tests.support.students import sentence_student
 
 
-@pytest.fixture
-def run_folder(tiny_recipe, tmp_path):
+@pytest.fixture(scope="module")
+def run_folder(bert_folder, text_folder, tmp_path_factory):
     """A finished run, measured."""
-    tiny_recipe["evaluation"] = {"pairs": 60, "retrieval_pairs": 20, "batch_sizes": [1], "latency_seconds": 0.1}
-    distill(tiny_recipe)
-    return tmp_path / "run"
+    output = tmp_path_factory.mktemp("export") / "run"
+    evaluation = {"pairs": 60, "retrieval_pairs": 20, "batch_sizes": [1], "latency_seconds": 0.1}
+    distill(recipe_of(bert_folder, text_folder, output=str(output)) | {"evaluation": evaluation})
+    return output
 
 
 def test_a_run_is_exported_with_its_card(limbeck, run_folder):

@@ -145,9 +145,8 @@ def measure_similarity(
     with evaluation_mode(student.model), evaluation_mode(teacher.model):
         for number, group in enumerate(groups):
             sums = CrossProducts()
-            here = part_of(report, number / len(groups), (number + 1) / len(groups))
-            what = "Layers of both"
-            for batch in batches(rows.ids, student.tokenizer, device=student.device, report=here, what=what):
+            own = part_of(report, number / len(groups), (number + 1) / len(groups))
+            for batch in batches(rows.ids, student.tokenizer, device=student.device, report=own, what="Layers of both"):
                 # One after the other: two taps on one model would be in each other's way.
                 with StreamTap(student.model, group) as tap:
                     ours = _valid_vectors(tap(**batch.inputs), group, batch.valid)
