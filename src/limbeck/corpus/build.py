@@ -26,11 +26,10 @@ from limbeck.core.files import (
 from limbeck.core.workers import map_parallel
 from limbeck.corpus import store
 from limbeck.corpus.answers import AnswerWindows
-from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, next_batch, one_line
+from limbeck.corpus.documents import UNITS, Document, SourceReport, Step, clean_text, next_batch, one_line
 from limbeck.corpus.labelled import TOKEN_TYPES, SequenceEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix
-from limbeck.corpus.sources import Step
 from limbeck.corpus.store import Progress
 from limbeck.errors import CorpusError
 

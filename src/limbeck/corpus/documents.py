@@ -10,9 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
+Step: TypeAlias = Callable[[int, int | None, str], None]
+"""Called with the amount done, the total or `None` if it is not known, and what is counted."""
 
 # C0 and C1 controls except tab and newline, the byte order mark, and surrogates that stand alone.
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")

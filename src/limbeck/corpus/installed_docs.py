@@ -14,12 +14,12 @@ import site
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from limbeck.core.workers import map_parallel
-from limbeck.corpus.documents import Cursor, Document, SourceReport, clean_text
+from limbeck.corpus.documents import Cursor, Document, SourceReport, Step, clean_text
 from limbeck.corpus.prose import Prose, extract_prose
 from limbeck.errors import CorpusError
 
@@ -112,10 +112,7 @@ class InstalledDocs:
         return ["installed-docs", roots, sys.version, sorted(distributions)]
 
     def documents(
-        self,
-        report: SourceReport,
-        progress: Callable[[int, int | None, str], None] | None = None,
-        cursor: Cursor | None = None,
+        self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
     ) -> Iterator[Document]:
         """Iterate over one document per docstring, in the order of the file names.
 
@@ -136,9 +133,7 @@ class InstalledDocs:
             report.muted = number < before
         cursor.next_shard()
 
-    def _read(
-        self, report: SourceReport, progress: Callable[[int, int | None, str], None] | None
-    ) -> Iterator[Document]:
+    def _read(self, report: SourceReport, progress: Step | None) -> Iterator[Document]:
         paths = list(python_files(self.roots))
         chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
         seen: set[str] = set()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from glob import has_magic, iglob
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import datasets
 import fsspec  # type: ignore[import-untyped]
@@ -25,6 +25,7 @@ from limbeck.corpus.documents import (
     Document,
     Offset,
     SourceReport,
+    Step,
     first_line,
     one_line,
     split_documents,
@@ -43,9 +44,6 @@ _INSTALLED_DOCS = "installed-docs"
 _GLOB_CHARACTERS = frozenset("*?[")
 _SIZED_FILES = 16
 _STEP_EVERY = 1000
-
-Step: TypeAlias = Callable[[int, int | None, str], None]
-"""Called with the amount done, the total or `None` if it is not known, and what is counted."""
 
 
 class Source(Protocol):
