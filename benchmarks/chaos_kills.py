@@ -28,6 +28,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 
 import argparse
+import gc
 import json
 import platform
 import random
@@ -160,4 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    gc.freeze()  # Trainings collect garbage: forked processes would look at all that was imported, and copy it.
+    code = main()
+    gc.unfreeze()
+    raise SystemExit(code)

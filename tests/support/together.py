@@ -6,6 +6,7 @@ A job names a function of this file, its arguments and how many processes run it
 imports are paid once. Every job ends with a line of JSON: a list of the processes' exit codes and errors.
 """
 
+import gc
 import json
 import os
 import signal
@@ -82,4 +83,6 @@ def main():
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Trainings collect garbage: forked processes would look at all that was imported, and copy it.
     main()
+    gc.unfreeze()

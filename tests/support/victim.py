@@ -7,6 +7,7 @@ of up to so many seconds, and at a random one of their first so many file operat
 last one may run to its end. Processes are forked, so that the imports are paid once.
 """
 
+import gc
 import json
 import os
 import random
@@ -85,4 +86,6 @@ def main():
 
 
 if __name__ == "__main__":
+    gc.freeze()  # Trainings collect garbage: forked processes would look at all that was imported, and copy it.
     main()
+    gc.unfreeze()
