@@ -51,7 +51,6 @@ SHORT_FILES: dict[str, str] = {
     "kernels/precision.py": "shared by all kernels, below them",
     "kernels/relation_reference.py": "the specification, to be read alone",
     "kernels/workers.py": "shared by the CPU's kernels",
-    "methods/registry.py": "imported by every method",
     "models/streams.py": "public, for plugins",
     **{
         f"methods/{name}.py": METHOD
