@@ -55,8 +55,8 @@ SHORT_FILES: dict[str, str] = {
     **{
         f"methods/{name}.py": METHOD
         for name in (
-            "bert_pkd", "direct_minilm", "distilbert", "elm", "hidden_states", "minilm", "mlm", "output_distribution",
-            "sentence_embedding", "tinybert",
+            "bert_emd", "bert_pkd", "direct_minilm", "distilbert", "elm", "hidden_states", "minilm", "mlm",
+            "output_distribution", "sentence_embedding", "tinybert",
         )
     },
 }  # fmt: skip
