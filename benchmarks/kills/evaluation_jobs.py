@@ -64,7 +64,7 @@ def kept(folder: Path) -> dict[str, Any]:
     for results in folder.rglob("results.jsonl"):
         for cell in ResultsFile(results.parent).read():
             if cell.status == FINISHED:
-                found.setdefault(f"cell {cell.id}", []).append(cell.to_plain())
+                found.setdefault(f"cell {cell.id}", []).append(cell.to_dict())
     for record in folder.glob("runs/**/run.json"):
         if json.loads(record.read_text(encoding="utf-8"))["status"] == "finished":
             found[f"run {record.parent.name}"] = identity_of(record.parent / "student" / "model.safetensors")

@@ -1,7 +1,5 @@
 """limbeck distils pretrained Transformer encoders into small, fast students."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from limbeck.version import __version__

@@ -1,7 +1,5 @@
 """The Python entry: `distill` a recipe to a student, `evaluate` models, `compare` methods side by side."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -104,7 +102,7 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
     record.set("running", evaluation=metrics)
     on_main_rank(lambda: _write_tables(metrics, record, folder))
     record.set("finished")  # Last of all: a finished run is taken as it is.
-    return RunResult(run.student_folder, record.run.to_plain(), metrics)
+    return RunResult(run.student_folder, record.run.to_dict(), metrics)
 
 
 def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> None:
@@ -119,8 +117,8 @@ def _is_finished(record: RunRecord, folder: Path) -> bool:
 
 def _finished(folder: Path) -> RunResult:
     run = records.load(records.Run, folder)
-    metrics = run.evaluation.to_plain() if run.evaluation is not None else {}
-    return RunResult(folder / "student", run.to_plain(), metrics)
+    metrics = run.evaluation.to_dict() if run.evaluation is not None else {}
+    return RunResult(folder / "student", run.to_dict(), metrics)
 
 
 def validate(recipe: Recipe | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> RunPlan:
@@ -211,7 +209,7 @@ def evaluate(
     if tasks or not speed:
         with ProgressBar(console) as bar:
             outcome = run_evaluation(request, bar)
-        summary, failed, files = outcome.summary.to_plain(), outcome.failed, outcome.submissions
+        summary, failed, files = outcome.summary.to_dict(), outcome.failed, outcome.submissions
     else:
         prepare_folder(folder, preset=preset, overrides=sorted(overrides))
     if speed:
@@ -260,7 +258,7 @@ def compare(
     console = console if console is not None else Console(quiet=True)
     folder, checked = Path(output).expanduser(), load_plan(plan, overrides, data=data)
     outcome = run_comparison(checked, folder, partial(distill, resume=True, console=console), console)
-    record = outcome.record.to_plain()
+    record = outcome.record.to_dict()
     return ComparisonResult(record, outcome.failed, tuple(write_comparison(record, folder)))
 
 

@@ -5,8 +5,6 @@ and exits with `exit_code`: 2 for a mistake in what was asked, 1 for a run that 
 a run that the machine stopped and that can go on.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable

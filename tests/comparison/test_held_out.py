@@ -64,7 +64,7 @@ def test_without_held_out_text_each_figure_is_missing_with_its_reason(measure, s
 def test_figures_are_taken_once_and_again_only_by_other_settings(measure, student, tmp_path):
     save_folder(student, tmp_path / "student", "bert")
     first = measure(0.3).measure_once(tmp_path)
-    assert json.loads((tmp_path / "held_out.json").read_text()) == first.to_plain()
+    assert json.loads((tmp_path / "held_out.json").read_text()) == first.to_dict()
 
     def never():
         raise AssertionError("loaded again")

@@ -70,7 +70,7 @@ def test_rows_are_ranked_within_a_student_and_the_best_mapping_marked():
     scores = [*averages.values(), 81.0, 10.0]
     models = [model(one.model, {}, average=70.0, without_cola=score) for one, score in zip(cells, scores, strict=True)]
     summary = summarise_comparison(cells, TEACHER, evaluation(model("teacher", {}, average=80.0), *models))
-    assert summary.main.to_plain() == {
+    assert summary.main.to_dict() == {
         "kind": "averages", "key": "without_cola", "title": "average without CoLA", "of": ["cola", "rte"]
     }  # fmt: skip
     first, second = summary.blocks
@@ -119,9 +119,9 @@ def test_published_rows_and_costs_stand_beside_their_student():
     })  # fmt: skip
     summary = summarise_comparison([cell("a")], TEACHER, evaluation(published=published), costs)
     [block] = summary.blocks
-    assert [row.to_plain() for row in block.published] == published[:1]
+    assert [row.to_dict() for row in block.published] == published[:1]
     speedup = {"batch": 32, "length": 128, "speedup": 5.3}
-    assert block.cost.to_plain() == {"parameters": 17, "speedups": [speedup]}
+    assert block.cost.to_dict() == {"parameters": 17, "speedups": [speedup]}
     assert summary.teacher.cost.parameters == 109
 
 

@@ -50,7 +50,7 @@ def test_every_shipped_record_is_read_and_written_as_it_was() -> None:
     for name, kind, values in SHIPPED:
         record = kind.read(values, name)
         assert record.damage == (), name
-        assert json.dumps(record.to_plain()) == json.dumps(values), name
+        assert json.dumps(record.to_dict()) == json.dumps(values), name
 
 
 JSON = st.recursive(
@@ -90,13 +90,13 @@ def test_whatever_is_in_a_record_is_kept_or_named(data: st.DataObject) -> None:
                 holder[data.draw(st.text(min_size=1, max_size=8))] = data.draw(JSON)
                 changed |= {*values}
     record = kind.read(values, name)
-    written = record.to_plain()
+    written = record.to_dict()
     assert (written == plain(values)) == (record.damage == ())
     assert all(line.isprintable() and line.startswith(f"'{name}'") for line in record.damage)
     for key in set(values) - changed:  # What is damaged costs nothing beside it.
         assert written[key] == plain(values[key])
     again = kind.read(written)
-    assert (again.damage, again.to_plain()) == ((), written)
+    assert (again.damage, again.to_dict()) == ((), written)
 
 
 def test_damage_is_named_and_the_rest_is_there() -> None:

@@ -14,7 +14,7 @@ def test_the_whole_table(tmp_path: Path):
     teacher, student = tiny_bert(3), tiny_bert(1)
     student.save_pretrained(tmp_path)
     found = compare_models(teacher, student, tiny_tokenizer(), documents(), student_folder=tmp_path, **SMALL)
-    plain = found.to_plain()
+    plain = found.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert found.unavailable == {}
     assert plain["teacher"]["parameters"]["transformer"] == 3 * plain["student"]["parameters"]["transformer"]
@@ -42,7 +42,7 @@ def test_too_little_text_leaves_the_rest_of_the_table(held_out):
     assert set(found.unavailable) == {"agreement", "retrieval"}
     assert all("hold out more text" in reason for reason in found.unavailable.values())
     assert found.latency is not None
-    json.dumps(found.to_plain(), allow_nan=False)
+    json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_titles_may_be_known():

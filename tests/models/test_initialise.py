@@ -125,7 +125,7 @@ def test_every_tensor_of_the_student_is_accounted_for(family):
         student, report = _initialised(teacher, 2, layers, embeddings=embeddings)
         named = [*report.copied, *report.projected, *report.reset, *report.random]
         assert sorted(named) == sorted(student.state_dict())
-        json.dumps(report.to_plain())
+        json.dumps(report.to_dict())
 
 
 def test_initialising_is_reproducible_and_leaves_the_teacher_and_the_random_state_alone():

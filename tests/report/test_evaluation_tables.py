@@ -53,7 +53,7 @@ def make_summary(tasks=tuple(STUDENT), preset="minilmv2", fail=()):
         planned.append(PlannedTask(name, task, settings, "d", tuple(cells), {}, (f"{name}: a note",)))
     cells = {identity: EvaluationCell.read(row) for identity, row in rows.items()}
     choices = choose_all(cells, planned, models, seed_count=SEEDS)
-    return summarise(cells, planned, models, protocol, choices).to_plain()
+    return summarise(cells, planned, models, protocol, choices).to_dict()
 
 
 def test_averages_are_the_papers():

@@ -287,7 +287,7 @@ def test_a_run_says_which_layers_it_maps():
         return Term(name, "hidden_mse", *sides)
 
     terms = [term("b", [2], [6]), term("a", [1], [3, 2]), term("c", [2, 2], [6, 6]), term("d", [2], [6], "logits")]
-    described = [link.to_plain() for link in describe_layers(terms)]
+    described = [link.to_dict() for link in describe_layers(terms)]
     assert described == [
         {"student": [1], "teacher": [2, 3], "terms": ["a"]},
         {"student": [2], "teacher": [6], "terms": ["b", "c"]},

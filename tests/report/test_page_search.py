@@ -99,7 +99,7 @@ def shared(found, record):
 
 def test_what_is_read_from_the_study_is_what_the_record_will_say(unfinished, kind):
     folder, record = unfinished
-    found = collect([folder])[0].so_far.to_plain()
+    found = collect([folder])[0].so_far.to_dict()
     found.pop("kind")
     states = [row.pop("state") for row in found["layers"]] if kind == "teacher-layer" else []
     best = found["best"]

@@ -3,8 +3,6 @@
 Peak memory is that of an accelerator's allocator, or on a CPU the resident size of a process that does nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`limbeck benchmark model`: size, latency and throughput of any models, side by side."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -249,7 +247,7 @@ def measure_costs(
     return {
         "models": [_size([row for row in timings if row["model"] == name]) for name in names],
         "timings": timings,
-        "published": [cost.to_plain() for cost in papers],
+        "published": [cost.to_dict() for cost in papers],
         "machine": describe_machine(device.type),
     }
 

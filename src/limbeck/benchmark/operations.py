@@ -16,8 +16,6 @@ terms over whole samples have no products worth counting: they are why 100 % is 
 the bytes that it moves; see `Step.optimizer_bytes`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

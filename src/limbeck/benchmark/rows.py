@@ -1,7 +1,5 @@
 """Rows of a benchmark, with the machine they were measured on: to CSV or JSON and back, and as tables."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

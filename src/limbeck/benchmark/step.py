@@ -1,7 +1,5 @@
 """`limbeck benchmark step`: tokens per second, memory and parts of a training step, and how near its floor it is."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -63,7 +63,7 @@ def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
     """List what would run, and what cannot."""
     from limbeck.recipe.plan import summarise
 
-    plan, impossible = checked.plan, [found.to_plain() for found in checked.impossible]
+    plan, impossible = checked.plan, [found.to_dict() for found in checked.impossible]
     runs = [
         {**combination.parts, "seeds": plan.seeds, "shares": list(combination.variant.shares)}
         for combination in checked.combinations

@@ -1,7 +1,5 @@
 """`limbeck doctor`: whether limbeck works on this machine, what it will use, and what is missing for what."""
 
-from __future__ import annotations
-
 import typer
 
 from limbeck.cli.messages import Messages, print_json, print_line, result_console

@@ -1,7 +1,5 @@
 """`limbeck evaluate`: from model folders to the tables that the papers print."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

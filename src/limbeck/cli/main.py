@@ -1,7 +1,5 @@
 """The command line: commands, and errors in one line."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Output of the commands: results on standard output, all else on standard error."""
 
-from __future__ import annotations
-
 import difflib
 import logging
 import os

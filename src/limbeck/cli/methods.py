@@ -1,7 +1,5 @@
 """`limbeck methods`: the methods there are, and one method's card and composition."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated, Any
 

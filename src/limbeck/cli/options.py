@@ -1,7 +1,5 @@
 """Shared by the commands: options, the panels and examples of their helps, and the reading of lists of numbers."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,5 @@
 """`limbeck quickstart`: a real teacher becomes a real student, in minutes on a CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

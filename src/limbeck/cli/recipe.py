@@ -1,7 +1,5 @@
 """`limbeck recipe`, `validate` and `schema`: a recipe printed, resolved or checked, and the schema of all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

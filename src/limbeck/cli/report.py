@@ -1,7 +1,5 @@
 """`limbeck report`: what runs, comparisons, searches, evaluations and inspections found, as one page."""
 
-from __future__ import annotations
-
 import webbrowser
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 Most of their options are the fields of the searches' requests, which describe them; see `limbeck.search.requests`.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass

@@ -1,7 +1,5 @@
 """Cells, the runs of a comparison: their recipes, identities and steps, and the checks of a plan before any runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

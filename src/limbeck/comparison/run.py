@@ -1,7 +1,5 @@
 """`run_comparison`: from a plan to its table and its record, run by run, resumable."""
 
-from __future__ import annotations
-
 import gc
 import json
 import time

@@ -1,7 +1,5 @@
 """`summarise_comparison`: the content of a comparison's tables, from its cells, its evaluation and its costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ A record becomes a list of blocks once, and each form of output renders blocks o
 `limbeck.core.markdown`, HTML in the template of `limbeck.report`, and `to_csv` for unrounded numbers.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

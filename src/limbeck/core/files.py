@@ -4,8 +4,6 @@
 for all processes: a manifest vouches for its files, and pieces keep what a killed builder had finished.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

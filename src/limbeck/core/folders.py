@@ -6,8 +6,6 @@ They belong to a process and go as soon as it closes any descriptor of the file,
 its own process.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """This machine: memory of the process, versions and hardware for records, and its devices."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

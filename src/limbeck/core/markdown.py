@@ -1,7 +1,5 @@
 """Markdown of blocks: plain in the files beside a result, and escaped in reports and cards, which hold foreign text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

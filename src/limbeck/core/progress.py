@@ -1,7 +1,5 @@
 """Progress of long work: the protocol of its reports, rates, and bars on a console, or lines without a terminal."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

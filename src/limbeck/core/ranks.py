@@ -7,8 +7,6 @@ Work whose course only the main rank knows, such as the proxy trainings of a sea
 rank drives in `broadcasting_tasks`, the others wait in `run_broadcast_tasks`.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 from collections.abc import Callable, Iterator

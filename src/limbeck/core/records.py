@@ -82,7 +82,7 @@ class Record(BaseModel):
 
     def __eq__(self, other: object) -> bool:
         """Whether both say the same, in whatever order."""
-        return isinstance(other, Record) and self.to_plain() == other.to_plain()
+        return isinstance(other, Record) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -96,7 +96,7 @@ class Record(BaseModel):
         """Whether nothing is known."""
         return not self.model_fields_set
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return what was read or set as JSON has it, in the order of then; numbers that are not finite are None."""
         fields = type(self).model_fields
         known = {name: self.__dict__[name] for name in fields if name in self.model_fields_set}
@@ -156,7 +156,7 @@ def save(record: File, folder: Path) -> None:
         record: The record.
         folder: Where its file is.
     """
-    atomic_text(folder / record.FILE, text_of(record.to_plain()))
+    atomic_text(folder / record.FILE, text_of(record.to_dict()))
 
 
 def text_of(values: Any) -> str:
@@ -167,7 +167,7 @@ def text_of(values: Any) -> str:
 def plain(value: Any) -> Any:
     """Return a value as JSON has it: records and dataclasses as mappings, tuples as lists, NaN and infinity as None."""
     if isinstance(value, Record):
-        return value.to_plain()
+        return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):

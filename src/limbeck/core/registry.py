@@ -6,8 +6,6 @@ Nothing is taken from a recipe or a model's folder: a file runs because its name
 are read when a registry is first asked for something, in every process.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

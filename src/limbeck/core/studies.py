@@ -1,7 +1,5 @@
 """The records of studies: evaluations on tasks, comparisons, searches and inspections; see `limbeck.core.records`."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable
 from typing import Any, Self

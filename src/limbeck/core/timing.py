@@ -1,7 +1,5 @@
 """Repeated measurements: warm-up, variants in turns, device synchronisation, median and spread."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

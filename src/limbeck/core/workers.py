@@ -3,8 +3,6 @@
 `run_tasks` is for long tasks whose process may die; `map_parallel` spreads many short ones, in order.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """YAML as people write it: plain values, each key once, no tags, of bounded size and depth."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`AnswerWindows`: questions and contexts to windows of tokens, and the place of the answer in each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Batches of token rows: grouped by length, their tokens masked or replaced, padded to the longest of the batch."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Corpora: documents or labelled rows and a tokenizer to token rows on disk, from the cache where it has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace

@@ -4,8 +4,6 @@ Text that is there on any machine with Python: no download, no account. Files ar
 and never imported, so a package that would misbehave on import does no harm.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Labelled rows: checked examples of them, the numbers of their classes, and the tokens of single texts and pairs."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

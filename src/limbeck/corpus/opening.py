@@ -3,8 +3,6 @@
 A `GuardedStream` passes the bytes of a file on as long as they can be the content that its name promises.
 """
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io

@@ -5,8 +5,6 @@ reStructuredText and epytext styles) are left out; paragraphs and prose-like lis
 markup unwrapped.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import NamedTuple

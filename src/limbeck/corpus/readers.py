@@ -3,8 +3,6 @@
 `FILE_KINDS` is the one list of them: sources, recipes and tasks ask it which files there are.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

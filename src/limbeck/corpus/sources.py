@@ -3,8 +3,6 @@
 `SOURCES` is the one list of the kinds of sources; each says which strings name one, and how it is opened and checked.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -4,8 +4,6 @@ At the top nothing is imported that limbeck needs besides `packaging`: a damaged
 other parts are imported when they are reached.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """Checks of the devices, of their precision, and of the kernels that `auto` chooses on them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A self-test of a few seconds: each kernel against float64, and a whole small run in a temporary folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -5,8 +5,6 @@ pairs that no model chose: neighbouring sentences of a document, sentences of on
 sentences of two different documents. It says how faithful the student is, not how good either model is.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Answers of questions: the windows of their contexts, and the best answer by the scores of its start and end."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias

@@ -1,7 +1,5 @@
 """Cells of a grid: a model, a task, a grid point and a seed, with their identities and shared fine-tunings."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

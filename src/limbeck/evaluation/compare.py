@@ -4,8 +4,6 @@ A figure that cannot be had (too little held-out text, a model without blocks) i
 why: a long run never ends without its table for want of one figure.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict

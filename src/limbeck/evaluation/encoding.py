@@ -1,7 +1,5 @@
 """Rows of a task to tokens, in an Arrow file that all cells and processes read."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Fine-tuning by `transformers.Trainer`: the same weights as a plain script's, from the same seed and settings."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 import time

@@ -4,8 +4,6 @@ The flow: a request becomes a plan of cells (`grid_plan`); what `results.jsonl` 
 the same training are one `SharedTraining`, run in this process or in several; `grid_summary` makes the tables.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -74,7 +72,7 @@ class ResultsFile:
         Raises:
             OutputError: if it cannot be written.
         """
-        line = json.dumps(cell.to_plain(), ensure_ascii=False, allow_nan=False).encode()
+        line = json.dumps(cell.to_dict(), ensure_ascii=False, allow_nan=False).encode()
         try:
             with self._path.open("a+b") as file:
                 # A line that an earlier process left unfinished must not swallow this one.
@@ -115,7 +113,7 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
     """
     folder = folder.expanduser()
     asked = studies.EvaluationRequest(preset=preset, set=overrides)
-    claim(folder, _EVALUATION, asked.to_plain())
+    claim(folder, _EVALUATION, asked.to_dict())
     with writing(folder):
         records.save(asked, folder)
     return folder

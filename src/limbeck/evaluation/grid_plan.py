@@ -1,7 +1,5 @@
 """The plan of a grid of cells: the request, its models and tasks, and the cells that are still to run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

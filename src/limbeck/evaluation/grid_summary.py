@@ -1,7 +1,5 @@
 """The content of an evaluation's tables: chosen grid points, means, averages, retention and published rows."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Running a loaded model without changing it: mode, dtype, inner encoder, length limit, sentence vectors."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Metrics of tasks; exact match and F1 of answers as the scripts of SQuAD, MLQA and CMRC 2018 count them."""
 
-from __future__ import annotations
-
 import re
 import string
 import sys

@@ -8,8 +8,6 @@
 | others | `name`, then `name:split` | title, then title (split) |
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal

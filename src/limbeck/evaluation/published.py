@@ -1,7 +1,5 @@
 """Which published rows belong beside a model: those of its shape, kind of vocabulary and tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache

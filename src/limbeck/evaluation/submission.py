@@ -1,7 +1,5 @@
 """Predictions of unlabelled splits, in the files that leaderboards take."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

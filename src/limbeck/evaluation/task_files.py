@@ -1,7 +1,5 @@
 """Rows of tasks: the files of a folder or a Hub data set, each split counted against its published rows."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

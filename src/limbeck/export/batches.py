@@ -1,7 +1,5 @@
 """Sample text in batches, on which an export is compared with its source, and their differences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

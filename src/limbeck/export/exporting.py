@@ -3,8 +3,6 @@
 The folder appears whole or not at all, and replaces nothing but an earlier export.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
@@ -228,7 +226,7 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
             chosen.check(verified, dtype, strict=True)
         saved = records.Export.read(_describe(source, chosen, dtype, folder, found, verified) | facts)
         records.save(saved, folder)
-        record = saved.to_plain()
+        record = saved.to_dict()
         if finish is not None:
             finish(folder, record)
     return Export(output, record, list_files(output))

@@ -1,7 +1,5 @@
 """The formats of an export: each writes a folder, runs it again, and says how far it may be from its source."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

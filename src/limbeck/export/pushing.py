@@ -1,7 +1,5 @@
 """Pushing an export to a repository of the Hub, by the ordinary login of `huggingface_hub`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The source of an export: a run's student, a model's folder, an installed package or a Hub name, and its outputs."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Axis letters: n tokens, S/T number of student and teacher layers, H width.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Clusters of phrases by a layer's vectors: k-means on spans, scored by normalised mutual information."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

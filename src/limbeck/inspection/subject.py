@@ -3,8 +3,6 @@
 Axis letters: B batch, L tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The choice of a backend for an operation: the requested one, or with `auto` the fastest that fits."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

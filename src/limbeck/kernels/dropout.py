@@ -6,8 +6,6 @@ bits of an SFC64 stream, several times faster. The stream is seeded from PyTorch
 from its seed, so a backward pass needs no saved mask.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -14,8 +14,6 @@ away: samples of like length form a group and their valid tokens move to the fro
 would stall the queue: there every group keeps the full length, and a mask removes the padding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

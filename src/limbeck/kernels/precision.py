@@ -1,7 +1,5 @@
 """In which number format a loss is computed, and what a gradient made in a forward pass cannot give."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 import torch

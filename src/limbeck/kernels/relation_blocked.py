@@ -16,8 +16,6 @@ Where a is b, logits and e (before the row maximum is subtracted) are symmetric.
 moving a transposed block costs more here than the product that makes it (0.7 to 2 ns for each logit against 0.3).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`relation_kl` written as its formula: the specification that every other backend is held to."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -7,8 +7,6 @@ interpreter (`TRITON_INTERPRET=1`, set before anything imports Triton) runs the 
 is how they are tested without a GPU.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import os

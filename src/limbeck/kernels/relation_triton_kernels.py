@@ -17,8 +17,6 @@ Vectors are read where they lie, `[B, L, heads · d]`, each token with its strid
 # Numbers that a kernel is compiled for are in capitals, as Triton's own kernels have them.
 # ruff: noqa: N803
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, import-untyped, import-not-found"
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -8,8 +8,6 @@ Short texts: the difference of the scores itself, in blocks that stay in cache, 
 matrix has d² entries, a score matrix L²). Streams in float64 take this way too: the identity would need more.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -5,8 +5,6 @@ which costs more than the operation does as soon as anything else runs on the ma
 core's own cache. Tasks meet once, at the end.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import threading

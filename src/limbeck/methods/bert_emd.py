@@ -1,7 +1,5 @@
 """BERT-EMD: every student layer learns from every teacher layer, as much as the earth mover's distance moves."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.methods.composition import LABELLED_TASKS, MethodOptions, Pairing, Temperature, Term, Weight, paper

@@ -1,7 +1,5 @@
 """BERT-PKD: the CLS vectors of intermediate layers, soft labels and hard labels."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.errors import RecipeError

@@ -3,8 +3,6 @@
 With the types of options that methods share, citations of papers, and the method cards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files

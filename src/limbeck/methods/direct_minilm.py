@@ -1,7 +1,5 @@
 """DirectMiniLM: queries, keys and values themselves, head by head through learned maps."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.methods import composition

@@ -1,7 +1,5 @@
 """DistilBERT: soft labels, masked language modelling, and the direction of the last hidden states."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.methods.composition import MethodOptions, Pairing, Temperature, Term, Weight, paper

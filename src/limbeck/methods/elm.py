@@ -1,7 +1,5 @@
 """ELM: TinyBERT's layer terms under a searched mapping, in which layers may learn from none."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Term, Weight, paper

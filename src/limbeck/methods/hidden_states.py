@@ -1,7 +1,5 @@
 """Hidden state transfer: hidden states of mapped layers, through learned maps."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.methods.composition import COMPARATIVE_STUDY, MappingChoice, MethodOptions, Pairing, Term, cite

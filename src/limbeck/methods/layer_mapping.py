@@ -1,7 +1,5 @@
 """Layer mappings, from student layers to the teacher layers they learn from, and single layers by name or number."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

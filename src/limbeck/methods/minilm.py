@@ -1,7 +1,5 @@
 """MiniLM: the attention distributions and value relations of the teacher's last layer."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

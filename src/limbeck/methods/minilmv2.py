@@ -1,7 +1,5 @@
 """MiniLMv2: self-attention relations of one teacher layer, taught to the student's last layer."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from pydantic import Field

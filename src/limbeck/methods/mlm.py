@@ -1,7 +1,5 @@
 """Masked language modelling alone: what a student learns without a teacher."""
 
-from __future__ import annotations
-
 from limbeck.methods.composition import MethodOptions, Pairing, Term, paper
 from limbeck.methods.registry import register_as_method
 from limbeck.methods.terms import hard_label_term

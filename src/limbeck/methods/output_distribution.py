@@ -1,7 +1,5 @@
 """Output distribution transfer: the teacher's scores as soft labels."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.methods.composition import COMPARATIVE_STUDY, MethodOptions, Pairing, Temperature, Term, cite

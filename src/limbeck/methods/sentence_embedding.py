@@ -1,7 +1,5 @@
 """Sentence embedding: teach the whole student the teacher's sentence vectors, and the tokens they are pooled from."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """TinyBERT: embeddings, hidden states and attention scores of mapped layers."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from limbeck.methods.composition import MappingChoice, MethodOptions, Pairing, Temperature, Term, Weight, paper

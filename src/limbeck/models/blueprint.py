@@ -1,7 +1,5 @@
 """Student blueprints: the shape of a student by a short string, a preset's name or fields, and the student of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

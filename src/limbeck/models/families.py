@@ -6,8 +6,6 @@ model's module path or a configuration's field name. To support another family, 
 `tests/models/test_families.py` then hold it to the rest's assumptions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from torch import nn

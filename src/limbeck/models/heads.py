@@ -1,7 +1,5 @@
 """Task heads: the class of each, the head that a checkpoint has, and the start of a student's head."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias, get_args
 
 import torch

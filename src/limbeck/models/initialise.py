@@ -1,7 +1,5 @@
 """Starting a student from its teacher: layers, embeddings, and the record of what came from where."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias

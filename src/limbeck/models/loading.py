@@ -1,7 +1,5 @@
 """Loading configurations, models and tokenizers: safetensors only, no remote code, one clear line when it fails."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import logging

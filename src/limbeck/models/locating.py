@@ -5,8 +5,6 @@ messages are long and some of its fallbacks are silent. Of a sentence-transforme
 and the longest input are read.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -5,8 +5,6 @@ student's hidden state stands for Pᵀ times the teacher's. A map that reads the
 writes to it by Pᵀ. None stands for the identity.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

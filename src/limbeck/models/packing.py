@@ -7,8 +7,6 @@ A padded batch runs as one row of its real tokens, so that no layer computes pad
 tokens only, attention keeps samples apart by their lengths, and streams are put back where their tokens were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -14,8 +14,6 @@ Layers are numbered as in `hidden_states`: 0 is the embedding output, 1..N are t
 | logits | N | the head's scores `[B, L, V]` or `[B, classes]`; `[B, 2, L]` for an answer's start and end |
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """Taps: read streams out of a running model, and run no more of it than they need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import partial

@@ -1,7 +1,5 @@
 """Terms on output scores: the teacher's soft labels, and the hard labels of masked words and of tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The registry of objectives, and how training calls, counts and measures each: built-in ones and a plugin's alike."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

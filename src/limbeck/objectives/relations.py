@@ -1,7 +1,5 @@
 """Terms on heads: relations between the tokens of a text, attention scores, and the heads' vectors themselves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

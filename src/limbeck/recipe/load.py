@@ -1,7 +1,5 @@
 """Loading recipes: YAML, overrides, and errors in one line."""
 
-from __future__ import annotations
-
 import copy
 import math
 import unicodedata

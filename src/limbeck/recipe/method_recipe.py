@@ -1,7 +1,5 @@
 """A recipe for a method: its stages with every option written out, to edit and run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

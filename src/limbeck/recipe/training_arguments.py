@@ -1,7 +1,5 @@
 """From a stage's `training:` to `transformers.TrainingArguments`: defaults, names and types checked."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from functools import cache

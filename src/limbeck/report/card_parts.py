@@ -1,7 +1,5 @@
 """Parts of the cards of students and exports: their usage, and the differences, sizes and latencies of an export."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

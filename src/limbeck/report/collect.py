@@ -1,7 +1,5 @@
 """Collecting the subjects of a report: folders by their records, refused where they hold none of ours."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

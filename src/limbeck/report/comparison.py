@@ -1,7 +1,5 @@
 """Reports of comparisons: tables, bars by task and measure, layers of each method, costs, runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -184,5 +182,5 @@ def _notes(record: Comparison) -> Iterator[blocks.Block]:
 
 
 def _plan(record: Comparison) -> Iterator[blocks.Block]:
-    if plan := record.plan.to_plain():
+    if plan := record.plan.to_dict():
         yield blocks.Code("Resolved plan", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=100), "yaml")

@@ -1,7 +1,5 @@
 """Tables of a comparison of methods: for reports, the terminal and files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

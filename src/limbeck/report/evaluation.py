@@ -1,7 +1,5 @@
 """Reports of evaluations: tables, a bar for every model and task, costs, failed cells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Page and file show the same figure; a file of an inspection gathers as panels what the page shows one by one.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What lies in the folders that a report is about, as far as it can be read, and the names of runs and models."""
 
-from __future__ import annotations
-
 import json
 import math
 from array import array

@@ -1,7 +1,5 @@
 """A report as a page: its parts, and its rendering as one HTML file without network or scripts, and as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

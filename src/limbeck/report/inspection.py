@@ -1,7 +1,5 @@
 """Tables for the terminal of what an inspection found, and plain values for JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

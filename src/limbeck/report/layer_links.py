@@ -1,7 +1,5 @@
 """Which layers a stage joined: as its record has them, and its method composed again for the shapes named there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

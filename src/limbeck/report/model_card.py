@@ -1,7 +1,5 @@
 """Model cards: `README.md` of students and exports, made from the run's record in the Hub's format."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -404,7 +402,7 @@ def record_of(student: Path, run: Run) -> Run:
     teacher = run.teacher
     if stage.teacher:
         # The recipe's teacher, whose name on the Hub an old record leaves to be found, is not that of such a stage.
-        facts = stage.teacher_facts.to_plain() if stage.teacher_facts else {}
+        facts = stage.teacher_facts.to_dict() if stage.teacher_facts else {}
         teacher = records.Teacher.read({"name_or_path": stage.teacher, "hub_id": None, **facts})
     made = (stage.student or records.Student()).model_copy(update={"head": _head(student)})
     own = stage.model_copy(update={"student": None, "teacher": None})

@@ -1,7 +1,5 @@
 """From what was collected to the page: a part for each folder, and one that puts several side by side."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Lengths are in points, and y grows downwards. A page is drawn in stand-ins for t
 the light and the dark theme; a file in the light ones.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

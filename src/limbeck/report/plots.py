@@ -3,8 +3,6 @@
 A style is a number that stands for a colour, a marker and a dash; an ink is a name of the palette.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The teacher-beside-student table, for the terminal, Markdown, CSV and JSON, from a comparison's dict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports of runs: what was done, teacher beside student, layers, course, recipe, machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

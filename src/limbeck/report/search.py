@@ -1,7 +1,5 @@
 """Reports of searches: their course, result and figures, as far as they have come, and the files that they leave."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -196,7 +194,7 @@ def _joined_layers(record: studies.Search) -> Iterator[Block]:
 def _recipe(found: SearchFound) -> Iterator[Block]:
     if found.record.recipe is not None:
         yield blocks.Paragraph("`limbeck distill recipe.yaml` in the search's folder trains what was found.")
-        dumped = yaml.safe_dump(found.record.recipe.to_plain(), sort_keys=False, allow_unicode=True)
+        dumped = yaml.safe_dump(found.record.recipe.to_dict(), sort_keys=False, allow_unicode=True)
         yield blocks.Code("Recipe of what was found", dumped, "yaml")
 
 

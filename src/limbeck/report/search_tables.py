@@ -1,7 +1,5 @@
 """Tables of searches of layer mappings, student shapes and teacher layers: for reports, the terminal and files."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -114,11 +112,10 @@ class _Mappings(SearchTables[studies.MappingSearch]):
     def files(self, record: studies.MappingSearch) -> dict[str, str]:
         names = ("maximum", "minimum", "mean", "deviation", "size", "evaluated", "best_gene")
         rows = (
-            {**row.to_plain(), "generation": row.number, "best_mapping": _layers(row.best)}
-            for row in record.generations
+            {**row.to_dict(), "generation": row.number, "best_mapping": _layers(row.best)} for row in record.generations
         )
         columns = ("gene", "fitness", "generation", "training_seconds", "scoring_seconds")
-        candidates = ({**one.to_plain(), **one.scores, "mapping": _layers(one.mapping)} for one in record.candidates)
+        candidates = ({**one.to_dict(), **one.scores, "mapping": _layers(one.mapping)} for one in record.candidates)
         return {
             "generations.csv": blocks.to_csv(("generation", *names, "best_mapping"), rows),
             "candidates.csv": blocks.to_csv(("mapping", *columns, *record.scores), candidates),
@@ -246,7 +243,7 @@ class _Shapes(SearchTables[studies.ArchitectureSearch]):
             yield f"{cost.failed} trials failed or were lost with their worker; their shapes were tried again."
 
     def files(self, record: studies.ArchitectureSearch) -> dict[str, str]:
-        rows = ({**shape.to_plain(), "front": shape.trial in record.front} for shape in record.shapes)
+        rows = ({**shape.to_dict(), "front": shape.trial in record.front} for shape in record.shapes)
         return {"shapes.csv": blocks.to_csv(_SHAPE_COLUMNS, rows)}
 
 
@@ -332,7 +329,7 @@ class _Layers(SearchTables[studies.TeacherLayerSearch]):
         columns = ("rank", "layer", "step", "score", *record.scores, "steps", "state", "own_loss")
         rows: list[dict[str, Any]] = []
         for row in record.layers:
-            whole = row.to_plain()
+            whole = row.to_dict()
             rows += [whole | scored for scored in whole.get("scores") or [{}]]
         return {"layers.csv": blocks.to_csv(columns, rows)}
 

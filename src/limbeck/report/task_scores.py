@@ -1,7 +1,5 @@
 """The scores of one student on tasks, out of the tables of `limbeck evaluate`: for its model card."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Searches for layer mappings, shapes and teacher layers: spaces, the genetic algorithm, studies that workers share."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

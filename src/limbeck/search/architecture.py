@@ -1,7 +1,5 @@
 """`search_architecture`: a student's shape under limits, on a subset, resumable, by any number of workers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

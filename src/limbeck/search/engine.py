@@ -5,8 +5,6 @@ scored, and its record. The rest is here, once: the folder, the study of the sam
 processes, candidates that train side by side, trials that are lost with their worker, and the end by an interrupt.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -334,7 +332,7 @@ def run_search_of(
                     work_on(study, search, poll_seconds=poll_seconds)
             except (Interrupted, KeyboardInterrupt):
                 raise Interrupted(search.stopped.format(done=search.done, place=place)) from None
-            return search.record(study).to_plain()
+            return search.record(study).to_dict()
 
 
 def _supervise(search: Search, study: Study) -> None:

@@ -9,8 +9,6 @@ Optuna has no lock across processes, but numbers trials in the order in which th
 genome once all trials of lower number have chosen theirs, and no two choose the same.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence

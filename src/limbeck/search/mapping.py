@@ -1,7 +1,5 @@
 """`search_mapping`: ELM's genetic search for a layer mapping, on a subset, resumable, by any number of workers."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

@@ -6,8 +6,6 @@ recipe's `mapping: [0, 0, 5, 10]` takes it.
 Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The scores of candidates: proxy tasks after fine-tuning, or held-out text, which needs no labels."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import statistics

@@ -1,7 +1,5 @@
 """The shapes that a search may try, their limits and rewards, and the samplers that choose among them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

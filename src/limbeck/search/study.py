@@ -1,7 +1,5 @@
 """The study of a search: its storage, the identity that it is held to, its trials by candidate, and its folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ Successive halving: many candidates for a few steps, the better ones for more.
 Source: Jamieson and Talwalkar 2016 (arXiv 1502.07943), algorithm 1.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checkpoints of a stage: the newest that is whole, and how many are kept."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """`StudentCohort`: many students under one forward of their teacher, each learning as it would alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Steps that went wrong: the run stops or the step is skipped, and its batch is saved; no step waits for the host."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: finish the step, save a checkpoint, then stop; outside of training, stop at once."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

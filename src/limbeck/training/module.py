@@ -1,7 +1,5 @@
 """`DistillationModule`: one forward of teacher and student, and the terms between their streams."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

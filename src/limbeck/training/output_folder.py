@@ -1,7 +1,5 @@
 """The run's folder: never written over by accident, continued only with the same recipe."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from collections.abc import Iterator, Mapping

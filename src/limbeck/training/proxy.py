@@ -1,7 +1,5 @@
 """`Proxy`: candidates of a search, trained side by side under one teacher, on a share of the text."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Mapping, Sequence

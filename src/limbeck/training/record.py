@@ -1,7 +1,5 @@
 """The record of a run, `run.json`, written at every turn; its heartbeat, log and bar; and how runs stand."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -42,7 +40,7 @@ class RunRecord:
         self._writes = writes
         self._started = time.monotonic()
         # A damaged record does not end its run: what is damaged is left out.
-        earlier = records.load(records.Run, folder).to_plain()
+        earlier = records.load(records.Run, folder).to_dict()
         earlier.pop("problem", None)
         machine = {"versions": versions(), "git_commit": git_commit(), "hardware": hardware()}
         first: dict[str, Any] = {"created": timestamp(), "timings": {}, "stages": []}

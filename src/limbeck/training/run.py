@@ -1,7 +1,5 @@
 """A run: from a recipe to a student's folder, stage by stage, resumable."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -441,7 +439,7 @@ def evaluate_student(run: Run, report: Report = no_progress) -> dict[str, Any]:
         student_folder=run.student_folder,
         report=report,
     )
-    return comparison.to_plain() | _score_task(run)
+    return comparison.to_dict() | _score_task(run)
 
 
 def _score_task(run: Run) -> dict[str, Any]:
@@ -459,6 +457,6 @@ def _score_task(run: Run) -> dict[str, Any]:
     collate = PadCollator(run.tokenizer.pad_token_id, side=run.tokenizer.padding_side, labels=label_kind(choice))
     try:
         scores = measure_task(teacher, student, corpus.held_out, collate, choice.pairing.task)
-        return {"task": {**scores.to_plain(), "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
+        return {"task": {**scores.to_dict(), "stage": choice.spec.title, "teacher_name": choice.teacher.title}}
     except LimbeckError as error:
         return {"task": {"unavailable": str(error)}}

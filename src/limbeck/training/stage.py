@@ -1,7 +1,5 @@
 """Running one stage: a method on a corpus, from a student to the same student, trained."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Mapping

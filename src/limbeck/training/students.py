@@ -1,7 +1,5 @@
 """Making a run's students: built, started from their teacher, and settled when training is over."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -209,7 +207,7 @@ def make_student(
     if head is None:
         return student, report
     copied = copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
-    return student, Initialisation.read({**report.to_plain(), "head": {"kind": head, "copied": copied}})
+    return student, Initialisation.read({**report.to_dict(), "head": {"kind": head, "copied": copied}})
 
 
 def finish_student(

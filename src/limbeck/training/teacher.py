@@ -1,7 +1,5 @@
 """`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any

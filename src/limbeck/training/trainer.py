@@ -1,7 +1,5 @@
 """`DistillationTrainer`: transformers' loop, with the one place where losses are divided."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time
