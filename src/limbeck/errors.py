@@ -57,7 +57,7 @@ class PluginError(LimbeckError):
 
 
 class TrainingError(LimbeckError):
-    """A run that started and failed; what it had finished is kept."""
+    """A run that started and failed; finished work is kept."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""`limbeck doctor`: whether limbeck works on this machine, what it will use, and what is missing for what."""
+"""`limbeck doctor`: whether limbeck works on this machine, devices and kernels in use, missing packages by feature."""
 
 import typer
 

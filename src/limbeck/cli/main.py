@@ -85,7 +85,7 @@ def options(
 
 
 def build_app() -> typer.Typer:
-    """Put the commands together; each lives in a file of its own."""
+    """Put the commands together; each has a separate file."""
     app = typer.Typer(
         name="limbeck",
         no_args_is_help=True,

@@ -13,7 +13,7 @@ from rich.text import Text
 from limbeck.cli.options import Json, result_option
 
 PIPED_WIDTH = 160
-"""Columns of a table in a file or a pipe, which has no width of its own."""
+"""Columns of a table in a file or a pipe, which has no width."""
 
 _LOGGER = "limbeck"
 

@@ -25,7 +25,7 @@ def quickstart(
 ) -> None:
     """Distil all-MiniLM-L6-v2 into a 3-layer student on the docstrings of this machine, and compare the two.
 
-    Needs the extra `quickstart`. Run a second time, it shows what it has; a run that was stopped is continued.
+    Needs the extra `quickstart`. Run a second time, it shows the finished result; a stopped run is continued.
     """
     from limbeck.api import distill
     from limbeck.core.yaml import parse_yaml

@@ -92,7 +92,7 @@ class MethodEntry(Strict):
                 raise ValueError("options belong to a method by name; write them into the stages")
             for stage in self.stages:
                 if common := [name for name in _COMMON if name in stage.model_fields_set]:
-                    raise ValueError(f"stage '{stage.title}' has a {common[0]} of its own, and a comparison has one")
+                    raise ValueError(f"stage '{stage.title}' has a separate {common[0]}, and a comparison has one")
         if any(share <= 0 for share in self.shares):
             raise ValueError(f"shares {self.shares} have to be above 0")
         self.variants()
@@ -322,8 +322,8 @@ class ComparisonPlan(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> ComparisonPlan:
-        _no_twins("students", [student.title for student in self.students], "give each a name of its own")
-        _no_twins("methods", [entry.shown for entry in self.methods], "give each a title of its own")
+        _no_twins("students", [student.title for student in self.students], "give each a unique name")
+        _no_twins("methods", [entry.shown for entry in self.methods], "give each a unique title")
         _no_twins("seeds", self.seeds, "name each once")
         if any(not 0 <= seed < 2**32 - 100 for seed in self.seeds):
             raise ValueError(f"seeds {self.seeds} have to be between 0 and {2**32 - 101}")

@@ -30,7 +30,7 @@ def atomic_file(path: Path, *, durable: bool = True, shared: bool = False) -> It
     Args:
         path: The file to replace.
         durable: Wait until the new file is on the disk, so that it also outlives a loss of power.
-        shared: Whether several processes may write it at once, each aside under a name of its own.
+        shared: Whether several processes may write it at once, each aside under a unique name.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial" if shared else f"{path.name}.partial")
     yield partial
@@ -58,7 +58,7 @@ def atomic_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
 
     Args:
         folder: The folder to replace; its parents are made.
-        shared: Whether several processes may write it at once, each aside under a name of its own.
+        shared: Whether several processes may write it at once, each aside under a unique name.
     """
     name = f"{folder.name}.{os.getpid()}" if shared else folder.name
     partial, replaced = folder.with_name(f"{name}.partial"), folder.with_name(f"{name}.replaced")

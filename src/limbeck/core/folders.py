@@ -184,7 +184,7 @@ def _lock(descriptor: int, path: Path) -> bool:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except OSError as error:
-            if error.errno not in _TAKEN:  # A file system without locks: go by what its last holder wrote.
+            if error.errno not in _TAKEN:  # A file system without locks: go by its last holder's note.
                 return not holder_lives(read_json(path))
         if time.monotonic() > deadline:
             return False

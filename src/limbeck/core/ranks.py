@@ -39,7 +39,7 @@ def process_index() -> int:
 
 
 def is_main() -> bool:
-    """Return whether this is the main process (rank 0), the one that writes files and reports."""
+    """Return whether this is the main process (rank 0), which writes files and reports."""
     return process_index() == 0
 
 

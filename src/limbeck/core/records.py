@@ -110,7 +110,7 @@ R = TypeVar("R", bound=Record)
 
 
 class File(Record):
-    """A record that is a file of its own.
+    """A record that is a file.
 
     Attributes:
         FILE: Its name.
@@ -326,8 +326,8 @@ class Stage(File):
         held_out: The loss and its terms on held-out text.
         weights: Size and hash of its file of weights.
         untrained: The student's parameters that this stage did not train.
-        student: Of a stage with a student of its own.
-        teacher: Of a stage with a teacher of its own; `teacher_facts` where no stage trained it.
+        student: Of a stage with a separate student.
+        teacher: Of a stage with a separate teacher; `teacher_facts` where no stage trained it.
     """
 
     FILE = "stage.json"
@@ -392,7 +392,7 @@ class PlannedCorpus(Record):
 
     @property
     def task_kind(self) -> str:
-        """What its rows are labelled with; `text` of none."""
+        """The kind of its rows' labels; `text` of none."""
         found = (self.task or {}).get("kind")
         return str(found) if found else "text"
 

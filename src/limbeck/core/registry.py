@@ -111,7 +111,7 @@ def _named() -> list[str]:
 
 
 def _run(path: Path) -> str | PluginError:
-    """Run a file as a module of its own; returns its hash, or why it could not be run."""
+    """Run a file as a separate module; returns its hash, or why it could not be run."""
     name = f"limbeck_plugin_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -153,7 +153,7 @@ class PluginPoint(Generic[T]):
     Args:
         group: The group of entry points that name items.
         check: Returns a name's item as it is, or raises PluginError saying what is wrong with it.
-        code: What of an item is its code, by default its class: the decorators of a package may register what its entry
+        code: The code of an item, by default its class: the decorators of a package may register what its entry
             points name.
     """
 

@@ -130,7 +130,7 @@ def parse_yaml(text: str, origin: str) -> Any:
             the line.
     """
     if len(text) > MOST_CHARACTERS:
-        raise RecipeError(f"{origin} has more than {MOST_CHARACTERS:,} characters; leave out what it does not need.")
+        raise RecipeError(f"{origin} has more than {MOST_CHARACTERS:,} characters; shorten it.")
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -147,7 +147,7 @@ def read_document(path: Path, origin: str, missing: str, error: type[LimbeckErro
 
     Args:
         path: The file.
-        origin: What it is, for the message, such as "Recipe 'a.yaml'".
+        origin: Name of the source for the message, such as "Recipe 'a.yaml'".
         missing: The way out where there is no such file; ends the message.
         error: Raised for a file that cannot be read.
 

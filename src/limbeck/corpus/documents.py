@@ -307,7 +307,7 @@ def first_line(error: Exception) -> str:
 
 def one_line(text: object) -> str:
     """Return a name from outside as it may stand in a message: on one line, printable, of bounded length."""
-    # File names may hold bytes that no terminal can print, newlines, and codes that change what it shows.
+    # File names may hold bytes that no terminal can print, newlines, and control sequences.
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[: 2 * _LONGEST_PLACE])
     return plain if len(plain) <= _LONGEST_PLACE else f"{plain[: _LONGEST_PLACE // 2]}…{plain[-_LONGEST_PLACE // 2 :]}"
 

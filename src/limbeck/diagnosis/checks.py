@@ -141,7 +141,7 @@ def find_limbeck() -> Finding:
     try:
         installed = metadata.version(NAME)
     except metadata.PackageNotFoundError:
-        text += " is not installed, only imported: what it needs is not known"
+        text += " is not installed, only imported: its requirements are unknown"
         return Finding(NAME, "warning", text, "pip install limbeck", facts)
     if installed != __version__:
         return Finding(NAME, "warning", f"{text}, installed as {installed}", "install it again, with pip", facts)

@@ -175,7 +175,7 @@ def run_trainings(
     """Run trainings and score their cells, in this process or in several, each with its share of cores and its GPU.
 
     A Trainer that sees several GPUs would spread its batch over them, so on such a machine even a single worker has a
-    process of its own. A failed training ends its own cells only, and a failed cell itself only.
+    separate process. A failed training ends its own cells only, and a failed cell itself only.
 
     Args:
         trainings: In this order.

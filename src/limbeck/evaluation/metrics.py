@@ -343,7 +343,7 @@ METRICS.register("f1_answer", _of_answers("f1"))
 
 
 # The segmentation of CMRC 2018's script: Chinese by the character, other scripts by the word. The script leaves the
-# words to NLTK; `split_words` gives what its Treebank tokeniser gives for the short runs between Chinese characters:
+# words to NLTK; `split_words` equals its Treebank tokeniser on the short runs between Chinese characters:
 # for every one in the gold answers of the development and trial sets. NLTK's trained search for ends of sentences
 # within a run is not repeated.
 

@@ -65,7 +65,7 @@ def tokenise(
     """Turn each text into the model's inputs, cut to `longest` tokens, never padded.
 
     Args:
-        tokenizer: Left as it is: what its file fixes of padding and truncation is ignored.
+        tokenizer: Left as it is: padding and truncation fixed in its file are ignored.
         texts: Texts and pairs.
         names: Of the inputs.
         longest: In tokens, special ones included.

@@ -153,7 +153,7 @@ class RelationGroup:
                 ahead = torch.ones(shape[1:], dtype=torch.bool, device=logits.device).triu(rows.start + 1)
                 logits.masked_fill_(ahead, MASKED_LOGIT)
             logits -= logits.amax(-1, keepdim=True)
-        # Three buffers serve for all; each name is of what its buffer holds from there on.
+        # Three buffers serve for all; each name is of the content of its buffer from there on.
         teacher_exp = torch.exp2(teacher, out=spare)
         difference = teacher.sub_(student)
         student_exp = student.exp2_()

@@ -3,7 +3,7 @@
 A chunk's logits of student and teacher, `[rows, V]` each, are all that ever exists of `[tokens, V]`. While they are
 there the divergence is summed up, the student's are turned into its gradient (q − p) in place, and what follows from
 that for hidden vectors, weight and bias is added up; the backward pass only scales it. On a CPU every thread works on
-classes, or rows, of its own.
+other classes or rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Head:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What its matmuls run in: bfloat16 where hidden vectors and weight both are, never float16.
+        """Number format of the matmuls: bfloat16 where hidden vectors and weight both are, never float16.
 
         In float16 the gradient of most of 250,000 classes is below the least number, since no loss scale is known
         yet when it is made.

@@ -3,6 +3,8 @@
 With the types of options that methods share, citations of papers, and the method cards.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -282,7 +284,7 @@ COMPARATIVE_STUDY = paper(
 
 
 RECIPE_CARDS = {
-    "teacher_assistant": "A student between teacher and student, in a stage of its own; a recipe, with any method.",
+    "teacher_assistant": "A student between teacher and student, in a separate stage; a recipe, with any method.",
     "truncated_teacher": "The teacher's first layers as they are, without training; a recipe without stages.",
 }
 """Ways to distil that are no method but a recipe, and have a card too: name to one sentence."""

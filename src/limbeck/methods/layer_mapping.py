@@ -122,7 +122,7 @@ def _by_name(name: str, pairing: Pairing, names: Sequence[str]) -> LayerMapping:
         raise RecipeError(f"Unknown mapping '{name}'.{suggestion(name, names)} Or give a list or layers by number.")
     if name in _ONE_LAYER_EACH and student > teacher:
         raise RecipeError(
-            f"mapping '{name}' gives every student layer a teacher layer of its own, but the student has {student} "
+            f"mapping '{name}' gives every student layer a different teacher layer, but the student has {student} "
             f"layers and the teacher {teacher}; use 'uniform' or a shallower student."
         )
     if name == "contribution":

@@ -1,5 +1,7 @@
 """The registry of methods: those of the package, one a file of its name, and those of plugins."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args

@@ -1,5 +1,7 @@
 """Terms and checks that methods share: pairs of layers, embeddings, scores of the task; heads and widths that fit."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 

@@ -37,7 +37,7 @@ class TinyBertOptions(MethodOptions):
 def tinybert(options: TinyBertOptions, pairing: Pairing) -> list[Term]:
     """Embeddings, hidden states and attention scores, layer by layer; as many heads as the teacher.
 
-    Make the embedding, hidden and attention terms; every pair of layers has a map of its own.
+    Make the embedding, hidden and attention terms; every pair of layers has its map.
     """
     mapping = resolve_mapping(options.mapping, pairing)
     terms = [embedding_term(pairing, options.embedding_weight)]

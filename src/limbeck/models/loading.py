@@ -344,7 +344,7 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
     if lacking:
         raise ModelError(
             f"The checkpoint '{name_or_path}' has no tensor that fits '{lacking[0]}' ({len(lacking)} in "
-            "all); derive the student's configuration from the one that was used for it."
+            "all); derive the student's configuration from that of its start."
         )
     for name, tensor in target.items():
         tensor.copy_(given[name])

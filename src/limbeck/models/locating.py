@@ -289,5 +289,5 @@ def _read(file: Path, default: Any) -> Any:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"The file '{file}' cannot be read as JSON; copy or download the model again.") from error
     if not isinstance(found, type(default)):
-        raise ModelError(f"The file '{file}' does not hold what it should; copy or download the model again.")
+        raise ModelError(f"The file '{file}' is not as expected; copy or download the model again.")
     return found

@@ -13,6 +13,8 @@ compared with its authors' code (github.com/lxk00/BERT-EMD, commits 3d6bd37 and,
 issue 5 there. Departures are said at each function.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

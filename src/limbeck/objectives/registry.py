@@ -1,5 +1,7 @@
 """The registry of objectives, and how training calls, counts and measures each: built-in ones and a plugin's alike."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +87,7 @@ class Objective:
         name: As recipes and methods write it.
         function: Student streams, then as many teacher streams, then keywords, to `LossTerm`.
         student_streams: How many tensors of the student it takes; of each layer, where it takes layers.
-        unit: What its count is proportional to, with a constant that does not depend on the batch: "token" is a
+        unit: The quantity that its count is proportional to, by a constant independent of the batch: "token" is a
             valid token, "pair" two valid tokens of one sample, in order, "row" a row of logits that counts (a token
             or a sample, as the logits are), "sample" a sample, "label" a position whose label is not −100. The units
             of an accumulation window can be added up before its first backward pass.
@@ -270,7 +272,7 @@ def register_as_objective(
     own objectives are registered by it too.
 
     Args:
-        unit: What its count is proportional to, see `Objective`.
+        unit: The quantity that its count is proportional to, see `Objective`.
         name: As methods write it; None is the name of the function.
         batch_coupled: Samples of a batch act on each other.
         is_divergence: 0 when student equals teacher, above 0 otherwise; never without a teacher.

@@ -1,5 +1,7 @@
 """Vectors compared one by one: hidden states by token, sentence and CLS vectors by sample, samples with each other."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F

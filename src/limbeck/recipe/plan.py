@@ -195,12 +195,12 @@ _LEAST_MASKED = 0.01
 
 @dataclass(frozen=True)
 class StageChoice:
-    """One stage, with what its options come to for these two models.
+    """One stage, with its options resolved for these two models.
 
     Args:
         spec: The recipe's stage.
         terms: The weighted terms.
-        corpus: What its text or rows are, and how they are cut.
+        corpus: Its text or rows, and how they are cut.
         pooling: How `pooled` streams are made.
         pairing: What the method was composed for.
         teacher: The stage's teacher.

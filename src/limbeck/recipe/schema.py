@@ -228,9 +228,7 @@ class StageTeacherSpec(TeacherSpec):
     """The teacher of one stage: another model, or the student of an earlier stage (a teacher assistant)."""
 
     model: str = Field("", description="As the recipe's teacher.model; leave it out to name a stage.")
-    stage: str | None = Field(
-        None, description="Name of an earlier stage with a student of its own, which teaches here."
-    )
+    stage: str | None = Field(None, description="Name of an earlier stage whose student teaches here.")
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> StageTeacherSpec:
@@ -289,7 +287,7 @@ class StudentSpec(Strict):
 class GuardSpec(Strict):
     """Policies for losses that are no use and for memory that does not suffice.
 
-    They decide what happens to a run, not what it computes as long as nothing happens: a resumed run may change them.
+    They decide how failures are handled, not the results of a run without one: a resumed run may change them.
     """
 
     on_bad_loss: Literal["stop", "skip"] = Field(
@@ -455,11 +453,11 @@ class Recipe(Strict):
             earlier = [title for title in titles[:index] if title in own]
             if named is not None and named not in earlier:
                 raise ValueError(
-                    f"stages.{index}.teacher.stage '{named}' is no earlier stage with a student of its own; "
+                    f"stages.{index}.teacher.stage '{named}' is no earlier stage with a separate student; "
                     f"there is {', '.join(earlier) or 'none'}"
                 )
         if len(set(titles)) < len(titles):
-            raise ValueError(f"two stages have the same name in {titles}; give each stage a name of its own")
+            raise ValueError(f"two stages have the same name in {titles}; give each stage a unique name")
         return self
 
 

@@ -76,7 +76,7 @@ def _collect(folder: Path) -> findings.Found:
 
 
 def _recognise(folder: Path) -> findings.Found | None:
-    """Read a folder as what its files say it is."""
+    """Read a folder by the kind of its files."""
     if (folder / COMPARISON).is_file():
         return _comparison(folder)
     if (folder / SEARCH).is_file():
@@ -339,7 +339,7 @@ def _layers(trials: Sequence[FrozenTrial], identity: dict[str, Any]) -> studies.
     )
 
 
-# How a search that is not finished stands: who works on it, what its trials came to, its last sign of life.
+# How a search that is not finished stands: workers, outcomes of trials, last sign of life.
 
 
 _SAME, _DIVERGED = "of shapes that were tried before", "diverged"

@@ -453,7 +453,7 @@ def contribution_figure(result: Sequence[Mapping[str, Any]]) -> Figure:
     lines = [list(enumerate(model["cosines"], start=1)) for model in result]
     series = [plots.Series(label, line, style) for style, (label, line) in enumerate(zip(labels, lines, strict=True))]
     plot = plots.Plot(series, plots.Axis("layer", whole=True), plots.Axis("cosine of input and output"))
-    caption = "The lower, the more a layer changes what it is given."
+    caption = "The lower, the more a layer changes its input."
     return plot_figure("How much each layer keeps of its input", plot, caption=caption)
 
 

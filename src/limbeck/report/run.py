@@ -363,7 +363,7 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
     bound = record.identity if isinstance(record, studies.Search) else {}
     bound = record.fixed if isinstance(record, studies.Comparison) else bound
     if bound:
-        yield blocks.Code("What it is bound to", yaml.safe_dump(bound, sort_keys=False, allow_unicode=True), "yaml")
+        yield blocks.Code("Identity", yaml.safe_dump(bound, sort_keys=False, allow_unicode=True), "yaml")
 
 
 def _gibibytes(size: float | None, digits: int) -> str:

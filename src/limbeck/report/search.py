@@ -107,7 +107,7 @@ def _best(record: studies.Search) -> str:
 
 
 def _standing(found: SearchFound) -> Iterator[Block]:
-    """Say how an unfinished search stands, and what its trials can be compared with."""
+    """Say the progress of an unfinished search, and references for its trials."""
     kind = found.record.kind or ""
     lines = [*found.problems]
     if not found.record.is_empty:
@@ -122,7 +122,7 @@ def _standing(found: SearchFound) -> Iterator[Block]:
         yield blocks.Facts(found.standing)
     if found.so_far is not None and found.so_far.identity:
         rows = tuple((name, _brief(value)) for name, value in found.so_far.identity.items())
-        yield Table("What it is bound to", ("", "Value"), rows, words=(1,), folded=True)
+        yield Table("Identity", ("", "Value"), rows, words=(1,), folded=True)
 
 
 def _brief(value: object) -> str:

@@ -58,7 +58,7 @@ class MappingSpace:
     Args:
         teacher: The teacher's depth N.
         bits: Bits of a code, k.
-        choices: For each student layer, what its codes mean: code to teacher layer, or to `NONE`. Codes that are
+        choices: For each student layer, its codes: code to teacher layer, or to `NONE`. Codes that are
             left out mean nothing, and a genome that has one is illegal.
     """
 

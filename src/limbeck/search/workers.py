@@ -186,7 +186,7 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
     if process_count() > 1 and workers > 1:
         raise raised_on_all_ranks(
             RecipeError(
-                f"--workers {workers} starts processes of its own, and {process_count()} were launched that share "
+                f"--workers {workers} starts processes, and {process_count()} were launched that share "
                 "every batch; leave out one of the two."
             )
         )

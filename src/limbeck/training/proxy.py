@@ -195,7 +195,7 @@ class Proxy:
             ]
 
     def _settled(self, choice: StageChoice, index: int) -> StageChoice:
-        """Compose a stage for what its teacher's layers contribute, where its mapping asks for that."""
+        """Compose a stage by the contributions of the teacher's layers, where its mapping asks for them."""
         if not choice.measures_layers:
             return choice
         teacher = self.load_teacher(dtype=teacher_dtype(choice))

@@ -79,7 +79,7 @@ def describe_corpora(plan: RunPlan, corpora: Sequence[AnyCorpus]) -> records.Cor
     streamed = isinstance(corpora[0], StreamedCorpus)
     return records.CorpusText(
         sources=list(dict.fromkeys(source for choice in plan.stages for source in choice.corpus.sources)),
-        # Of a stream nobody knows how much there is; what its beginning had is no measure of it.
+        # The length of a stream is unknown, and its beginning is no measure of it.
         documents=None if streamed else first["documents"],
         held_out_documents=first["held_out_documents"],
         tokens=None if streamed else corpora[0].tokens,
@@ -287,7 +287,7 @@ class Run:
         return finished
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
-        """Compose a stage for what its teacher's layers contribute; a resumed stage keeps its measurement."""
+        """Compose a stage by the contributions of the teacher's layers; a resumed stage keeps its measurement."""
         found = choice.with_layer_cosines(ranks.on_main_rank(lambda: self._layer_cosines(choice, index, folder)))
         layers = sorted({key.layer for term in found.terms for key in term.teacher if key.layer > 0})
         self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)

@@ -103,7 +103,7 @@ LICENSE_KEYS = ("license", "license_name", "license_link")
 
 
 def teacher_facts(model: str, name: str | None = None) -> dict[str, Any]:
-    """Return where a teacher is from, its name on the Hub, and what its card says that holds for its students.
+    """Return where a teacher is from, its name on the Hub, and the facts of its card that hold for its students.
 
     Args:
         model: A folder, `package:NAME` or a Hub name, as the recipe has it.
