@@ -33,15 +33,15 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 quickstart: $(VENV)/.quickstart
 	$(BIN)/limbeck quickstart
 
-# As many processes as cores; the tests of a file share what they make.
+# As many processes as cores. Each begins with a half of the files, whose tests share what they make; the first done helps.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-as-user: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile -m slow tests/docs tests/examples tests/export tests/packaging tests/report
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/docs tests/examples tests/export tests/packaging tests/report
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not gpu"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not gpu"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
