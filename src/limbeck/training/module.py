@@ -1,7 +1,8 @@
 """`DistillationModule`: one forward of teacher and student, and the terms between their streams."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -96,6 +97,12 @@ def make_learned_map(spec: LearnedMap) -> nn.Linear | HeadMaps:
     learned = nn.Linear(spec.inputs, spec.outputs, bias=False)
     nn.init.eye_(learned.weight)
     return learned
+
+
+Learned: TypeAlias = tuple[Sequence[Term], Mapping[str, Tensor]]
+"""The terms of a trained stage, and the weights that it leaves beside its student's."""
+STUDENT_WEIGHTS = "student."
+"""Prefix of the student's weights in the state of a `DistillationModule`; all others are a run's learned maps."""
 
 
 def map_arguments(learned: nn.Module | None) -> dict[str, Any]:
@@ -288,6 +295,27 @@ class DistillationModule(nn.Module):
             return None
         return valid if labels is None else labels != IGNORED_LABEL
 
+    def learned(self) -> Learned:
+        """Return what the terms have learned beside the student: copies of learned maps and layer weights."""
+        state = self.state_dict()
+        return self.terms, {name: state[name].clone() for name in state if not name.startswith(STUDENT_WEIGHTS)}
+
+    def take_learned(self, earlier: Learned) -> None:
+        """Go on with the learned maps and layer weights of an earlier stage, for the same student and teacher.
+
+        A term goes on where the earlier stage has one of the same name, objective, streams and map, whatever its
+        weight and options. The papers train one map over all their schedules (ELM eq. 7, section 5.2).
+
+        Args:
+            earlier: Of that stage's module.
+        """
+        before, weights = {term.name: term for term in earlier[0]}, earlier[1]
+        same = [term for term in self.terms if term.name in before and _goes_on(before[term.name], term)]
+        names = [f"maps.{term.name}.weight" for term in same if term.learned_map is not None]
+        if any(OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None for term in same):
+            names += [f"layer_weights.{side}" for side in ("student", "teacher")]
+        self.load_state_dict({name: weights[name] for name in names if name in weights}, strict=False)
+
     def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
         """Place the teacher where it stays, which `.to()` on this module does not; see `TeacherReader.move`."""
         self.reader.move(device, pack=pack)
@@ -296,6 +324,11 @@ class DistillationModule(nn.Module):
         """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
         self.student_tap.close()
         self.reader.close()
+
+
+def _goes_on(before: Term, term: Term) -> bool:
+    """Return whether a term of a later stage relates the same tensors of the two models."""
+    return replace(before, weight=term.weight, options=term.options, cost_attention=term.cost_attention) == term
 
 
 # Measuring the terms of a module on batches, without changing anything that training draws.

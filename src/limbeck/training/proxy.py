@@ -21,7 +21,7 @@ from limbeck.models.loading import load_model, quiet
 from limbeck.recipe.plan import RunPlan, StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.cohort import CohortTrainer, Cut, StudentCohort
-from limbeck.training.module import freeze_unreached, untrained_names
+from limbeck.training.module import Learned, freeze_unreached, untrained_names
 from limbeck.training.record import ProgressReporter
 from limbeck.training.run import build_corpora, load_tokenizer_of
 from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype
@@ -186,9 +186,10 @@ class Proxy:
         with quiet():
             students = make_students(plans, load)
             records: list[list[Outcome]] = []
+            learned: list[list[Learned]] = [[] for _ in plans]
             for index in range(stages):
                 choices = [self._settled(plan.stages[index], index) for plan in plans]
-                records.append(self._train_stage(index, choices, students, cuts))
+                records.append(self._train_stage(index, choices, students, cuts, learned))
             return [
                 finish(plan, student, outcomes, load)
                 for plan, student, *outcomes in zip(plans, students, *records, strict=True)
@@ -202,9 +203,14 @@ class Proxy:
         return choice.with_layer_cosines(measure_layer_cosines(teacher, self.corpora[index], self.tokenizer))
 
     def _train_stage(
-        self, index: int, choices: Sequence[StageChoice], students: Sequence[PreTrainedModel], cuts: Mapping[int, Cut]
+        self,
+        index: int,
+        choices: Sequence[StageChoice],
+        students: Sequence[PreTrainedModel],
+        cuts: Mapping[int, Cut],
+        learned: Sequence[list[Learned]],
     ) -> list[Outcome]:
-        """Train all students for a stage."""
+        """Train all students for a stage; what each has learned beside itself goes on from `learned`, and joins it."""
         first = choices[0]
         seed = self.plan.recipe.seed + index
         set_seed(seed)
@@ -215,6 +221,9 @@ class Proxy:
         teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
         terms = [choice.terms for choice in choices]
         cohort = StudentCohort(students, teacher, terms, seed=seed, pooling=first.pooling)
+        for i, earlier in enumerate(learned):
+            for one in earlier:
+                cohort.member(i).take_learned(one)
         progress = ProgressReporter(f"{len(students)} students", self.console)
         try:
             unreached = [freeze_unreached(cohort.member(i), rows.probe()) for i in range(len(students))]
@@ -233,6 +242,8 @@ class Proxy:
             trainer.remove_callback(PrinterCallback)
             trainer.train()
             progress.close()
+            for i, earlier in enumerate(learned):
+                earlier.append(cohort.member(i).learned())
             return read_outcomes(trainer, frozen, unreached, terms)
         finally:
             progress.close()

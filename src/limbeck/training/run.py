@@ -31,7 +31,7 @@ from limbeck.training.data import AnyCorpus
 from limbeck.training.guard import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
 from limbeck.training.record import Heartbeat, ProgressReporter, RunRecord
-from limbeck.training.stage import label_kind, load_finished, run_stage, teacher_dtype, warn
+from limbeck.training.stage import label_kind, learned_in, load_finished, run_stage, teacher_dtype, warn
 from limbeck.training.students import describe_layers, finish_student, make_student, save_student
 from limbeck.training.teacher import measure_layer_cosines, teacher_facts
 
@@ -143,6 +143,7 @@ class Run:
         self.plan = plan
         self.folder = folder
         self.record = record
+        self._trained: list[StageChoice] = []
         self.console = console
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
         self.corpora: list[AnyCorpus] = []
@@ -269,7 +270,13 @@ class Run:
                 seed=self.plan.recipe.seed + index,
                 console=self.console,
                 progress=progress,
+                earlier=[
+                    learned_in(self._stage_folder(before.spec.title), before)
+                    for before in self._trained
+                    if before.student is choice.student and before.teacher == choice.teacher
+                ],
             )
+        self._trained.append(choice)
         finished.layers = describe_layers(choice.terms)
         if choice.student is not None:
             finished.student = records.Student(shape=str(choice.student.shape), initialisation=initialisation)

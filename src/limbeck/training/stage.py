@@ -2,13 +2,14 @@
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
@@ -25,7 +26,7 @@ from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints
 from limbeck.training.data import AnyCorpus, grouped_padding_share, held_out_rows, no_step, training_rows
 from limbeck.training.interrupt import InterruptSaver
-from limbeck.training.module import DistillationModule, freeze_unreached, untrained_names
+from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
 from limbeck.training.record import LOG, LiveLog, ProgressReporter, log_lines
 from limbeck.training.teacher import TeacherReader
 from limbeck.training.trainer import WEIGHTS, DistillationTrainer
@@ -118,9 +119,21 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: checkpoints.Warn
     return record if take_weights(student, load_file(str(folder / WEIGHTS))) else None
 
 
+def learned_in(folder: Path, choice: StageChoice) -> Learned:
+    """Read the learned maps and layer weights of a finished stage.
+
+    Args:
+        folder: The stage's folder.
+        choice: The stage, with the terms that it was trained with.
+    """
+    with safe_open(str(folder / WEIGHTS), framework="pt") as weights:
+        names = [name for name in weights.keys() if not name.startswith(STUDENT_WEIGHTS)]  # noqa: SIM118
+        return choice.terms, {name: weights.get_tensor(name) for name in names}
+
+
 def take_weights(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> bool:
     """Give a student its part of a stage's weights, and return whether they were all there."""
-    prefix = "student."
+    prefix = STUDENT_WEIGHTS
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     missing, unexpected = student.load_state_dict(own, strict=False)
     # Tied weights are stored once; anything else that is missing belongs to another student.
@@ -153,6 +166,7 @@ class StageTraining:
         seed: Seed of its data order and dropout.
         console: Where warnings go.
         progress: Shows how far it is.
+        earlier: What earlier stages of the same student and teacher have learned beside the student.
 
     Raises:
         RecipeError: for an engine other than the recipe's, or a guard that needs one process.
@@ -169,6 +183,7 @@ class StageTraining:
         seed: int,
         console: Console,
         progress: ProgressReporter,
+        earlier: Sequence[Learned] = (),
     ) -> None:
         spec, measures = choice.spec, len(rows.held_out) > 0
         arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=measures)
@@ -182,6 +197,8 @@ class StageTraining:
         learner = copy.deepcopy(student) if arguments.fsdp else student
         reader = TeacherReader(teacher, choice.terms, pooling=choice.pooling, sharded=choice.teacher.spec.sharded)
         self.module = DistillationModule(learner, reader, choice.terms, pooling=choice.pooling)
+        for learned in earlier:
+            self.module.take_learned(learned)
         unreached = freeze_unreached(self.module, rows.probe())
         self.untrained = [name for name in unreached if name not in self.frozen]
         self.trainer = DistillationTrainer(
@@ -318,7 +335,7 @@ def run_stage(
         corpus: Blocks to train on and held-out ones.
         folder: Where its checkpoints and results go.
         seed: Seed of its data order and dropout.
-        **reporting: `console` and `progress` of `StageTraining`.
+        **reporting: `console`, `progress` and `earlier` of `StageTraining`.
 
     Returns:
         The stage's part of the run record. It is also written to the stage's folder, last of all.
