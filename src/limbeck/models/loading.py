@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -311,12 +312,30 @@ def one_line(error: Exception, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
+def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
+    """Return whether models of two configurations have the same tensors; no weight is read or made.
+
+    The number of heads may differ where no tensor depends on it: MLKD-BERT's students with fewer heads start from
+    TinyBERT's (section 4.2).
+    """
+    shape, others = shape_of(config), shape_of(other)
+    heads = {"heads": shape.heads, "key_value_heads": shape.key_value_heads, "head_size": shape.head_size}
+    if shape == others or replace(others, **heads) != shape:
+        return shape == others
+    sizes = []
+    with torch.device("meta"), quiet():
+        for one in (config, other):
+            model = MODEL_MAPPING[type(one)](copy.deepcopy(one))
+            sizes.append({name: tensor.shape for name, tensor in model.state_dict().items()})
+    return sizes[0] == sizes[1]
+
+
 @torch.no_grad()
 def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revision: str | None = None) -> list[str]:
-    """Set the student's weights from a saved model of the same shape, in place.
+    """Set the student's weights from a saved model with the same tensors, in place.
 
-    A task head is set too where the checkpoint has the same, else it stays as it is. The shapes are compared before any
-    weight is read.
+    A task head is set too where the checkpoint has the same, else it stays as it is. Configurations are compared before
+    any weight is read, see `same_tensors`.
 
     Args:
         student: With or without a head.
@@ -329,8 +348,9 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
     Raises:
         ModelError: for everything `load_model` refuses, and a checkpoint of another shape.
     """
-    ours, theirs = shape_of(student.config), shape_of(load_config(name_or_path, revision))
-    if ours != theirs:
+    config = load_config(name_or_path, revision)
+    ours, theirs = shape_of(student.config), shape_of(config)
+    if not same_tensors(student.config, config):
         raise ModelError(
             f"The checkpoint '{name_or_path}' is {theirs}, vocabulary {theirs.vocabulary}, positions "
             f"{theirs.positions}; the student is {ours}, vocabulary {ours.vocabulary}, positions "

@@ -17,7 +17,7 @@ from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.heads import Head, check_has_head, head_class
 from limbeck.models.initialise import plan_initialisation, selected_layers
-from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer
+from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer, same_tensors
 from limbeck.models.locating import SentencePooling, sentence_pooling
 from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, TextSpec
 from limbeck.recipe.training_arguments import build_arguments, check_training
@@ -95,7 +95,7 @@ def choose_student(spec: StudentSpec, teacher: TeacherChoice) -> StudentChoice:
     if spec.initialise.checkpoint is None:
         plan_initialisation(found, teacher.shape, layers=layers, embeddings=spec.initialise.embeddings)
     elif not teacher.stage:
-        _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, found)
+        _check_checkpoint(spec.initialise.checkpoint, teacher.spec.model, config)
     return StudentChoice(spec, config, blueprint, found, sources)
 
 
@@ -113,13 +113,13 @@ def needed_head(terms: Sequence[Term], task: Task, owner: str) -> Head | None:
     return "masked_lm" if task == "text" else task
 
 
-def _check_checkpoint(checkpoint: str, teacher: str, student: Shape) -> None:
-    """A student to start from has the recipe's shape and the teacher's vocabulary."""
-    found = shape_of(load_config(checkpoint))
-    if found != student:
+def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) -> None:
+    """A student to start from has the tensors of the recipe's shape and the teacher's vocabulary."""
+    config = load_config(checkpoint)
+    if not same_tensors(student, config):
         raise RecipeError(
-            f"student.initialise.checkpoint '{checkpoint}' is a {found}, but student.shape asks for a {student}; "
-            "change one of them."
+            f"student.initialise.checkpoint '{checkpoint}' is a {shape_of(config)}, but student.shape asks for a "
+            f"{shape_of(student)}; change one of them."
         )
     check_same_vocabulary(load_tokenizer(checkpoint), load_tokenizer(teacher))
 
