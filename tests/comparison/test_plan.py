@@ -108,7 +108,7 @@ def test_stages_written_out_and_arguments_of_a_method(plan):
         ({"methods": [{"title": "x", "stages": []}]}, ["no stage that trains"]),
         ({"methods": ["mlm", "mlm"]}, ["two of the methods are 'mlm'", "title"]),
         ({"methods": [{"title": "x", "stages": [{"method": "mlm", "text": {"length": 8}}]}]},
-         ["stage 'mlm'", "text of its own", "a comparison has one"]),
+         ["stage 'mlm'", "has a separate text", "a comparison has one"]),
         ({"students": ["2x24", "2x24"]}, ["two of the students are '2x24'", "name"]),
         ({"students": [{"shape": "2x24", "initialize": {}}]}, ["students.0", "Did you mean 'initialise'"]),
         ({"seeds": [1, 1]}, ["two of the seeds are '1'"]),

@@ -103,7 +103,7 @@ def test_an_ordinary_folder_has_no_pooling(folder, refused):
         ({"pooling_mode_max_tokens": True}, r"is max_tokens; only mean and cls"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, r"is mean_tokens \+ cls_token"),
         ({}, "is none"),
-        ([], "does not hold what it should"),
+        ([], "is not as expected"),
     ],
 )
 def test_other_poolings_are_refused(folder, pooling, message, refused):

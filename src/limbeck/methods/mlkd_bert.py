@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -12,7 +13,7 @@ from limbeck.methods import composition
 from limbeck.methods.composition import MethodOptions, Pairing, Temperature, Term, Weight
 from limbeck.methods.layer_mapping import resolve_mapping, stream_width
 from limbeck.methods.registry import register_as_method
-from limbeck.methods.terms import hidden_terms, layer_terms, soft_label_term, weighted_terms
+from limbeck.methods.terms import layer_terms, learned_map, soft_label_term, weighted_terms
 from limbeck.models.streams import StreamKey
 
 PAPER = composition.paper(
@@ -31,6 +32,7 @@ class MlkdBertOptions(MethodOptions):
     """Options of MLKD-BERT (arXiv 2407.02775, section 3)."""
 
     stage: Literal[1, 2] = Field(1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
+    joint: bool = Field(False, description="Both stages in one: the sum of all six losses (section 4.8, table 8).")
     mapping: composition.MappingChoice = Field("uniform", description="Stage 1: student layers to teacher layers.")
     mha_splits: composition.HeadCount = Field(
         "auto", description="Stage 1: groups that the attention output is split into; auto: the student's heads."
@@ -39,6 +41,15 @@ class MlkdBertOptions(MethodOptions):
         "concat-split", description="Stage 1: how several teacher heads serve one split (section 4.5, table 5)."
     )
     mha_seed: int = Field(0, ge=0, description="Stage 1: seed of the heads that random mapping picks.")
+    mha_draw: Literal["once", "layer"] = Field(
+        "once", description="Stage 1: whether random mapping picks the same heads in every layer, or others in each."
+    )
+    mha_loss: Literal["relation", "features"] = Field(
+        "relation", description="Stage 1: loss on attention outputs, eq. 8 or that of eq. 11 (table 6)."
+    )
+    ffn_loss: Literal["relation", "features"] = Field(
+        "features", description="Stage 1: loss on hidden states, eq. 11 or that of eq. 8 (table 6)."
+    )
     embedding_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 1.")
     attention_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 8.")
     hidden_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 11.")
@@ -54,6 +65,10 @@ class MlkdBertOptions(MethodOptions):
 
     @model_validator(mode="after")
     def _options_of_this_stage(self) -> MlkdBertOptions:
+        if self.joint and self.stage == 2:
+            raise ValueError("joint is both stages in one: leave stage out")
+        if self.joint:
+            return self
         for name, field in type(self).model_fields.items():
             other = f"Stage {3 - self.stage}:"
             if (field.description or "").startswith(other) and getattr(self, name) != field.default:
@@ -72,9 +87,11 @@ class MlkdBertOptions(MethodOptions):
 def mlkd_bert(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     """Two stages: token relations and features of mapped layers, then sample relations and soft labels.
 
-    The terms are those of one of the two stages.
+    The terms are those of one of the two stages, or of both with `joint`.
     """
-    terms = _layers(options, pairing) if options.stage == 1 else _prediction(options, pairing)
+    terms = _layers(options, pairing) if options.stage == 1 else []
+    if options.stage == 2 or options.joint:
+        terms += _prediction(options, pairing)
     return weighted_terms(terms, "mlkd_bert")
 
 
@@ -83,30 +100,46 @@ def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     mapping = resolve_mapping(options.mapping, pairing)
     embedding = (StreamKey("embedding", 0),) * 2
     terms = [Term("embedding", "relation_kl", embedding, embedding, options.embedding_weight, {"heads": 1})]
-    if options.attention_weight > 0:
-        splits = pairing.student.heads if options.mha_splits == "auto" else options.mha_splits
-        groups = _head_groups(options, pairing, splits)
-        terms += layer_terms(
-            "attention",
-            "relation_kl",
-            ["context"] * 2,
-            mapping,
-            options.attention_weight,
-            options={"heads": splits},
-            teacher_heads=groups,
-        )
-    return terms + hidden_terms(pairing, mapping, options.hidden_weight)
+    splits = pairing.student.heads if options.mha_splits == "auto" else options.mha_splits
+    draw = random.Random(options.mha_seed)
+    outputs: tuple[tuple[str, str, Literal["relation", "features"], float], ...] = (
+        ("attention", "context", options.mha_loss, options.attention_weight),
+        ("hidden", "hidden", options.ffn_loss, options.hidden_weight),
+    )
+    for name, kind, loss, weight in outputs:
+        if loss == "features":
+            terms += layer_terms(name, "hidden_mse", [kind], mapping, weight, learned_map=learned_map(pairing, kind))
+        elif weight > 0:
+            _check_splits(pairing, kind, splits)
+            found = layer_terms(name, "relation_kl", [kind] * 2, mapping, weight, options={"heads": splits})
+            terms += _with_heads_mapped(options, pairing, splits, found, draw) if kind == "context" else found
+    return terms
 
 
-def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int) -> composition.HeadGroups | None:
-    """Check the number of splits, and merge the teacher's heads where the mapping is not concat-split."""
+def _with_heads_mapped(
+    options: MlkdBertOptions, pairing: Pairing, splits: int, terms: list[Term], draw: random.Random
+) -> list[Term]:
+    """Merge the teacher's heads in relations of attention outputs, where the mapping is not concat-split."""
+    shared = _head_groups(options, pairing, splits, draw) if options.mha_draw == "once" else None
+    return [replace(term, teacher_heads=shared or _head_groups(options, pairing, splits, draw)) for term in terms]
+
+
+def _check_splits(pairing: Pairing, kind: str, splits: int) -> None:
+    """Refuse splits that do not divide the streams of both models."""
     for owner, shape in (("student", pairing.student), ("teacher", pairing.teacher)):
-        width = stream_width(shape, "context")
+        width = stream_width(shape, kind)
         if splits < 1 or width % splits:
+            output = "attention output" if kind == "context" else "hidden state"
             raise RecipeError(
-                f"mha_splits {splits} does not divide the {owner}'s attention output of width {width}; use a divisor "
-                "of both widths, such as the student's number of heads."
+                f"mha_splits {splits} does not divide the {owner}'s {output} of width {width}; use a divisor of both "
+                "widths, such as the student's number of heads."
             )
+
+
+def _head_groups(
+    options: MlkdBertOptions, pairing: Pairing, splits: int, draw: random.Random
+) -> composition.HeadGroups | None:
+    """Return how the teacher's heads are merged to splits; None for concat-split."""
     if options.mha_mapping == "concat-split":
         return None
     heads = pairing.teacher.heads
@@ -117,7 +150,6 @@ def _head_groups(options: MlkdBertOptions, pairing: Pairing, splits: int) -> com
         )
     if options.mha_mapping == "average":
         return composition.HeadGroups(heads, splits)
-    draw = random.Random(options.mha_seed)
     return composition.HeadGroups(heads, splits, tuple(draw.randrange(heads // splits) for _ in range(splits)))
 
 

@@ -319,8 +319,8 @@ def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
     TinyBERT's (section 4.2).
     """
     shape, others = shape_of(config), shape_of(other)
-    heads = {"heads": shape.heads, "key_value_heads": shape.key_value_heads, "head_size": shape.head_size}
-    if shape == others or replace(others, **heads) != shape:
+    alike = replace(others, heads=shape.heads, key_value_heads=shape.key_value_heads, head_size=shape.head_size)
+    if shape == others or shape != alike:
         return shape == others
     sizes = []
     with torch.device("meta"), quiet():
