@@ -15,7 +15,8 @@ from limbeck.training import run
 from limbeck.training.proxy import Proxy
 from limbeck.training.trainer import WEIGHTS
 from tests.support.methods import TRAINING
-from tests.support.training import assert_equal, elsewhere, make_module, student_of
+from tests.support.models import tiny_model
+from tests.support.training import assert_equal, collate, elsewhere, make_module, make_rows, student_of
 
 ELM = {"name": "elm", "mapping": [0, 4]}
 
@@ -97,3 +98,25 @@ def test_weights_of_layers_go_on_where_they_follow_their_costs(temperature, goes
     before.layer_weights.student.copy_(torch.tensor([0.25, 0.75]))
     after.take_learned(before.learned())
     assert torch.equal(after.layer_weights.student, before.layer_weights.student) == goes_on
+
+
+@pytest.mark.parametrize(
+    ("method", "further"),
+    [("elm", {}), ("tinybert", {"embedding_weight": 0.0}), ("mlkd_bert", {"embedding_weight": 0.0})],
+)
+def test_one_map_of_all_layers_is_the_equation_as_printed(method, further):
+    options = {"mapping": [2, 4], "attention_weight": 0.0, "one_map": True, **further}
+    module = make_module(method, options=options).eval()
+    assert [name for name, _ in module.maps.named_parameters()] == ["hidden.weight"]
+    shared = torch.nn.init.normal_(module.maps["hidden"].weight)
+    batch = collate(make_rows(4))
+    real = batch["attention_mask"].bool()
+    with torch.no_grad():
+        found = module(**batch)
+        models = module.student, tiny_model("bert")
+        student, teacher = (model(**batch, output_hidden_states=True).hidden_states for model in models)
+        for layer, target in ((1, 2), (2, 4)):
+            total, count = found[f"hidden_{layer}_{target}"]
+            mapped = student[layer][real].double() @ shared.T.double()
+            expected = (mapped - teacher[target][real].double()).square().mean()
+            assert float(total / count) == pytest.approx(float(expected), rel=1e-5)

@@ -84,11 +84,13 @@ class LearnedMap:
         outputs: Width of the teacher's stream.
         heads: Number of relation heads with a map each, from `inputs / heads` to `outputs / heads`; None is one map
             for the whole width.
+        name: Terms whose maps have the same name share one; None is a separate map.
     """
 
     inputs: int
     outputs: int
     heads: int | None = None
+    name: str | None = None
 
 
 Rows: TypeAlias = Literal["token", "label", "sample"]
@@ -126,6 +128,11 @@ class Term:
     normalise: bool = False
     rows: Rows = "token"
     cost_attention: float | None = None
+
+    @property
+    def map_name(self) -> str:
+        """Key of the learned map, where there is one; terms with the same key share it."""
+        return (self.learned_map and self.learned_map.name) or self.name
 
     @property
     def unit(self) -> str:

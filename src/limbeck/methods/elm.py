@@ -34,6 +34,7 @@ class ElmOptions(MethodOptions):
     attention_weight: Weight = Field(
         1.0, description="Weight of the attention scores (first part of eq. 7); needs equal heads."
     )
+    one_map: bool = Field(False, description="One W_h for all pairs of layers, as eq. 7 is printed; else one a pair.")
 
 
 @register_as_method(options=ElmOptions, citation=PAPER)
@@ -48,7 +49,7 @@ def elm(options: ElmOptions, pairing: Pairing) -> list[Term]:
     depths = pairing.student.layers, pairing.teacher.layers
     choice = FOUND.get(depths, "uniform") if options.mapping == "searched" else options.mapping
     mapping = resolve_mapping(choice, pairing, more_names=["searched"])
-    terms = hidden_terms(pairing, mapping, options.hidden_weight)
+    terms = hidden_terms(pairing, mapping, options.hidden_weight, one_map=options.one_map)
     if options.attention_weight > 0:
         terms += attention_score_terms(pairing, mapping, options.attention_weight, "elm")
     return weighted_terms(terms, "elm")

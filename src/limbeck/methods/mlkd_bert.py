@@ -50,6 +50,9 @@ class MlkdBertOptions(MethodOptions):
     ffn_loss: Literal["relation", "features"] = Field(
         "features", description="Stage 1: loss on hidden states, eq. 11 or that of eq. 8 (table 6)."
     )
+    one_map: bool = Field(
+        False, description="Stage 1: one W_h for all pairs of layers, as eq. 11 is printed; else one a pair."
+    )
     embedding_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 1.")
     attention_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 8.")
     hidden_weight: Weight = Field(1.0, description="Stage 1: weight of eq. 11.")
@@ -108,7 +111,8 @@ def _layers(options: MlkdBertOptions, pairing: Pairing) -> list[Term]:
     )
     for name, kind, loss, weight in outputs:
         if loss == "features":
-            terms += layer_terms(name, "hidden_mse", [kind], mapping, weight, learned_map=learned_map(pairing, kind))
+            learned = learned_map(pairing, kind, shared=options.one_map)
+            terms += layer_terms(name, "hidden_mse", [kind], mapping, weight, learned_map=learned)
         elif weight > 0:
             _check_splits(pairing, kind, splits)
             found = layer_terms(name, "relation_kl", [kind] * 2, mapping, weight, options={"heads": splits})

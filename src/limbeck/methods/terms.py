@@ -11,9 +11,10 @@ from limbeck.methods.layer_mapping import LayerMapping, stream_width
 from limbeck.models.streams import StreamKey
 
 
-def learned_map(pairing: Pairing, kind: str = "hidden") -> LearnedMap:
-    """Make the map between the two models' streams of a kind."""
-    return LearnedMap(stream_width(pairing.student, kind), stream_width(pairing.teacher, kind))
+def learned_map(pairing: Pairing, kind: str = "hidden", *, shared: bool = False) -> LearnedMap:
+    """Make the map between the two models' streams of a kind; a shared one serves all terms on that kind."""
+    widths = stream_width(pairing.student, kind), stream_width(pairing.teacher, kind)
+    return LearnedMap(*widths, name=kind if shared else None)
 
 
 def layer_terms(
@@ -43,9 +44,10 @@ def layer_terms(
     ]
 
 
-def hidden_terms(pairing: Pairing, mapping: LayerMapping, weight: float) -> list[Term]:
-    """Make one `hidden_mse` for each pair of layers; each learns its map."""
-    return layer_terms("hidden", "hidden_mse", ["hidden"], mapping, weight, learned_map=learned_map(pairing))
+def hidden_terms(pairing: Pairing, mapping: LayerMapping, weight: float, *, one_map: bool = False) -> list[Term]:
+    """Make one `hidden_mse` for each pair of layers; each learns its map, or all learn one."""
+    learned = learned_map(pairing, shared=one_map)
+    return layer_terms("hidden", "hidden_mse", ["hidden"], mapping, weight, learned_map=learned)
 
 
 def attention_score_terms(pairing: Pairing, mapping: LayerMapping, weight: float, method: str) -> list[Term]:

@@ -31,17 +31,18 @@ class TinyBertOptions(MethodOptions):
         0.0, description="Weight of the soft labels (its eq. 10): 1 in a second, task-specific stage."
     )
     temperature: Temperature = Field(1.0, description="T of the soft labels.")
+    one_map: bool = Field(False, description="One W_h for all pairs of layers, as eq. 8 is printed; else one a pair.")
 
 
 @register_as_method(options=TinyBertOptions, citation=PAPER)
 def tinybert(options: TinyBertOptions, pairing: Pairing) -> list[Term]:
     """Embeddings, hidden states and attention scores, layer by layer; as many heads as the teacher.
 
-    Make the embedding, hidden and attention terms; every pair of layers has its map.
+    Make the embedding, hidden and attention terms; every pair of layers has its map, or all have one with `one_map`.
     """
     mapping = resolve_mapping(options.mapping, pairing)
     terms = [embedding_term(pairing, options.embedding_weight)]
-    terms += hidden_terms(pairing, mapping, options.hidden_weight)
+    terms += hidden_terms(pairing, mapping, options.hidden_weight, one_map=options.one_map)
     if options.attention_weight > 0:
         terms += attention_score_terms(pairing, mapping, options.attention_weight, "tinybert")
     terms.append(soft_label_term(pairing, options.soft_label_weight, options.temperature))

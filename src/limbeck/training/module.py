@@ -212,7 +212,7 @@ class DistillationModule(nn.Module):
         self.student = student
         self.terms = tuple(terms)
         self.maps = nn.ModuleDict(
-            {term.name: make_learned_map(term.learned_map) for term in terms if term.learned_map is not None}
+            {term.map_name: make_learned_map(term.learned_map) for term in terms if term.learned_map is not None}
         )
         over_vocabulary = [term for term in terms if any(key.kind == "logits" for key in term.student)]
         # Where only masked tokens are taught, only they are scored: about a seventh of the work.
@@ -265,8 +265,8 @@ class DistillationModule(nn.Module):
         """Give the objective of a term the streams, the labels and the keywords that its signature names."""
         objective = OBJECTIVES[term.objective]
         learned: nn.Module | None = None
-        if term.name in self.maps:
-            learned = self.maps[term.name]
+        if term.learned_map is not None:
+            learned = self.maps[term.map_name]
         own, other = [student[key] for key in term.student], [teacher[key] for key in term.teacher]
         if term.teacher_heads is not None:
             other = [term.teacher_heads.merge(tensor) for tensor in other]
@@ -311,7 +311,7 @@ class DistillationModule(nn.Module):
         """
         before, weights = {term.name: term for term in earlier[0]}, earlier[1]
         same = [term for term in self.terms if term.name in before and _goes_on(before[term.name], term)]
-        names = [f"maps.{term.name}.weight" for term in same if term.learned_map is not None]
+        names = [f"maps.{term.map_name}.weight" for term in same if term.learned_map is not None]
         if any(OBJECTIVES[term.objective].takes_layers and term.cost_attention is not None for term in same):
             names += [f"layer_weights.{side}" for side in ("student", "teacher")]
         self.load_state_dict({name: weights[name] for name in names if name in weights}, strict=False)
