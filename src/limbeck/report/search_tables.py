@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from limbeck.core import blocks, studies
 from limbeck.core.blocks import NOTHING, AnyCell, Cell, Table, duration, number
 from limbeck.core.markdown import markdown_file
+from limbeck.search.mapping_space import show_mapping
 
 S = TypeVar("S", bound=studies.Search)
 
@@ -156,11 +157,6 @@ def _draws(record: studies.MappingSearch, operator: str) -> str:
     bred = [row.breeding or {} for row in record.generations]
     done, drawn = (sum(counts[name] for counts in bred) for name in (f"{operator}s", f"{operator}_draws"))
     return f"{done} of {drawn} in {operator}" if done else ""
-
-
-def show_mapping(mapping: Sequence[int]) -> str:
-    """Write a mapping as the paper does: `(0, 0, 5, 10)`."""
-    return f"({', '.join(map(str, mapping))})"
 
 
 def _layers(mapping: Sequence[int]) -> str:

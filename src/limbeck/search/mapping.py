@@ -21,7 +21,7 @@ from limbeck.search import engine, genetic_sampler
 from limbeck.search import scores as scoring
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.genetic import default_population
-from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, to_binary
+from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, show_mapping, to_binary
 from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
 from limbeck.search.requests import GeneticSettings
 from limbeck.search.requests import MappingRequest as MappingRequest
@@ -354,11 +354,6 @@ def _settings(genetic: Mapping[str, Any], space: MappingSpace) -> GeneticSetting
             f"at most {space.size}, or let more teacher layers be learned from."
         )
     return settings
-
-
-def show_mapping(mapping: Sequence[int]) -> str:
-    """Write a mapping as the paper does: `(0, 0, 5, 10)`."""
-    return f"({', '.join(map(str, mapping))})"
 
 
 @dataclass(frozen=True)

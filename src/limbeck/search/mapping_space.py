@@ -6,7 +6,7 @@ recipe's `mapping: [0, 0, 5, 10]` takes it.
 Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.2.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -49,6 +49,11 @@ def flip_bits(genome: Genome, flips: Genome) -> Genome:
 MappingTuple: TypeAlias = tuple[int, ...]
 NONE = 0
 """Stands for the paper's None: this student layer learns from no teacher layer."""
+
+
+def show_mapping(mapping: Sequence[int]) -> str:
+    """Write a mapping as the paper does: `(0, 0, 5, 10)`."""
+    return f"({', '.join(map(str, mapping))})"
 
 
 @dataclass(frozen=True)
