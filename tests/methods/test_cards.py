@@ -13,6 +13,7 @@ from limbeck.core.yaml import parse_yaml
 from limbeck.methods import METHODS, Pairing
 from limbeck.methods.composition import read_card
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
+from limbeck.methods.registry import read_method
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
 from limbeck.models.initialise import selected_layers
@@ -125,9 +126,8 @@ def test_the_recipe_loads_and_composes_for_bert_base(name):
         teacher = shapes[stage.teacher.stage if stage.teacher is not None else None]
         corpus = stage.corpus or checked.corpus
         task = corpus.task.kind if corpus.task is not None else "text"
-        method = METHODS[stage.method["name"]]
+        method, options = read_method(stage.method)
         assert task in method.tasks
-        options = method.options(**{key: value for key, value in stage.method.items() if key != "name"})
         assert method.compose(options, Pairing(student, teacher, task))
         shapes[stage.title] = student
 

@@ -23,7 +23,7 @@ from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.corpus import IGNORED_LABEL, LabelKind
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Pairing, Task, Term
-from limbeck.methods.registry import METHODS
+from limbeck.methods.registry import METHODS, read_method
 from limbeck.models.blueprint import build_student, parse_blueprint, student_config
 from limbeck.models.families import Shape, base_model, family_of, shape_of
 from limbeck.models.heads import Head, head_class
@@ -180,7 +180,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     method = METHODS[request.method]
     stages = stages_of(method)
     stage = stages[_index(request.stage, len(stages), f"The method {request.method}")]
-    part = METHODS[stage["name"]]
+    part, options = read_method(stage)
     length = request.length or 128
     if names_shape(request.teacher):
         measuring.check_length("--length", [length])
@@ -189,7 +189,6 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     task = part.tasks[0]
     if task == "regression":
         teacher.num_labels = student.num_labels = 1
-    options = part.options(**{key: value for key, value in stage.items() if key != "name"})
     terms = part.compose(options, Pairing(shape_of(student), shape_of(teacher), task))
     heads = needed_head(terms, task, "student"), needed_head(terms, task, "teacher")
     for config, head in zip((student, teacher), heads, strict=True):

@@ -15,7 +15,7 @@ from limbeck.core.yaml import Strict, read_document
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.methods.composition import LayerChoice, MappingChoice
-from limbeck.methods.registry import METHODS
+from limbeck.methods.registry import METHODS, read_method
 from limbeck.recipe.load import apply_overrides, check_plain
 from limbeck.recipe.method_recipe import stages_of
 from limbeck.recipe.schema import CorpusSpec, Name, StageSpec, StudentSpec, TeacherSpec, explain
@@ -159,12 +159,11 @@ def _with_option(stages: Sequence[Stage], option: str, value: Any, place: str) -
     taken = False
     for stage in stages:
         method = {**stage["method"], option: value}
-        fields = METHODS[method["name"]].options
-        if option not in fields.model_fields:
+        if option not in METHODS[method["name"]].options.model_fields:
             changed.append(stage)
             continue
         try:
-            fields.model_validate({key: given for key, given in method.items() if key != "name"})
+            read_method(method)
         except ValidationError as error:  # MLKD-BERT's second stage knows the first one's options, and refuses them.
             problem = problem or explain(error).removeprefix("recipe: ")
             changed.append(stage)
@@ -182,8 +181,7 @@ def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
     Layers counted from the end are written as the comparative study does: L, L-1, L-2.
     """
     for stage in stages:
-        method = dict(stage["method"])
-        options: Any = METHODS[method.pop("name")].options.model_validate(method)
+        options: Any = read_method(stage["method"])[1]
         if hasattr(options, "mapping"):
             return str(options.mapping)
         if hasattr(options, "teacher_layer"):

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from limbeck.core.records import LayerLink
 from limbeck.errors import LimbeckError
 from limbeck.methods.composition import LABELLED_TASKS, Pairing, Term
-from limbeck.methods.registry import METHODS
+from limbeck.methods.registry import read_method
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
 from limbeck.report.plots import SCORES, LinkKind
@@ -66,14 +66,14 @@ def find_links(
     Returns:
         None where the record does not say enough, or says what no method takes.
     """
-    ours, theirs, name = _read_shape(student), _read_shape(teacher), method.get("name")
-    if ours is None or theirs is None or not isinstance(name, str) or name not in METHODS:
+    ours, theirs = _read_shape(student), _read_shape(teacher)
+    if ours is None or theirs is None or not isinstance(method.get("name"), str):
         return None
     labels = next((known for known in LABELLED_TASKS if known == task), "text")
     pairing = Pairing(ours, theirs, labels, tuple(layer_cosines) or None)  # type: ignore[arg-type]
     try:
-        options = METHODS[name].options.model_validate({key: value for key, value in method.items() if key != "name"})
-        terms = METHODS[name].compose(options, pairing)
+        chosen, options = read_method(method)
+        terms = chosen.compose(options, pairing)
     except (LimbeckError, ValidationError):
         return None
     found: dict[str, dict[tuple[int, int], None]] = {}
