@@ -17,12 +17,13 @@ from limbeck.benchmark.measuring import Peak
 from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
+from limbeck.core import IGNORED_LABEL
 from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
 from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
-from limbeck.corpus import IGNORED_LABEL, LabelKind
+from limbeck.corpus.batches import LABELS_OF_TASK, LabelKind
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import Pairing, Task, Term
+from limbeck.methods.composition import Pairing, Term
 from limbeck.methods.registry import METHODS, read_method
 from limbeck.models.blueprint import build_student, parse_blueprint, student_config
 from limbeck.models.families import Shape, base_model, family_of, shape_of
@@ -35,8 +36,6 @@ from limbeck.recipe.training_arguments import DEFAULTS, build_arguments
 from limbeck.training.module import DistillationModule, freeze_unreached, sum_units
 from limbeck.training.stage import label_kind
 from limbeck.training.trainer import DistillationTrainer
-
-_LABELS: dict[Task, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
         teacher_head=heads[1],
         student_head=heads[0],
         pooling=str(getattr(options, "pooling", "mean")),
-        labels=_LABELS.get(task, "token" if masked else "none"),
+        labels=LABELS_OF_TASK.get(task, "token" if masked else "none"),
         masked=masked,
         freeze_embeddings=False,
         length=length,

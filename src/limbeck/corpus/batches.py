@@ -228,6 +228,8 @@ class ReplacedTokens(_ChangedTokens):
 
 
 LabelKind: TypeAlias = Literal["none", "token", "class", "value", "span"]
+LABELS_OF_TASK: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
+"""Kind of the labels that the rows of a task have."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core.files import build_once, fingerprint
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows
-from limbeck.corpus.batches import LabelKind, PadCollator
+from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import TOKEN_TYPES, Example, SequenceEncoder
 from limbeck.errors import CorpusError
@@ -102,9 +102,6 @@ def read_windows(path: Path) -> list[AnswerWindow]:
     ]
 
 
-_LABELS: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
-
-
 class TaskCollator:
     """Pads rows to the longest of their batch and names their labels as the model does.
 
@@ -119,7 +116,7 @@ class TaskCollator:
     def __init__(self, model: PreTrainedModel, tokenizer: Any, kind: TaskKind) -> None:
         self._spans = kind == "question_answering"
         side = "right" if self._spans else tokenizer.padding_side
-        self._labelled = PadCollator(tokenizer.pad_token_id, side=side, labels=_LABELS[kind])
+        self._labelled = PadCollator(tokenizer.pad_token_id, side=side, labels=LABELS_OF_TASK[kind])
         self._unlabelled = PadCollator(tokenizer.pad_token_id, side=side)
         segments = getattr(model.config, "type_vocab_size", 2) >= 2
         self._segments = segments and TOKEN_TYPES in inspect.signature(model.forward).parameters

@@ -18,7 +18,7 @@ from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
 from limbeck.core.records import Drawn, Stage, load, save
-from limbeck.corpus import LabelKind, PadCollator
+from limbeck.corpus.batches import LABELS_OF_TASK, LabelKind, PadCollator
 from limbeck.errors import Interrupted, RecipeError
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.plan import StageChoice
@@ -58,8 +58,7 @@ class StageRows:
 
 def label_kind(choice: StageChoice) -> LabelKind:
     """Return what the labels of a stage's rows are, as its collator pads them."""
-    kinds: dict[str, LabelKind] = {"classification": "class", "regression": "value", "question_answering": "span"}
-    return kinds.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
+    return LABELS_OF_TASK.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
 
 
 def stage_rows(choice: StageChoice, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
