@@ -267,10 +267,10 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
         report(_TIMED + (1 - _TIMED) * index / len(backends), f"{what}: memory of {name}", Count(index, "backends"))
         peak = measuring.peak_of(partial(measure_peak, case, name), device) if memory else Peak()
         spread = summarise(times[name])
-        row |= asdict(spread) | {
+        row |= spread | {
             "rounds": len(times[name]),
             "speedup": speedup(times[fit[0]], times[name]) if fit[0] == backends[0] else None,
-            "tokens_per_second": tokens / spread.median_ms * 1000,
+            "tokens_per_second": tokens / spread["median_ms"] * 1000,
             "peak_extra_mb": peak.extra_mb,
             "value_error": errors[name][0],
             "gradient_error": errors[name][1],

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -186,9 +186,9 @@ def measure_models(
                     "batch": batch,
                     "length": length,
                     "rounds": len(seen),
-                    **asdict(spread),
-                    "sentences_per_second": batch / spread.median_ms * 1000,
-                    "tokens_per_second": batch * length / spread.median_ms * 1000,
+                    **spread,
+                    "sentences_per_second": batch / spread["median_ms"] * 1000,
+                    "tokens_per_second": batch * length / spread["median_ms"] * 1000,
                     "speedup": speedup(times[names[0]], seen),
                 }
             )

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -483,7 +483,7 @@ def measure_step(
     rates = {key: max(rate, before[key]) for key, rate in measure_rates().items()}
     times = {WHOLE: [run[WHOLE] for run in found["whole"]]}
     times |= {part: [run[part] for run in found["parts"]] for part in PARTS}
-    medians = {part: summarise(times[part]).median_ms for part in PARTS}
+    medians = {part: summarise(times[part])["median_ms"] for part in PARTS}
     floors = {part: count / rates[dtype] * 1000 if count else None for part, (count, dtype) in operations.items()}
     floors["optimizer"] = step.optimizer_bytes() / rates["copy"] * 1000
     floors[WHOLE] = sum(floor for floor in floors.values() if floor is not None)
@@ -512,15 +512,15 @@ def measure_step(
                 **described,
                 "dtype": _name(dtype),
                 "rounds": len(seen),
-                **asdict(spread),
+                **spread,
                 "share": 1.0 if whole else medians[part] / sum(medians.values()),
                 "gflop": count / 1e9,
                 "gbyte": step.optimizer_bytes() / 1e9 if part == "optimizer" else None,
                 "ceiling_gbytes": rates["copy"] / 1e9 if part == "optimizer" else None,
                 "ceiling_gflops": None if whole or not count else rates[dtype] / 1e9,
                 "floor_ms": floor,
-                "floor_percent": None if floor is None else floor / spread.median_ms * 100,
-                "tokens_per_second": step.tokens / spread.median_ms * 1000 if whole else None,
+                "floor_percent": None if floor is None else floor / spread["median_ms"] * 100,
+                "tokens_per_second": step.tokens / spread["median_ms"] * 1000 if whole else None,
                 "peak_mb": peak.total_mb if whole else None,
                 "peak_extra_mb": peak.extra_mb if whole else None,
                 "note": peak.note if whole else None,

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -16,15 +15,6 @@ T = TypeVar("T")
 Tell: TypeAlias = Callable[[float, int], None]
 """Receives the share of a measurement that is done, 0 to 1, and the number of its rounds."""
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
-
-
-@dataclass(frozen=True)
-class Times:
-    """Milliseconds of repeated passes: their median, 10th and 90th percentile."""
-
-    median_ms: float
-    p10_ms: float
-    p90_ms: float
 
 
 def stopwatch(run: Callable[[], object], device: torch.device) -> Callable[[], float]:
@@ -85,10 +75,10 @@ def take_turns(
     return found
 
 
-def summarise(seconds: Sequence[float] | NDArray[np.float64]) -> Times:
-    """Reduce repeated measurements to milliseconds: median, 10th and 90th percentile."""
-    p10, median, p90 = np.percentile(np.asarray(seconds) * 1000, [10, 50, 90])
-    return Times(median_ms=float(median), p10_ms=float(p10), p90_ms=float(p90))
+def summarise(seconds: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:
+    """Reduce repeated measurements to milliseconds: median, 10th and 90th percentile, named as in `records.Times`."""
+    p10, median, p90 = np.percentile(np.asarray(seconds) * 1000, [10, 50, 90]).tolist()
+    return {"median_ms": median, "p10_ms": p10, "p90_ms": p90}
 
 
 def speedup(first: Sequence[float], other: Sequence[float]) -> float:

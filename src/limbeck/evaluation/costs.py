@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from limbeck.core.machine import synchronise
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
-from limbeck.core.timing import summarise, take_turns
+from limbeck.core.timing import stopwatch, summarise, take_turns
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 
@@ -209,13 +208,9 @@ class _Stopwatch:
     def time(self, input_ids: Tensor) -> tuple[float, float]:
         """Return (seconds of the whole pass, seconds of the blocks)."""
         input_ids = input_ids.to(self.device)
-        valid = torch.ones_like(input_ids)
         self._marks.clear()
-        synchronise(self.device)
-        start = time.perf_counter()
-        self._model(input_ids=input_ids, attention_mask=valid)
-        synchronise(self.device)
-        return time.perf_counter() - start, self._in_blocks()
+        run = partial(self._model, input_ids=input_ids, attention_mask=torch.ones_like(input_ids))
+        return stopwatch(run, self.device)(), self._in_blocks()
 
     def _mark(self, *_: object) -> None:
         """Note the entry into or the exit from a block, without waiting for a GPU."""
@@ -241,7 +236,7 @@ def _summary(
     models = {"teacher": np.array(teacher_rows), "student": np.array(student_rows)}  # [rounds, (whole, blocks)]
     speedup, of_blocks = np.median(models["teacher"] / models["student"], axis=0).tolist()
     times: dict[str, Any] = {
-        model + part: Times(**asdict(summarise(rows[:, column])))
+        model + part: Times(**summarise(rows[:, column]))
         for column, part in enumerate(("", "_transformer"))
         for model, rows in models.items()
     }
