@@ -70,12 +70,16 @@ def build_pairs(documents: Sequence[str], count: int = 1500, *, seed: int = 0) -
     neighbouring, apart = (_pairs_within(texts, order, quota, rng, kind) for kind in _APART)
     between = _pairs_between(texts, order, count - min(count, len(neighbouring) + len(apart)), rng)
     pairs = [*neighbouring, *apart, *between][:count]
-    if len(pairs) < min(FEWEST_PAIRS, count):
-        raise CorpusError(
-            f"Only {len(pairs)} sentence pairs can be made from {len(documents)} held-out documents; "
-            f"{min(FEWEST_PAIRS, count)} are needed: hold out more text."
-        )
+    _check_enough(len(pairs), min(FEWEST_PAIRS, count), "sentence", len(documents))
     return pairs
+
+
+def _check_enough(made: int, needed: int, kind: str, documents: int) -> None:
+    if made < needed:
+        raise CorpusError(
+            f"Only {made} {kind} pairs can be made from {documents} held-out documents; {needed} are needed: hold out "
+            "more text."
+        )
 
 
 def measure_agreement(
@@ -232,11 +236,7 @@ def build_retrieval_pairs(
         if not keys & seen:
             seen |= keys
             chosen.append(pair)
-    if len(chosen) < min(FEWEST_RETRIEVAL_PAIRS, count):
-        raise CorpusError(
-            f"Only {len(chosen)} (summary, body) pairs can be made from {len(documents)} held-out documents; "
-            f"{min(FEWEST_RETRIEVAL_PAIRS, count)} are needed: hold out more text."
-        )
+    _check_enough(len(chosen), min(FEWEST_RETRIEVAL_PAIRS, count), "(summary, body)", len(documents))
     return chosen
 
 
