@@ -1,7 +1,6 @@
 """This machine: memory of the process, versions and hardware for records, and its devices."""
 
 import ctypes
-import os
 import platform
 import resource
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 import psutil
 import torch
 
+from limbeck.core.workers import available_cores
 from limbeck.errors import RecipeError
 from limbeck.version import __version__
 
@@ -99,7 +99,7 @@ def hardware() -> dict[str, Any]:
         "device": accelerators[0] if accelerators else "cpu",
         "accelerators": accelerators,
         "cpu": _cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "threads": torch.get_num_threads(),
         "platform": platform.platform(),

@@ -8,7 +8,7 @@ from shutil import which
 import psutil
 import torch
 
-from limbeck.core.machine import bf16_is_fast, hardware
+from limbeck.core.machine import bf16_is_fast, choose_device, hardware
 from limbeck.diagnosis.checks import Finding, gigabytes
 from limbeck.kernels import choose_relation_backend
 from limbeck.kernels.relation_triton import triton_obstacle
@@ -28,7 +28,7 @@ def find_devices() -> Iterator[Finding]:
 def find_processor() -> Finding:
     """Describe the processor, its threads and the memory; more threads than cores slow each other down."""
     found, memory = hardware(), psutil.virtual_memory()
-    cores, threads = int(found["cores"] or 1), int(found["threads"])
+    cores, threads = found["cores"], found["threads"]
     facts = {"name": found["cpu"], "cores": cores, "threads": threads}
     facts |= {"memory_bytes": memory.total, "available_bytes": memory.available}
     text = (
@@ -71,10 +71,8 @@ def find_precision() -> Finding:
 
 def accelerator_kind() -> str | None:
     """Return the kind of accelerator that is here, such as `"cuda"`; None without one."""
-    if not torch.accelerator.is_available():
-        return None
-    found = torch.accelerator.current_accelerator()
-    return None if found is None else found.type
+    kind = choose_device("auto").type
+    return None if kind == "cpu" else kind
 
 
 def _without_accelerator() -> Finding:

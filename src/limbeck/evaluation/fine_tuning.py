@@ -16,6 +16,7 @@ from torch.utils.data import SequentialSampler
 from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
+from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError, TrainingError
 from limbeck.evaluation.answers import decode_answers
 from limbeck.evaluation.cell import Cell, SimilarityPoint, TrainingPoint
@@ -390,9 +391,7 @@ def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]
     name, point, prepared = cell.cell.model, cell.cell.point, cell.task
     assert isinstance(point, SimilarityPoint)
     tokenizer = loading.load_tokenizer(name)
-    model: PreTrainedModel = loading.load_model(name)
-    if torch.accelerator.is_available():
-        model = model.to(torch.accelerator.current_accelerator())
+    model: PreTrainedModel = loading.load_model(name).to(choose_device("auto"))
     folder = sentence_pooling(name) if point.pooling is None else None
     pooling = point.pooling or ("mean" if folder is None else folder.pooling)
     scores: dict[str, dict[str, float]] = {}

@@ -13,6 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from limbeck.core.machine import choose_device
 from limbeck.core.ranks import process_count
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.errors import LimbeckError
@@ -198,8 +199,7 @@ def measure_layer_cosines(
     Source:
         ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
     """
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    device = accelerator or torch.device("cpu")
+    device = choose_device("auto")
     teacher.to(device)
     means, _ = contribution.measure_layer_cosines(teacher, _batches(corpus, tokenizer, device))
     return means
