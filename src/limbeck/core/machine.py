@@ -153,6 +153,11 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def device_name(device: torch.device) -> str:
+    """Return the model of a GPU, or the kind of another device."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def synchronise(device: torch.device) -> None:
     """Wait until an accelerator has finished its work; a CPU already has."""
     if device.type != "cpu":

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from limbeck.core.machine import choose_device, synchronise
+from limbeck.core.machine import choose_device, device_name, synchronise
 from limbeck.core.timing import take_turns
 from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of
@@ -156,9 +156,8 @@ class LatencySetting:
     @property
     def identity(self) -> dict[str, Any]:
         """What latencies must have in common to be compared, as JSON holds it."""
-        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         return {
-            "device": name,
+            "device": device_name(self.device),
             "length": self.length,
             "batch": self.batch,
             "dtype": str(self.dtype)[6:],

@@ -23,6 +23,7 @@ from transformers import TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
 from limbeck.core.files import atomic_text, give_ordinary_mode, read_json, sync
+from limbeck.core.machine import device_name
 from limbeck.core.ranks import on_all_ranks, on_main_rank
 from limbeck.errors import OutputError, TrainingError
 
@@ -215,9 +216,8 @@ _TITLES = {"processes": "number of processes", "threads": "number of threads", "
 
 def training_facts(arguments: TrainingArguments) -> dict[str, Any]:
     """Return what decides the last bits of a training step."""
-    cuda = arguments.device.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(arguments.device) if cuda else arguments.device.type,
+        "device": device_name(arguments.device),
         "precision": precision(arguments),
         "processes": arguments.world_size,
         "threads": torch.get_num_threads(),
