@@ -502,7 +502,7 @@ def measure_step(
         "teacher_dtype": _name(setup.teacher_dtype),
         "device_type": step.device.type,
     }
-    rows = []
+    rows: list[dict[str, Any]] = []
     for part, seen in times.items():
         spread, floor, whole = summarise(seen), floors[part], part == WHOLE
         count, dtype = operations[part]
