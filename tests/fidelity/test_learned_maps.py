@@ -9,6 +9,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 import limbeck
+from limbeck.methods import METHODS
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training import run
@@ -120,3 +121,10 @@ def test_one_map_of_all_layers_is_the_equation_as_printed(method, further):
             mapped = student[layer][real].double() @ shared.T.double()
             expected = (mapped - teacher[target][real].double()).square().mean()
             assert float(total / count) == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(("method", "option", "value"), [("elm", "one_map", True), ("mlkd_bert", "mha_draw", "layer")])
+def test_an_option_that_came_later_decides_nothing_at_its_default(method, option, value):
+    options = METHODS[method].options
+    assert option not in options().deciding()
+    assert options(**{option: value}).deciding() == options().deciding() | {option: value}

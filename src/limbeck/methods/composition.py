@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field
 from torch import Tensor
@@ -160,6 +160,15 @@ class Citation:
 
 class MethodOptions(Strict):
     """Base of every method's options: unknown keys are refused, the nearest is named."""
+
+    added: ClassVar[frozenset[str]] = frozenset()
+    """Options that came after a release; at their defaults they leave identities as they were, so studies go on."""
+
+    def deciding(self) -> dict[str, Any]:
+        """Return the options that results depend on, as JSON has them."""
+        fields = type(self).model_fields
+        unchanged = {name for name in self.added if getattr(self, name) == fields[name].default}
+        return self.model_dump(mode="json", exclude=unchanged)
 
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions, contravariant=True)

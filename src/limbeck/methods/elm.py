@@ -25,6 +25,8 @@ PAPER = paper(
 class ElmOptions(MethodOptions):
     """Options of ELM (arXiv 2012.06153, sections 3.3 and 4)."""
 
+    added = frozenset({"one_map"})
+
     mapping: MappingChoice = Field(
         "searched",
         description="Student layers to teacher layers, such as [0, 0, 5, 10]; searched: what the paper found for 4 and "

@@ -31,6 +31,8 @@ PAPER = composition.paper(
 class MlkdBertOptions(MethodOptions):
     """Options of MLKD-BERT (arXiv 2407.02775, section 3)."""
 
+    added = frozenset({"joint", "mha_draw", "mha_loss", "ffn_loss", "one_map"})
+
     stage: Literal[1, 2] = Field(1, description="1: embedding and layers (eq. 12); 2: prediction (eq. 19).")
     joint: bool = Field(False, description="Both stages in one: the sum of all six losses (section 4.8, table 8).")
     mapping: composition.MappingChoice = Field("uniform", description="Stage 1: student layers to teacher layers.")

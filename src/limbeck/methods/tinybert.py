@@ -21,6 +21,8 @@ PAPER = paper(
 class TinyBertOptions(MethodOptions):
     """Options of TinyBERT (arXiv 1909.10351, section 3)."""
 
+    added = frozenset({"one_map"})
+
     mapping: MappingChoice = Field("uniform", description="Student layers to teacher layers.")
     embedding_weight: Weight = Field(1.0, description="Weight of the embedding outputs (its eq. 9).")
     hidden_weight: Weight = Field(1.0, description="Weight of the hidden states (its eq. 8).")

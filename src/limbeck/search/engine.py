@@ -472,7 +472,7 @@ def _stage(stage: dict[str, Any]) -> dict[str, Any]:
     """A stage with every default."""
     given = dict(stage["method"])
     name = given.pop("name")
-    options = METHODS[name].options.model_validate(given).model_dump(mode="json")
+    options = METHODS[name].options.model_validate(given).deciding()
     training = dict(stage["training"])
     if not {"bf16", "fp16"} & training.keys():
         training["bf16"] = bf16_is_fast()  # Machines that compute in another number format find other values.
