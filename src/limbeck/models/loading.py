@@ -320,8 +320,10 @@ def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
     """
     shape, others = shape_of(config), shape_of(other)
     alike = replace(others, heads=shape.heads, key_value_heads=shape.key_value_heads, head_size=shape.head_size)
-    if shape == others or shape != alike:
-        return shape == others
+    if shape == others:
+        return True
+    if shape != alike:
+        return False
     sizes = []
     with torch.device("meta"), quiet():
         for one in (config, other):

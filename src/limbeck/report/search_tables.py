@@ -1,5 +1,6 @@
 """Tables of searches of layer mappings, student shapes and teacher layers: for reports, the terminal and files."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from limbeck.search.mapping_space import show_mapping
 S = TypeVar("S", bound=studies.Search)
 
 
-class SearchTables(Generic[S]):
+class SearchTables(ABC, Generic[S]):
     """The words and tables of a kind of search.
 
     Attributes:
@@ -37,29 +38,29 @@ class SearchTables(Generic[S]):
         """Return what could be chosen, for `setting`."""
         return ""
 
+    @abstractmethod
     def best(self, record: S) -> str:
         """Return the result in a few words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def found(self, record: S) -> str:
         """Return the result in a line; empty for none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tables(self, record: S) -> list[Table]:
         """Return the tables of its file."""
-        raise NotImplementedError
 
     def shown(self, record: S) -> list[blocks.Block]:
         """Return the lines and tables for a console."""
         return [blocks.Paragraph(self.found(record)), *self.tables(record)]
 
+    @abstractmethod
     def notes(self, record: S) -> Iterator[str]:
         """Describe the figures, the cost, and what came to nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def files(self, record: S) -> dict[str, str]:
         """Return tables of unrounded numbers by the names of their files."""
-        raise NotImplementedError
 
 
 _BEST_MAPPINGS = 10
