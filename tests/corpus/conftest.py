@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.corpora import bert_byte_tokenizer, byte_tokenizer
+from tests.support.streams import write_texts
 
 
 @pytest.fixture
@@ -23,14 +24,8 @@ def plain_tokenizer():
 @pytest.fixture
 def articles(tmp_path):
     """A folder with one text file of 40 documents of three sentences in two paragraphs."""
-    folder = tmp_path / "articles"
-    folder.mkdir()
-    texts = [
-        f"Article {number} begins here. It has a second sentence.\nIts last paragraph ends number {number}."
-        for number in range(40)
-    ]
-    (folder / "all.txt").write_text("\n\n".join(texts))
-    return folder
+    text = "Article {0} begins here. It has a second sentence.\nIts last paragraph ends number {0}."
+    return write_texts(tmp_path / "articles" / "all.txt", [text.format(number) for number in range(40)]).parent
 
 
 @pytest.fixture

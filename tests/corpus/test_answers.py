@@ -4,12 +4,10 @@ import random
 from itertools import pairwise
 
 import pytest
-from transformers import ByT5Tokenizer
 
 from limbeck.corpus import SourceReport
 from limbeck.corpus.answers import AnswerWindows, Question
 from limbeck.corpus.labelled import NO_ANSWER, Example
-from limbeck.errors import CorpusError
 from tests.support.corpora import byte_tokenizer
 from tests.support.models import tiny_tokenizer
 
@@ -59,6 +57,7 @@ def by_the_tokenizer(tokenizer, example):
 def test_windows_answers_and_offsets_are_those_of_the_tokenizer(family, side):
     tokenizer = tiny_tokenizer(family)
     tokenizer.padding_side = side
+    before = tokenizer.backend_tokenizer.to_str()
     examples, report = random_examples(60), SourceReport()
     cutter = AnswerWindows(tokenizer, LENGTH, STRIDE)
     questions = [Question("", e.pair, e.text, None if e.label == NO_ANSWER else e.label) for e in examples]
@@ -66,6 +65,7 @@ def test_windows_answers_and_offsets_are_those_of_the_tokenizer(family, side):
         (window.input_ids, window.token_type_ids, window.label, window.first, window.offsets.tolist())
         for window in cutter.cut(questions, report, "")
     ]
+    assert tokenizer.backend_tokenizer.to_str() == before
     assert windows == [window for example in examples for window in by_the_tokenizer(tokenizer, example)]
     rows = cutter.encode(examples, report)
     assert (rows.token_type_ids is not None) == (family == "bert")
@@ -76,73 +76,43 @@ def test_windows_answers_and_offsets_are_those_of_the_tokenizer(family, side):
     assert report.counts == {}
 
 
+def encode(tokenizer, example, length=LENGTH, stride=STRIDE):
+    report = SourceReport()
+    return AnswerWindows(tokenizer, length, stride).encode([example], report), report.counts
+
+
 @pytest.mark.parametrize("template", [None, "<s> $A"])
 def test_answers_of_characters_with_several_tokens(template):
     names = {"eos_token": "</s>"} if template is None else {"bos_token": "<s>", "eos_token": "</s>"}
     tokenizer = byte_tokenizer(template, **names)
     context = "Ça va — „très“ bien, 日本語."
-    for answer in ("Ça", "„très“", "日本", "ès", "."):
+    for answer in ("Ça", "„très“", "日本", "ès", ".", context):
         start = context.index(answer)
-        example = Example(context, "Où?", (start, start + len(answer)))
-        rows = AnswerWindows(tokenizer, 100, 0).encode([example], SourceReport())
+        rows, _ = encode(tokenizer, Example(context, "Où?", (start, start + len(answer))), 100, 0)
         first, last = rows.labels[0]
         assert tokenizer.decode(rows.input_ids[0][first : last + 1]).strip() == answer
 
 
 def test_a_long_question_is_cut_and_leaves_room_for_the_context():
-    tokenizer = tiny_tokenizer()
-    context = " ".join(WORDS * 5)
-    example = Example(context, "the " * 100, (0, 3))
-    report = SourceReport()
-    rows = AnswerWindows(tokenizer, LENGTH, STRIDE).encode([example], report)
+    tokenizer, context = tiny_tokenizer(), " ".join(WORDS * 5)
+    rows, counts = encode(tokenizer, Example(context, "the " * 100, (0, 3)))
     # 40 tokens less 3 special ones less 10 shared ones, halved.
-    assert report.counts == {"question cut to 13 tokens": 1}
-    whole = tokenizer(context, add_special_tokens=False)["input_ids"]
-    windows = []
-    for ids in rows.input_ids:
-        assert len(ids) <= LENGTH
-        assert ids[:15] == [
-            tokenizer.cls_token_id,
-            *[tokenizer.convert_tokens_to_ids("the")] * 13,
-            tokenizer.sep_token_id,
-        ]
-        windows.append(ids[15:-1])
-    joined = list(windows[0])
-    for before, after in pairwise(windows):
-        assert before[-STRIDE:] == after[:STRIDE]
-        joined += after[STRIDE:]
-    assert joined == whole
+    assert counts == {"question cut to 13 tokens": 1}
+    question = [tokenizer.cls_token_id, *[tokenizer.convert_tokens_to_ids("the")] * 13, tokenizer.sep_token_id]
+    assert all(ids[:15] == question and len(ids) <= LENGTH for ids in rows.input_ids)
+    windows = [ids[15:-1] for ids in rows.input_ids]
+    assert all(before[-STRIDE:] == after[:STRIDE] for before, after in pairwise(windows))
+    joined = [*windows[0], *(token for window in windows[1:] for token in window[STRIDE:])]
+    assert joined == tokenizer(context, add_special_tokens=False)["input_ids"]
     assert rows.labels == [[15, 15], *[[0, 0]] * (len(windows) - 1)]
 
 
 def test_an_answer_without_a_token_is_dropped_and_counted():
-    report = SourceReport()
-    rows = AnswerWindows(tiny_tokenizer(), LENGTH, STRIDE).encode([Example("the  model", "of", (3, 5))], report)
-    assert rows.input_ids == []
-    assert report.counts == {"answer without a token, dropped": 1}
+    rows, counts = encode(tiny_tokenizer(), Example("the  model", "of", (3, 5)))
+    assert (rows.input_ids, counts) == ([], {"answer without a token, dropped": 1})
 
 
 def test_an_answer_longer_than_a_window_is_in_none():
-    context = " ".join(WORDS * 5)
-    rows = AnswerWindows(tiny_tokenizer(), LENGTH, STRIDE).encode([Example(context, "of", (0, 200))], SourceReport())
+    rows, _ = encode(tiny_tokenizer(), Example(" ".join(WORDS * 5), "of", (0, 200)))
+    assert rows.labels == [[0, 0]] * len(rows.labels)
     assert len(rows.labels) > 2
-    assert {tuple(label) for label in rows.labels} == {(0, 0)}
-
-
-def test_offsets_give_back_the_text():
-    tokenizer = byte_tokenizer("[CLS] $A [SEP]", cls_token="[CLS]", sep_token="[SEP]")
-    context = "Ça va — „très“ bien, 日本語."
-    (window,) = AnswerWindows(tokenizer, 100, 0).cut([Question("q", "Où?", context)], SourceReport(), "")
-    spans = [context[start:end] for start, end in window.offsets.tolist()]
-    assert set("".join(spans)) == set(context)
-    assert tokenizer.decode(window.input_ids[window.first : window.first + len(spans)]) == context
-
-
-def test_refusals(bert_tokenizer):
-    with pytest.raises(CorpusError, match="slow tokenizer ByT5Tokenizer"):
-        AnswerWindows(ByT5Tokenizer(), LENGTH, STRIDE)
-    with pytest.raises(CorpusError, match="length 40 and stride 36 leave no room"):
-        AnswerWindows(tiny_tokenizer(), 40, 36)
-    before = bert_tokenizer.backend_tokenizer.to_str()
-    AnswerWindows(bert_tokenizer, 40, 30).encode(random_examples(3), SourceReport())
-    assert bert_tokenizer.backend_tokenizer.to_str() == before

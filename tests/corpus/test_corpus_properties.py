@@ -6,39 +6,28 @@ The reference reads the whole file at once, with nothing of the package: it deco
 repeats as docs/corpora.md says.
 """
 
-import gzip
 import io
 import json
 import re
 import tempfile
 import unicodedata
-from itertools import islice
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from limbeck.corpus import (
-    CorpusSettings,
-    LabelledSettings,
-    Lane,
-    SourceReport,
-    build_corpus,
-    build_labelled_corpus,
-    open_source,
-    open_stream,
-)
 from limbeck.errors import CorpusError
 from tests.support.corpora import TOKENIZER, decode
+from tests.support.streams import build_rows, build_text, packed, read, stream, take
 
 KINDS = (".txt", ".jsonl", ".parquet", ".md", ".rst")
-PACKING = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
-quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+usual = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+quick = settings(max_examples=40, derandomize=True, **usual)
 
 BAD_BYTES = "line with bytes that are not UTF-8"
 CONTROLS = "document with control characters, replaced"
@@ -92,17 +81,11 @@ def is_no_text(content):
 
 def cleaned(text):
     """The text as a corpus has it, and whether a character was taken out of it."""
-    found = []
-    for character in re.sub("\r\n?", "\n", text):
-        kind = unicodedata.category(character)
-        if kind == "Cs":
-            found.append("\ufffd")
-        elif character == "\ufeff":
-            continue
-        else:
-            found.append(" " if kind == "Cc" and character not in "\t\n" else character)
     unix = re.sub("\r\n?", "\n", text)
-    return "".join(found).strip(), "".join(found) != unix
+    shown = {"Cs": lambda _: "\ufffd", "Cc": lambda character: character if character in "\t\n" else " "}
+    kept = unix.replace("\ufeff", "")
+    found = "".join(shown.get(unicodedata.category(character), str)(character) for character in kept)
+    return found.strip(), found != unix
 
 
 def split_lines(content, counts):
@@ -115,7 +98,7 @@ def split_lines(content, counts):
     return found
 
 
-def take(text, found):
+def add(text, found):
     clean, changed = cleaned(text)
     if not clean:
         found.counts[EMPTY] = found.counts.get(EMPTY, 0) + 1
@@ -133,7 +116,7 @@ def expected_text(content):
         if paragraph := line.strip():
             paragraphs.append(paragraph)
         elif paragraphs:
-            take("\n".join(paragraphs), found)
+            add("\n".join(paragraphs), found)
             paragraphs = []
     return found
 
@@ -157,7 +140,7 @@ def expected_json(content):
                 else "column 'text' that is not text"
             )  # fmt: skip
             if not kind:
-                take(row["text"], found)
+                add(row["text"], found)
         if kind:
             found.counts[kind] = found.counts.get(kind, 0) + 1
     return found
@@ -169,26 +152,37 @@ def expected_of(content, read):
     return Expected([], {NO_TEXT: 1}) if is_no_text(content) else read(content)
 
 
+@contextmanager
+def placed(name, content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(content)
+        yield path
+
+
+def built(build, path, **options):
+    """The corpus of a file, or the error that refuses it in one line."""
+    try:
+        return build(path.parent / "cache", TOKENIZER, path, **options)
+    except CorpusError as error:
+        assert str(error).isprintable()
+        assert len(str(error)) < 2000
+        return error
+
+
 def check(name, content, expected):
     """Reading gives the documents, repeats included, and every case is counted; building keeps each document once."""
     unique = list(dict.fromkeys(expected.documents))
     counts = dict(expected.counts)
     if repeated := len(expected.documents) - len(unique):
         counts[REPEATED] = repeated
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, name)
-        path.write_bytes(content)
-        report = SourceReport()
-        assert [document.text for document in open_source(str(path)).documents(report)] == expected.documents
-        assert report.counts == expected.counts
-        options = CorpusSettings(str(path), length=4000, minimum_tokens=1, held_out=0)
-        try:
-            corpus = build_corpus(options, TOKENIZER, cache_dir=Path(folder, "cache"), workers=1)
-        except CorpusError as error:
+    with placed(name, content) as path:
+        texts, report = read(path)
+        assert (texts, report.counts) == expected
+        corpus = built(build_text, path, length=4000, held_out=0)
+        if isinstance(corpus, CorpusError):
             assert unique == []
-            assert str(error).isprintable()
-            for kind, count in counts.items():
-                assert f"{count:,} x {kind}" in str(error)
+            assert all(f"{count:,} x {kind}" in str(corpus) for kind, count in counts.items())
             return
         assert [decode(TOKENIZER, ids) for ids in corpus.train["input_ids"]] == unique
         assert corpus.manifest["documents"] == len(unique)
@@ -211,16 +205,11 @@ def test_json_lines_are_read_and_built_as_a_plain_reader_reads_them(content):
 @quick
 @given(st.binary(min_size=1, max_size=400))
 def test_any_bytes_under_any_name_are_ours_to_refuse(content):
+    blank = not content.decode(errors="replace").removeprefix("\ufeff").strip()
     for name in ("a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.zst", "a.parquet"):
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, name).write_bytes(content)
-            report = SourceReport()
-            found = list(open_source(str(Path(folder, name))).documents(report))
-        assert found or report.counts or is_blank(content)
-
-
-def is_blank(content):
-    return not content.decode(errors="replace").removeprefix("\ufeff").strip()
+        with placed(name, content) as path:
+            found, report = read(path)
+        assert found or report.counts or blank
 
 
 @st.composite
@@ -251,16 +240,12 @@ def files(draw):
     """A name and a content; packed as the name says, or not, and then perhaps cut off or changed."""
     kind = draw(st.sampled_from(KINDS))
     content = draw(parquet_files() if kind == ".parquet" and draw(st.booleans()) else any_contents)
-    packing = draw(st.sampled_from(sorted(PACKING)))
+    packing = draw(st.sampled_from(["", ".gz", ".zst"]))
     if draw(st.integers(0, 4)):
-        content = PACKING[packing](content)
+        content = packed(packing, content)
     if packing and content and draw(st.booleans()):
         content = content[: draw(st.integers(0, len(content)))] + draw(st.binary(max_size=4))
     return f"a{kind}{packing}", content
-
-
-def is_one_line(error):
-    return str(error).isprintable() and len(str(error)) < 2000
 
 
 def check_corpus(corpus):
@@ -275,57 +260,34 @@ def check_corpus(corpus):
 
 
 def build(name, content):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, name)
-        path.write_bytes(content)
-        options = CorpusSettings(str(path), length=24, minimum_tokens=1, held_out=0.3)
-        try:
-            corpus = build_corpus(options, TOKENIZER, cache_dir=Path(folder, "cache"), workers=1)
-        except CorpusError as error:
-            assert is_one_line(error), str(error)
-        else:
+    with placed(name, content) as path:
+        corpus = built(build_text, path, held_out=0.3)
+        if not isinstance(corpus, CorpusError):
             check_corpus(corpus)
 
 
 def read_in_stream(name, content):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, name)
-        path.write_bytes(content)
-        options = CorpusSettings(str(path), length=24, minimum_tokens=1, held_out=0.3, streaming=True, shuffle_buffer=8)
-        try:
-            corpus = open_stream(options, TOKENIZER, cache_dir=Path(folder, "cache"))
-            whole = list(islice(corpus.batches(Lane(0, 1), batch_size=2, seed=0), 9))
-            again = list(islice(corpus.batches(Lane(0, 1), batch_size=2, seed=0, state=whole[5][1]), 3))
-        except CorpusError as error:
-            assert is_one_line(error), str(error)
-        else:
+    def batches_again(*where, **options):
+        corpus = stream(*where, **options)
+        whole = take(corpus, 9, batch_size=2)
+        return corpus, whole[6:], take(corpus, 3, state=whole[5][1], batch_size=2)
+
+    with placed(name, content) as path:
+        found = built(batches_again, path, held_out=0.3, shuffle_buffer=8)
+        if not isinstance(found, CorpusError):
+            corpus, batches, again = found
             check_corpus(corpus)
-            for (blocks, state), (others, other) in zip(again, whole[6:], strict=True):
-                assert [block.ids.tolist() for block in blocks] == [block.ids.tolist() for block in others]
-                assert state == other
+            assert batches == again
 
 
-THOROUGH = [60, pytest.param(2000, marks=pytest.mark.slow)]
-
-
-def try_files(check, count):
-    settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(files())(check))()
-
-
-@pytest.mark.parametrize("count", THOROUGH)
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("check", [build, read_in_stream])
 def test_any_file_is_built_or_refused_in_one_line(check, count):
-    try_files(lambda file: check(*file), count)
+    settings(max_examples=count, **usual)(given(files())(lambda file: check(*file)))()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, **usual)
 @given(st.sampled_from([".json", ".jsonl", ".csv", ".tsv", ".parquet"]), any_contents | parquet_files())
 def test_any_labelled_file_is_built_or_refused_in_one_line(kind, content):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"a{kind}")
-        path.write_bytes(content)
-        options = LabelledSettings("classification", str(path), length=24, labels=("no", "yes"))
-        try:
-            build_labelled_corpus(options, TOKENIZER, cache_dir=Path(folder, "cache"), workers=1)
-        except CorpusError as error:
-            assert is_one_line(error), str(error)
+    with placed(f"a{kind}", content) as path:
+        built(build_rows, path, length=24)

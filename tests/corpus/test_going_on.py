@@ -1,21 +1,24 @@
-"""Builds that are killed, and go on to the same result."""
+"""Builds that are killed or fail, and go on to the same result; and the folders of the cache that they leave."""
 
+import errno
 import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 
 import pytest
 
-from limbeck.core.files import finish_piece, read_piece, remove_pieces
-from limbeck.corpus import CorpusSettings, Mix, build_corpus, store
+from limbeck.core import files
+from limbeck.core.files import NothingToBuildError, build_once, finish_piece, read_manifest, read_piece, remove_pieces
+from limbeck.corpus import Mix, store
 from limbeck.corpus import build as tokenising
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.corpus.store import SeenKeys
 from limbeck.errors import CorpusError
-from tests.support.corpora import bert_byte_tokenizer
-from tests.support.streams import make_texts, write_texts
+from tests.support.corpora import TOKENIZER, decode
+from tests.support.streams import build_text, make_texts, write_packed, write_texts
 
 
 class KilledError(BaseException):
@@ -30,65 +33,57 @@ def sources(tmp_path, monkeypatch):
     texts = make_texts("text", 120)
     lines = [json.dumps({"text": text}) for text in texts[:60]]
     lines[7:7] = lines[40:40] = lines[55:55] = ["{", '{"text": " "}', lines[3]]
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "1.jsonl").write_text("\n".join(lines))
+    write_packed(tmp_path / "a" / "1.jsonl", "\n".join(lines))
     (tmp_path / "a" / "other.png").touch()
     write_texts(tmp_path / "a" / "2.jsonl.gz", texts[50:80])
     write_texts(tmp_path / "b.parquet", texts[80:])
-    packages = tmp_path / "packages"
-    packages.mkdir()
     for number in range(70):
-        same = "The same words in every module of this package."
-        text = f"Module number {number} says what it does.\n\n{same}"
-        (packages / f"m{number:02}.py").write_text(f'"""{text}"""\n' if number % 9 else "def (")
-    return [str(tmp_path / "a"), str(tmp_path / "b.parquet"), f"installed-docs:{packages}"]
+        text = f"Module number {number} says what it does.\n\nThe same words in every module of this package."
+        module = f'"""{text}"""\n' if number % 9 else "def ("
+        write_packed(tmp_path / "packages" / f"m{number:02}.py", module)
+    return [str(tmp_path / "a"), str(tmp_path / "b.parquet"), f"installed-docs:{tmp_path}/packages"]
 
 
-def build(sources, cache, workers=1):
-    settings = CorpusSettings(sources, length=24, minimum_tokens=1, held_out=0.1)
-    build_corpus(settings, bert_byte_tokenizer(), cache_dir=cache, workers=workers)
+def build(sources, cache, **settings):
+    return build_text(cache, TOKENIZER, *sources, **{"held_out": 0.1, **settings})
 
 
 def contents(cache):
     return {str(path.relative_to(cache)): path.read_bytes() for path in sorted(cache.rglob("*")) if path.is_file()}
 
 
+def finished_pieces(patch, last=None):
+    """Return the list that receives the names of the pieces that builds finish; dies after the last."""
+    finished = []
+
+    def finish(folder, name, names, content):
+        finish_piece(folder, name, names, content)
+        finished.append(name)
+        if len(finished) == last:
+            raise KilledError
+
+    for module in (store, tokenising):
+        patch.setattr(module, "finish_piece", finish)
+    return finished
+
+
 def test_a_build_goes_on_wherever_it_was_stopped(sources, tmp_path, monkeypatch):
     build(sources, tmp_path / "whole")
     whole = contents(tmp_path / "whole")
     assert sum("documents-" in name for name in whole) > 6
-    finished = []
-
-    def die_after(number):
-        def finish(folder, name, files, content):
-            finish_piece(folder, name, files, content)
-            finished.append(name)
-            if len(finished) == number:
-                raise KilledError
-
-        return finish
-
-    pieces = 0
     for number in range(1, 100, 3):
         cache = tmp_path / f"stopped-{number}"
-        finished.clear()
         with monkeypatch.context() as patch:
-            for module in (store, tokenising):
-                patch.setattr(module, "finish_piece", die_after(number))
+            before = finished_pieces(patch, number)
             try:
                 build(sources, cache)
                 break
             except KilledError:
-                pieces = number
-        before = list(finished)
-        with monkeypatch.context() as patch:
-            for module in (store, tokenising):
-                patch.setattr(module, "finish_piece", die_after(-1))
-            build(sources, cache)
-        assert len(set(finished)) == len(finished), "a finished piece was made again"
-        assert finished[: len(before)] == before
+                after = finished_pieces(patch)
+                build(sources, cache)
+        assert not {*before} & {*after}, "a finished piece was made again"
         assert contents(cache) == whole, f"stopped after piece {number}"
-    assert pieces > 9
+    assert number > 12
 
 
 def test_a_piece_that_was_not_finished_is_made_again(tmp_path):
@@ -136,20 +131,16 @@ def test_a_killed_build_goes_on(sources, tmp_path, workers, shares):
 
 def test_a_dead_worker_takes_no_finished_piece_with_it(sources, tmp_path, monkeypatch):
     build(sources, tmp_path / "whole")
-    encode, done = TokenEncoder.encode, []
-
-    def finish(folder, name, files, content):
-        finish_piece(folder, name, files, content)
-        done.append(name)
-
-    def encode_or_die(self, texts):
-        if done:  # In this worker: each has a list of its own.
-            os.kill(os.getpid(), signal.SIGKILL)
-        return encode(self, texts)
-
+    encode = TokenEncoder.encode
     cache = tmp_path / "stopped"
     with monkeypatch.context() as patch:
-        patch.setattr(tokenising, "finish_piece", finish)
+        done = finished_pieces(patch)  # Each worker has a list of its own.
+
+        def encode_or_die(self, texts):
+            if any(name.startswith("tokens") for name in done):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return encode(self, texts)
+
         patch.setattr(TokenEncoder, "encode", encode_or_die)
         with pytest.raises(CorpusError, match="worker process died .* what is finished is kept"):
             build(sources, cache, workers=2)
@@ -175,15 +166,121 @@ def test_seen_keys(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_of_mixed_sources_stand_in_their_order(sources, tmp_path, bert_tokenizer):
-    settings = CorpusSettings(sources, length=24, minimum_tokens=1, held_out=0.1, mix=Mix(exponent=0.0))
-    corpus = build_corpus(settings, bert_tokenizer, cache_dir=tmp_path / "cache", workers=1)
+def test_rows_of_mixed_sources_stand_in_their_order(sources, tmp_path):
+    corpus = build(sources, tmp_path / "cache", mix=Mix(exponent=0.0))
     rows = corpus.manifest["source_rows"]
     assert sum(rows) == len(corpus.train)
     assert all(rows)
-    texts = ["".join(bert_tokenizer.decode(ids, skip_special_tokens=True).split()) for ids in corpus.train["input_ids"]]
-    whole = "".join(texts[rows[0] : rows[0] + rows[1]])
-    assert "textnumber80" in whole
-    assert "textnumber119" in whole
-    assert "Modulenumber" in "".join(texts[-rows[2] :])
+    texts = ["".join(decode(TOKENIZER, ids).split()) for ids in corpus.train["input_ids"]]
+    second, third = "".join(texts[rows[0] : -rows[2]]), "".join(texts[-rows[2] :])
+    assert "textnumber80" in second
+    assert "textnumber119" in second
+    assert "Modulenumber" in third
     assert "Modulenumber" not in "".join(texts[: -rows[2]])
+
+
+def test_of_two_builders_at_once_one_waits(tmp_path):
+    folder = tmp_path / "result"
+    begun, waits = threading.Event(), threading.Event()
+    manifests, built = [], []
+
+    def make(aside):
+        begun.set()
+        assert waits.wait(10)
+        (aside / "content").write_text("the same")
+        built.append(threading.get_ident())
+        return {"by": threading.get_ident()}
+
+    def second():
+        assert begun.wait(10)
+        manifests.append(build_once(folder, make, waiting=waits.set))
+
+    threads = [threading.Thread(target=lambda: manifests.append(build_once(folder, make)))]
+    threads.append(threading.Thread(target=second))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(built) == 1
+    assert manifests[0] == manifests[1] == read_manifest(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_what_a_failed_build_leaves(tmp_path, goes_on):
+    found = []
+
+    def make(aside):
+        found.append([path.name for path in aside.iterdir()])
+        (aside / "half").write_text("done")
+        if len(found) == 1:
+            raise KeyboardInterrupt
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        build_once(tmp_path / "x", make, goes_on=goes_on)
+    build_once(tmp_path / "x", make, goes_on=goes_on)
+    assert found == [[], ["half"] if goes_on else []]
+
+
+@pytest.mark.parametrize(
+    ("error", "with_piece", "is_kept"),
+    [(CorpusError, True, True), (CorpusError, False, False), (NothingToBuildError, True, False)],
+)
+def test_pieces_are_kept_unless_they_are_of_no_use(tmp_path, error, with_piece, is_kept):
+    def make(aside):
+        (aside / "content").write_text("done")
+        if with_piece:
+            finish_piece(aside, "first", ["content"], {})
+        raise error("It went wrong.")
+
+    with pytest.raises(CorpusError, match="It went wrong"):
+        build_once(tmp_path / "x", make, goes_on=True)
+    assert (tmp_path / ".building-x").exists() == is_kept
+
+
+def test_a_builder_killed_at_its_last_step_has_finished(tmp_path, monkeypatch):
+    built = []
+
+    def make(aside):
+        built.append(aside)
+        for name in ("a", "b"):
+            (aside / name).write_text(name)
+            finish_piece(aside, name, [name], {})
+        return {"by": "me"}
+
+    def die_half_way(folder):
+        next(folder.glob("*.piece.json")).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "remove_pieces", die_half_way)
+        with pytest.raises(KeyboardInterrupt):
+            build_once(tmp_path / "x", make, goes_on=True)
+    manifest = build_once(tmp_path / "x", make, goes_on=True)
+    assert manifest == {"by": "me", "files": {"a": 1, "b": 1}}
+    assert len(built) == 1
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["a", "b", "manifest.json"]
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    def make(aside):
+        (aside / "piece").write_text("kept")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(
+        CorpusError, match=r"Cannot write the corpus cache '.*': No space left on device; set LIMBECK_CACHE"
+    ):
+        build_once(tmp_path / "x", make, goes_on=True)
+    assert (tmp_path / ".building-x" / "piece").exists()
+
+
+def test_leftovers_of_killed_builders_are_removed_after_a_week(tmp_path):
+    old, new = tmp_path / ".building-y", tmp_path / ".building-z"
+    old.mkdir()
+    new.mkdir()
+    (tmp_path / ".building-y.lock").touch()
+    for path in (old, tmp_path / ".building-y.lock"):
+        os.utime(path, (time.time() - 8 * 24 * 3600,) * 2)
+    build_once(tmp_path / "x", lambda _: {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".building-z", "x"]

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from limbeck.corpus import Mix, RowMix
 from limbeck.corpus.settings import draw_counts
-from limbeck.errors import CorpusError
 from limbeck.training.data import LengthGroupedSampler
 
 
@@ -23,32 +22,6 @@ from limbeck.training.data import LengthGroupedSampler
 )
 def test_shares(mix, sizes, expected):
     assert mix.shares(sizes) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, "weights or an exponent"),
-        ({"weights": (1,), "exponent": 1}, "weights or an exponent"),
-        ({"weights": (1, 0)}, "give numbers above 0"),
-        ({"weights": (1, float("nan"))}, "give numbers above 0"),
-        ({"weights": (1, float("inf"))}, "give numbers above 0"),
-        ({"exponent": 1.5}, "from 0 to 1"),
-        ({"exponent": float("nan")}, "from 0 to 1"),
-    ],
-)
-def test_mixes_that_cannot_be_meant(values, message):
-    with pytest.raises(CorpusError, match=message):
-        Mix(**values)
-
-
-def test_sizes_that_do_not_suit():
-    with pytest.raises(CorpusError, match="size of a source is not known"):
-        Mix(exponent=0.3).shares([3, None])
-    with pytest.raises(CorpusError, match="2 weights for 3 sources"):
-        Mix(weights=(1, 2)).shares([1, 1, 1])
-    with pytest.raises(CorpusError, match="All sources of the mix are empty"):
-        Mix(exponent=0.3).shares([0, 0])
 
 
 @settings(deadline=None)

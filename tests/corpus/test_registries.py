@@ -4,23 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from limbeck.corpus import (
-    CorpusSettings,
-    Document,
-    LabelledSettings,
-    Lane,
-    SourceReport,
-    build_corpus,
-    build_labelled_corpus,
-    open_source,
-    open_stream,
-)
+from limbeck.corpus import Document, SourceReport, open_source
 from limbeck.corpus.readers import FILE_KINDS, FileKind, FileText, PlacedRow
 from limbeck.corpus.sources import SOURCES, SourceKind, check_source, open_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.task_files import read_split_file
 from limbeck.evaluation.tasks import Columns, FileSource
 from tests.support.models import tiny_tokenizer
+from tests.support.streams import build_rows, build_text, examples, read, stream, take
+
+TOKENIZER = tiny_tokenizer()
 
 
 def read_bars(file):
@@ -31,8 +24,9 @@ def read_bars(file):
 
 
 def read_bar_rows(file):
-    for number, text in enumerate(file.stream.read().decode().split("|"), start=1):
-        yield PlacedRow(f"{file.path}:{number}", {"text": text, "label": "yes" if number % 2 else "no"})
+    for text, number, _ in read_bars(file):
+        label = "positive" if number % 2 else "negative"
+        yield PlacedRow(f"{file.path}:{number}", {"text": text, "label": label})
 
 
 @pytest.fixture
@@ -44,39 +38,33 @@ def bars(tmp_path, monkeypatch):
     return path
 
 
-def test_a_new_kind_of_file_works_everywhere(bars, tmp_path, monkeypatch):
-    tokenizer = tiny_tokenizer()
+def test_a_new_kind_of_file_works_everywhere(bars, tmp_path, cache, monkeypatch):
     for source in (bars, bars.parent):
-        assert len(list(open_source(str(source)).documents(SourceReport()))) == 40
-        assert len(list(open_rows(str(source)).rows(SourceReport()))) == 40
-    text = build_corpus(CorpusSettings(str(bars), minimum_tokens=1), tokenizer, cache_dir=tmp_path / "cache", workers=1)
-    assert text.manifest["documents"] == 40
-    settings = LabelledSettings("classification", str(bars), labels=("no", "yes"))
-    rows = build_labelled_corpus(settings, tokenizer, cache_dir=tmp_path / "cache", workers=1)
-    assert sorted(set(rows.train["labels"])) == [0, 1]
-    stream = open_stream(CorpusSettings(str(bars), streaming=True), tokenizer, cache_dir=tmp_path / "cache")
-    batches = stream.batches(Lane(0, 1), batch_size=4, seed=0)
-    assert len(next(iter(batches))[0]) == 4
+        assert len(read(source)[0]) == len(examples(source)[0]) == 40
+    assert build_text(cache, TOKENIZER, bars).manifest["documents"] == 40
+    assert sorted(set(build_rows(cache, TOKENIZER, bars).train["labels"])) == [0, 1]
+    assert len(take(stream(cache, TOKENIZER, bars), 1, batch_size=4)[0][0]) == 4
     assert len(list(read_split_file(bars, FileSource("text.bars", Columns("text")), SourceReport()))) == 40
     # A recipe takes such a name for a file that is missing, never for a data set of the Hub.
     check_source(str(bars))
     monkeypatch.chdir(tmp_path)
     for name in ("nowhere/text.bars", "nowhere/text.bars.gz"):
-        with pytest.raises(CorpusError, match="does not exist"):
-            check_source(name)
-        with pytest.raises(CorpusError, match="There is no file"):
-            open_source(name)
+        check_is_missing(name)
     check_source("nowhere/text.other")
+
+
+def check_is_missing(name):
+    with pytest.raises(CorpusError, match="does not exist"):
+        check_source(name)
+    for opened in (open_source, open_rows):
+        with pytest.raises(CorpusError, match="There is no file"):
+            opened(name)
 
 
 @pytest.mark.parametrize("suffix", list(FILE_KINDS))
 def test_no_file_of_a_known_kind_is_taken_for_a_data_set(suffix, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CorpusError, match="does not exist"):
-        check_source(f"nowhere/text{suffix}")
-    for opened in (open_source, open_rows):
-        with pytest.raises(CorpusError, match="There is no file"):
-            opened(f"nowhere/text{suffix}")
+    check_is_missing(f"nowhere/text{suffix}")
 
 
 class Counting:
@@ -102,14 +90,12 @@ def test_a_new_kind_of_source_works_everywhere(tmp_path, monkeypatch):
 
     kind = SourceKind("count:NUMBER", lambda text: text.startswith("count:"), lambda text, *_: Counting(text), check)
     monkeypatch.setitem(SOURCES._items, "count", kind)
-    settings = CorpusSettings("count:30", minimum_tokens=1)
-    corpus = build_corpus(settings, tiny_tokenizer(), cache_dir=tmp_path, workers=1)
-    assert corpus.manifest["documents"] == 30
+    assert build_text(tmp_path, TOKENIZER, "count:30").manifest["documents"] == 30
     check_source("count:30")
     with pytest.raises(CorpusError, match="counts to no number"):
         check_source("count:many")
     with pytest.raises(CorpusError, match="is read as a whole, so it cannot be streamed"):
-        open_stream(CorpusSettings("count:30", streaming=True), tiny_tokenizer(), cache_dir=tmp_path)
+        stream(tmp_path, TOKENIZER, "count:30")
     with pytest.raises(CorpusError, match=r"hub:owner/name, installed-docs or count:NUMBER\.$"):
         check_source(str(tmp_path / "missing.txt"))
     monkeypatch.setitem(SOURCES._items, "count", replace(kind, is_labelled=False))

@@ -1,10 +1,12 @@
 """Contradictions across fields are refused before any weight is loaded."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
+from limbeck.corpus import Mix
 from limbeck.errors import LimbeckError
 from limbeck.recipe import load_recipe, plan_run
 from tests.support.models import make_teacher
@@ -28,11 +30,7 @@ def test_names_that_no_file_can_have_are_not_there(tiny_recipe, source):
 
 
 def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
-    folder = tmp_path / "config-only"
-    folder.mkdir()
-    for file in bert_folder.iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(bert_folder, tmp_path / "config-only", ignore=shutil.ignore_patterns("*.safetensors"))
     found = plan(tiny_recipe, f"teacher.model={folder}")
     assert (found.student.layers, found.student.hidden, found.student.ffn) == (2, 24, 48)
     assert [term.name for term in found.stages[0].terms] == ["query_query", "key_key", "value_value"]
@@ -60,11 +58,8 @@ def test_a_bare_no_is_a_strategy(tiny_recipe):
     plan(tiny_recipe, "stages.0.training.eval_strategy=no", "stages.0.training.save_strategy=no")
 
 
-def test_sample_terms_refuse_accumulation(tiny_recipe):
-    tiny_recipe["stages"][0] |= {"method": {"name": "sentence_embedding", "sample_relation_weight": 1.0}}
-    with pytest.raises(LimbeckError, match="gradient_accumulation_steps to 1"):
-        plan(tiny_recipe, "stages.0.training.gradient_accumulation_steps=2")
-    plan(tiny_recipe)
+def test_sample_terms_are_planned_without_accumulation(tiny_recipe):
+    plan(tiny_recipe, "stages.0.method={name: sentence_embedding, sample_relation_weight: 1.0}")
 
 
 def test_a_checkpoint_of_another_vocabulary_is_refused(tiny_recipe, tmp_path):
@@ -85,3 +80,15 @@ def test_stage_text_wins_over_the_corpus(tiny_recipe):
     tiny_recipe["stages"][0]["text"] = {"unit": "sentence", "length": 16}
     settings = plan(tiny_recipe).stages[0].corpus
     assert (settings.unit, settings.length, settings.held_out) == ("sentence", 16, 0.2)
+
+
+def test_streaming_and_mix_reach_the_corpus(tiny_recipe):
+    def chosen(**changes):
+        settings = plan(tiny_recipe | {"corpus": tiny_recipe["corpus"] | changes}).stages[0].corpus
+        return settings.streaming, settings.shuffle_buffer, settings.mix
+
+    sources = [*tiny_recipe["corpus"]["sources"], "https://example.org/more.jsonl.zst"]
+    streamed = {"sources": sources, "streaming": True}
+    assert chosen(**streamed, shuffle_buffer=77, mix={"weights": [1, 2]}) == (True, 77, Mix(weights=(1.0, 2.0)))
+    assert chosen(**streamed, mix={"exponent": 0.3}) == (True, 10_000, Mix(exponent=0.3))
+    assert chosen() == (False, 10_000, None)

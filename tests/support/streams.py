@@ -1,4 +1,4 @@
-"""Folders of generated text in every kind of file, and helpers to read them as streams."""
+"""Folders of generated text in every kind of file, and what reads them and makes corpora and streams of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,27 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from limbeck.corpus import CorpusSettings, Lane, StreamedCorpus, open_stream
+from limbeck.corpus import (
+    Corpus,
+    CorpusSettings,
+    LabelledCorpus,
+    LabelledSettings,
+    Lane,
+    SourceReport,
+    StreamedCorpus,
+    build_corpus,
+    build_labelled_corpus,
+    open_source,
+    open_stream,
+)
+from limbeck.corpus.labelled import Example, example_reader
+from limbeck.corpus.sources import open_rows
 
 KINDS = (".txt", ".lines.txt", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet", ".parquet.zst", ".md")
 ALONE = Lane(0, 1)
@@ -30,17 +45,21 @@ def make_texts(name: str, count: int, seed: int = 0) -> list[str]:
     ]
 
 
+def packed(compression: str, content: bytes) -> bytes:
+    """Compress a content for `.gz` or `.zst`; under other suffixes it stays as it is."""
+    return {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(compression, bytes)(content)
+
+
 def write_packed(path: Path, content: bytes | str) -> Path:
-    """Write a file, compressed as its name says."""
-    content = content.encode() if isinstance(content, str) else content
-    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(path.suffix, bytes)
-    path.write_bytes(pack(content))
+    """Write a file, compressed as its name says; escaped surrogates are bytes that are not UTF-8."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+    path.write_bytes(packed(path.suffix, content))
     return path
 
 
 def write_texts(path: Path, texts: Sequence[str]) -> Path:
     """Write texts as the suffix of the path says; `.lines.txt` has one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     name = path.name
     if ".parquet" in name:
         sink = pa.BufferOutputStream()
@@ -53,10 +72,63 @@ def write_texts(path: Path, texts: Sequence[str]) -> Path:
     return write_packed(path, content)
 
 
+def read(source: Path | str, text_column: str = "text") -> tuple[list[str], SourceReport]:
+    """The texts of a source, and the report of reading them."""
+    report = SourceReport()
+    return [document.text for document in open_source(str(source), text_column).documents(report)], report
+
+
+def examples(source: Path | str, **settings: Any) -> tuple[list[Example], SourceReport]:
+    """The labelled rows of a source, and the report of reading them."""
+    report, read_example = SourceReport(), example_reader(row_settings(source, **settings))
+    found = [read_example(row, report) for row in open_rows(str(source)).rows(report)]
+    return [example for example in found if example is not None], report
+
+
+def text_settings(*sources: Path | str, **settings: Any) -> CorpusSettings:
+    """Settings of a corpus of short blocks."""
+    return CorpusSettings([*map(str, sources)], **{"length": 24, "minimum_tokens": 1, "held_out": 0.2, **settings})
+
+
+def row_settings(*sources: Path | str, **settings: Any) -> LabelledSettings:
+    """Settings of a corpus of two classes."""
+    options = {"task": "classification", "labels": ("negative", "positive"), "held_out": 0.2, "length": 40, **settings}
+    return LabelledSettings(sources=[*map(str, sources)], **options)
+
+
+def build_text(
+    cache: Path, tokenizer: Any, *sources: Path | str, workers: int | None = 1, progress: Any = None, **settings: Any
+) -> Corpus:
+    """Build a corpus of short blocks."""
+    chosen = text_settings(*sources, **settings)
+    return build_corpus(chosen, tokenizer, cache_dir=cache, workers=workers, progress=progress)
+
+
+def build_rows(
+    cache: Path, tokenizer: Any, *sources: Path | str, workers: int | None = 1, progress: Any = None, **settings: Any
+) -> LabelledCorpus:
+    """Build a corpus of two classes."""
+    chosen = row_settings(*sources, **settings)
+    return build_labelled_corpus(chosen, tokenizer, cache_dir=cache, workers=workers, progress=progress)
+
+
 def stream(cache: Path, tokenizer: Any, *sources: Path | str, **settings: Any) -> StreamedCorpus:
     """Open sources as a stream of short blocks."""
-    options: dict[str, Any] = {"length": 24, "minimum_tokens": 1, "held_out": 0.1, "shuffle_buffer": 40, **settings}
-    return open_stream(CorpusSettings(list(map(str, sources)), streaming=True, **options), tokenizer, cache_dir=cache)
+    chosen = text_settings(*sources, **{"held_out": 0.1, "shuffle_buffer": 40, "streaming": True, **settings})
+    return open_stream(chosen, tokenizer, cache_dir=cache)
+
+
+def hub_of(monkeypatch: Any, *files: Path) -> list[Any]:
+    """Let every data set of the Hub be these files; return a list that receives what is asked of it."""
+    asked: list[Any] = []
+    load_dataset = datasets.load_dataset
+
+    def load(name: str, config: str | None, **options: Any) -> Any:
+        asked.append((name, config, options["split"], options["revision"]))
+        return load_dataset("json", data_files=[*map(str, files)], split="train", streaming=True)
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    return asked
 
 
 def take(
