@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def tables(found: Mapping[str, Any]) -> str:
     """Lay the figures out in Markdown."""
-    from limbeck.report.evaluation_tables import evaluation_markdown
+    from limbeck.report.evaluation import evaluation_markdown
 
     rows = [["layer", *(found["names"][model] for model in found["phrases"])]]
     rows.append(["---:"] * len(rows[0]))

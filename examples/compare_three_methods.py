@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 import limbeck
-from limbeck.report.comparison_tables import methods_table
+from limbeck.report.comparison import methods_table
 
 
 def main(corpus: str = "installed-docs", output: str = "runs/examples/methods", tiny: bool = False) -> None:

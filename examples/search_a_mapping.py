@@ -17,7 +17,7 @@ from rich.console import Console
 
 import limbeck
 from limbeck.recipe import load_recipe
-from limbeck.report.search_tables import search_table
+from limbeck.report.search import search_table
 from limbeck.search.mapping import MappingRequest, search_mapping
 from limbeck.search.requests import ProxyRequest
 

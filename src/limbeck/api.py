@@ -24,8 +24,8 @@ from limbeck.models.loading import quiet
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.report.comparison_tables import write_comparison
-from limbeck.report.evaluation_tables import write_evaluation
+from limbeck.report.comparison import write_comparison
+from limbeck.report.evaluation import write_evaluation
 from limbeck.report.model_card import write_run_cards
 from limbeck.report.quality import write_tables
 from limbeck.training.output_folder import claimed_output

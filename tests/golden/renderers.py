@@ -48,7 +48,7 @@ def run_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
 
 def evaluation_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of scores and costs."""
-    from limbeck.report.evaluation_tables import costs_table, evaluation_csv, evaluation_markdown, evaluation_table
+    from limbeck.report.evaluation import costs_table, evaluation_csv, evaluation_markdown, evaluation_table
 
     summary = read(folder, "evaluation_table.json")
     costs = summary.get("costs")
@@ -63,7 +63,7 @@ def evaluation_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str,
 
 def comparison_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The table of methods."""
-    from limbeck.report.comparison_tables import methods_csv, methods_markdown, methods_table
+    from limbeck.report.comparison import methods_csv, methods_markdown, methods_table
 
     record = read(folder, "comparison.json")
     return (
@@ -74,7 +74,7 @@ def comparison_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str,
 
 def search_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str, str]]:
     """The tables of a search."""
-    from limbeck.report.search_tables import search_files, search_table
+    from limbeck.report.search import search_files, search_table
 
     record = read(folder, "search.json")
     return {"table": search_table(record)}, search_files(record)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.report.collect import collect
-from limbeck.report.html import render_html
-from limbeck.report.page import build_page
+from limbeck.report.page import build_page, render_html
 from tests.golden.committed import FOLDERS
 from tests.support.page_document import Document
 

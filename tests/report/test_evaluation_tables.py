@@ -12,8 +12,7 @@ from limbeck.evaluation.grid_summary import choose_all, summarise
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.tasks import TASKS
 from limbeck.models.families import Shape
-from limbeck.report import evaluation_tables
-from limbeck.report.evaluation_tables import chosen_lines, evaluation_table, scores_table
+from limbeck.report.evaluation import chosen_lines, cost_tables, evaluation_markdown, evaluation_table, scores_table
 
 # The figures of MiniLMv2's table 1 for the 6x384 student of BERT-base, which its authors average to 78.2.
 TASKS_OF_TABLE = ("squad2", "mnli", "qnli", "qqp", "rte", "sst2", "mrpc", "cola")
@@ -117,7 +116,7 @@ def test_the_grid_point_and_its_runs_are_told():
         summary["notes"][-1].startswith("3 cells failed (first student, rte")
         and "out of memory" in summary["notes"][-1]
     )
-    assert "1 of 2 runs" in evaluation_tables.evaluation_markdown(summary)
+    assert "1 of 2 runs" in evaluation_markdown(summary)
 
 
 def test_a_published_row_stands_only_in_the_blocks_where_it_has_a_figure():
@@ -151,7 +150,7 @@ def published_tables(shapes, published):
         for table, shape, task in published
     ]
     costs = Costs.read({"models": models, "timings": [], "machine": {"device": "cpu"}, "published": rows})
-    found = list(evaluation_tables.cost_tables(costs))[2:]
+    found = list(cost_tables(costs))[2:]
     return {table.caption: (table.headings, [tuple(map(str, row)) for row in table.rows]) for table in found}
 
 

@@ -1,6 +1,6 @@
 """Figures of a report: what is drawn, and the words and numbers that stand for it."""
 
-from limbeck.report.figures import Measured, plot_figure, quality_figure
+from limbeck.report.figures import Measured, plot_figure, quality_figures
 from limbeck.report.plot_drawing import drawn
 from limbeck.report.plots import Axis, Plot, Series
 
@@ -8,17 +8,17 @@ from limbeck.report.plots import Axis, Plot, Series
 def test_the_front_is_what_no_other_beats():
     teacher = Measured("teacher", 5.0, 0.9, teacher=True)
     models = [Measured("fast", 1.0, 0.5), Measured("slow and worse", 3.0, 0.4), teacher]
-    figure = quality_figure(models, "accuracy", "batch 1")
+    [figure] = quality_figures(models, "accuracy", "batch 1")
     assert figure.caption.endswith("in both: fast, teacher.")
     assert {row[0]: row[2:] for row in figure.data.rows}["slow and worse"] == ("3", "0.4")
-    lowest = quality_figure(models, "divergence, nats", "batch 1", lowest=True)
+    [lowest] = quality_figures(models, "divergence, nats", "batch 1", lowest=True)
     assert lowest.caption.startswith("The lower left corner is best")
     assert lowest.caption.endswith("fast, slow and worse.")
 
 
 def test_models_whose_names_have_no_room_are_numbered_and_all_are_found():
     crowd = [Measured(f"hidden_states, mapping {i}", 104.0, 0.8 + 0.001 * (i // 2)) for i in range(8)]
-    figure = quality_figure([*crowd, Measured("teacher", 1000.0, 1.0, teacher=True)], "agreement", "batch 1")
+    [figure] = quality_figures([*crowd, Measured("teacher", 1000.0, 1.0, teacher=True)], "agreement", "batch 1")
     with drawn(figure.drawing) as sheet:
         sheet.canvas.draw_without_rendering()
         names = {text.get_text(): text.get_window_extent() for text in sheet.paper.texts if text.get_text().isdigit()}
@@ -30,7 +30,7 @@ def test_models_whose_names_have_no_room_are_numbered_and_all_are_found():
 
 def test_names_that_find_room_are_written_and_no_model_lies_on_the_edge():
     models = [Measured("student", 40.0, 0.66), Measured("teacher", 80.0, 0.69, teacher=True)]
-    figure = quality_figure(models, "MRR", "batch 1")
+    [figure] = quality_figures(models, "MRR", "batch 1")
     with drawn(figure.drawing) as sheet:
         low, high = sheet.canvas.axes[1].get_ylim()
         assert {"student", "teacher"} <= {text.get_text() for text in sheet.paper.texts if text.get_bbox_patch()}

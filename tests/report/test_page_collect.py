@@ -14,8 +14,7 @@ from limbeck.errors import OutputError
 from limbeck.report.collect import collect
 from limbeck.report.figures import course_figures
 from limbeck.report.findings import Curve, StageFound, StageLog
-from limbeck.report.html import render_html
-from limbeck.report.page import build_page
+from limbeck.report.page import build_page, render_html
 from tests.golden.committed import FOLDERS
 
 
@@ -68,7 +67,7 @@ def test_the_loss_at_the_end_is_that_of_the_record_else_of_the_log(copied, chang
 
     def last_losses():
         rows = table_of(build_page(collect([folder])), "Terms of the loss").rows
-        return [row[2] for row in rows if row[1] == "loss (weighted sum)"]
+        return [str(row[2]) for row in rows if row[1] == "loss (weighted sum)"]
 
     assert last_losses() == ["0.046029", "2.0017"]
     change_record(folder / "run.json", lambda record: [stage.pop("final_loss") for stage in record["stages"]])
@@ -93,7 +92,7 @@ def test_a_run_without_its_record_is_shown_by_its_stages(copied, page_of, spoil)
     page = page_of(folder)
     assert "missing or damaged" in page.warnings()[0]
     assert "Stage 'hidden_states': Loss" in figures_of(page) and "Recipe" in sections(page)
-    assert table_of(page, "Stages").rows[0][1] == "minilmv2", "the method is in stage.json"
+    assert str(table_of(page, "Stages").rows[0][1]) == "minilmv2", "the method is in stage.json"
 
 
 JUNK = ["text", -1, None, [], [None, 3], {"a": {"b": "c"}}, float("nan"), 10**400, True]

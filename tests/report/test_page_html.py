@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from limbeck.report.collect import collect
-from limbeck.report.html import render_html
-from limbeck.report.page import build_page, write_report
+from limbeck.report.page import build_page, render_html, write_report
 from limbeck.report.plots import THEMES
 from tests.support.page_document import Document
 

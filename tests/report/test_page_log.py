@@ -104,7 +104,7 @@ def test_an_unfinished_stage_is_shown_as_far_as_its_log_goes(tmp_path):
     found = StageFound("s", Stage(), PlannedStage(), write_log(tmp_path, entries))
     said = [line for block in loss_blocks(found, "Stage 's'") for line in getattr(block, "lines", ())]
     assert said == ["Stage 's' is not finished: its curves are from log.jsonl, up to step 2,000."]
-    assert stage_facts(found)[:5] == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
+    assert tuple(map(str, stage_facts(found)[:5])) == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
     (tmp_path / "log.jsonl").write_text("")
     assert read_stage_log(tmp_path).source == "checkpoint-1000/trainer_state.json"
 

@@ -9,8 +9,7 @@ import limbeck.report
 from limbeck.core.blocks import Code, Notes, Paragraph, Section, Table
 from limbeck.core.markdown import escape_markdown
 from limbeck.errors import OutputError, RecipeError
-from limbeck.report.html import Page, Part, render_html, render_markdown
-from limbeck.report.page import write_report
+from limbeck.report.page import Page, Part, render_html, render_markdown, write_report
 from tests.golden.committed import FOLDERS
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from limbeck.core.blocks import Facts, Table
 from limbeck.report.collect import collect
-from limbeck.report.html import render_html
-from limbeck.report.page import build_page
+from limbeck.report.page import build_page, render_html
 from limbeck.report.search import write_search
 from limbeck.search.architecture import search_architecture
 from limbeck.search.shape_space import ShapeLimits, ShapePoint
@@ -38,7 +37,7 @@ def architecture(tmp_path_factory):
         asked.diverges.add(ShapePoint(1, 8, 2, 1))
         options = {"trials": 14, "prune": True, "batch": 4, "limits": ShapeLimits(latency_share=0.45)}
         record = search_architecture(shape_search.make_request(data, folder / "out", **options))
-    write_search(folder / "out", record, {})
+    write_search(folder / "out", record)
     return folder / "out"
 
 

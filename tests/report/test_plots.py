@@ -62,8 +62,8 @@ PLOTS = {
     ),
     "boxes": score("sst2"),
     "bars": Bars(
-        [BarGroup("SST-2 (accuracy)", [Bar("teacher", 80.0), Bar("a very long name of a student", 40.0, 2.5, 1)]),
-         BarGroup("CoLA " * 30, [Bar("W" * 40, -5.0, style=9), Bar("b", 10.0, 1.0, 2, text="10.00 ± 1.00")])],
+        [BarGroup("SST-2 (accuracy)", [Bar("teacher", 80.0, None, 0, "80"), Bar("a name " * 5, 40.0, 2.5, 1, "40")]),
+         BarGroup("CoLA " * 30, [Bar("W" * 40, -5.0, None, 9, "-5"), Bar("b", 10.0, 1.0, 2, "10.00 ± 1.00")])],
         "percent",
     ),
     "small heat": heat(1, 1),
@@ -165,7 +165,7 @@ def test_a_page_has_the_figure_as_text_and_named_inks(drawing):
         if isinstance(part, Plot):
             assert {shortened(part.x.label, WIDTH), shortened(part.y.label, WIDTH - 4)} <= texts
         elif isinstance(part, Bars):
-            assert {bar.written for group in part.groups for bar in group.bars} <= texts
+            assert {bar.text for group in part.groups for bar in group.bars} <= texts
         elif isinstance(part, Heat):
             assert {"student layer", "teacher layer", "1  CKA"} <= texts
 
@@ -177,7 +177,7 @@ def test_points_and_bars_have_titles_in_a_page(drawing):
     wanted = []
     for part in parts_of(drawing):
         if isinstance(part, Bars):
-            wanted += [f"{group.title}, {bar.label}: {bar.written}" for group in part.groups for bar in group.bars]
+            wanted += [f"{group.title}, {bar.label}: {bar.text}" for group in part.groups for bar in group.bars]
         for series in part.series if isinstance(part, Plot) else ():
             if series.mark == "points" or (series.names if series.mark == "steps" else len(series.points) <= 30):
                 names = series.names or [series.label] * len(series.points)
@@ -226,7 +226,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
 
 def test_text_stays_text_in_every_plot(tmp_path):
     series = [Series(HOSTILE, [(0, 1), (1, 2)], names=[HOSTILE, "b"]), Series("b", [(0, 1)])]
-    group = BarGroup(HOSTILE, [Bar(HOSTILE, 1.0, text=HOSTILE)])
+    group = BarGroup(HOSTILE, [Bar(HOSTILE, 1.0, None, 0, HOSTILE)])
     for drawing in (
         Plot(series, Axis(HOSTILE), Axis(HOSTILE)), Bars([group], HOSTILE), Links(1, 1, [LinkKind(HOSTILE, [(1, 1)])]),
         Heat([[0.5]], [HOSTILE], [HOSTILE], HOSTILE, HOSTILE, 0, 1, HOSTILE), Panels([(HOSTILE, heat(2, 2))], 1),

@@ -2,8 +2,12 @@
 
 from limbeck.core.studies import Search
 from limbeck.report.plot_drawing import svg_of
-from limbeck.report.search import distribution_figures, search_pictures
+from limbeck.report.search_kinds import KINDS, distribution_figures
 from tests.support.reports import layer_search_record, mapping_search_record, shape_search_record
+
+
+def search_pictures(record):
+    return KINDS[record["kind"]].pictures(Search.read(record))
 
 
 def series_of(plot):
@@ -46,7 +50,7 @@ def test_the_figure_of_shapes_has_its_limit_where_there_is_one():
     figure = search_pictures(record)["loss_and_latency"]
     places = {one.label: [(round(x, 6), round(y, 6)) for x, y in one.points] for one in figure.drawing.series}
     assert places == {"Pareto front": [(0.3, 0.5), (0.6, 0.2)], "shape": [(0.4, 0.6)], "best reward": [(0.6, 0.2)]}
-    assert figure.drawing.limit == 1.0 and figure.title == "Loss and latency of shapes: shape"
+    assert figure.drawing.limit == 1.0 and figure.title == "Loss and latency of shapes"
     record["limits"]["latency_share"] = None
     assert search_pictures(record)["loss_and_latency"].drawing.limit is None
 

@@ -10,10 +10,9 @@ from rich.console import Console
 
 from limbeck.errors import OutputError
 from limbeck.report import comparison_rows, comparison_table, write_tables
-from limbeck.report.comparison_tables import methods_markdown
+from limbeck.report.comparison import methods_markdown
 from limbeck.report.quality import format_count
-from limbeck.report.search import search_pictures, write_search
-from limbeck.report.search_tables import search_files
+from limbeck.report.search import search_files, write_search
 from tests.golden.committed import FOLDERS
 from tests.support.reports import comparison, layer_search_record, mapping_search_record, shape_search_record
 
@@ -136,7 +135,7 @@ def test_notes_of_a_search_leave_out_what_did_not_happen():
 
 def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     found, folder = mapping_search_record(), tmp_path / "deep" / "out"
-    files = write_search(folder, found, search_pictures(found))
+    files = write_search(folder, found)
     assert [path.name for path in files] == [
         "search.json", "recipe.yaml", "search.md", "generations.csv", "candidates.csv", "evolution.svg",
         "evolution.png", "distribution.svg", "distribution.png",
@@ -147,8 +146,8 @@ def test_a_search_leaves_record_recipe_tables_and_pictures(tmp_path):
     assert text.startswith("# Found by `limbeck search mapping` (study 'elm-4')")
     assert yaml.safe_load(text) == found["recipe"]
     nothing = found | {"recipe": None, "best": None, "candidates": [], "generations": []}
-    files = write_search(tmp_path, nothing, search_pictures(nothing))
+    files = write_search(tmp_path, nothing)
     assert [path.name for path in files] == ["search.json", "search.md", "generations.csv", "candidates.csv"]
     assert "Found:" not in (tmp_path / "search.md").read_text()
     with pytest.raises(OutputError, match="cannot be written"):
-        write_search(tmp_path / "search.md" / "out", found, {})
+        write_search(tmp_path / "search.md" / "out", found)

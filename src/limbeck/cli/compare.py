@@ -47,7 +47,7 @@ def compare(
         return
     from limbeck.api import compare as run_comparison
     from limbeck.errors import RecipeError
-    from limbeck.report.comparison_tables import methods_table
+    from limbeck.report.comparison import methods_table
 
     if output is None:
         raise RecipeError("The comparison has no folder; give --output DIR, or --dry-run to check the plan only.")

@@ -57,7 +57,7 @@ def evaluate(
 ) -> None:
     """Fine-tune and score models on tasks by a paper's protocol, and lay the tables out as the papers do."""
     from limbeck.api import evaluate as run_evaluation
-    from limbeck.report.evaluation_tables import costs_table, evaluation_table
+    from limbeck.report.evaluation import costs_table, evaluation_table
 
     result = run_evaluation(
         models, tasks, output=output, data=None if data is not None and data.lower() == "hub" else data,

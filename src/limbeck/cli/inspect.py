@@ -77,8 +77,7 @@ class _Files:
     def finish(self, name: str, found: Any, table: RenderableType, messages: Messages) -> None:
         """Write the files, and print the result."""
         from limbeck.core.records import plain
-        from limbeck.report.figures import inspection_pictures
-        from limbeck.report.inspection import write_inspection
+        from limbeck.report.inspection import inspection_pictures, write_inspection
 
         data = {"inspection": name, "result": plain(found)}
         written = []

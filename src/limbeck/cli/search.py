@@ -155,8 +155,7 @@ def _parameter(name: str, option: requests.Option) -> inspect.Parameter:
 def _search(name: str, kind: _Kind, values: dict[str, Any]) -> None:
     """Make the request of the options, run the search, write and print the result."""
     from limbeck.recipe.load import load_recipe
-    from limbeck.report.search import search_pictures, write_search
-    from limbeck.report.search_tables import search_table
+    from limbeck.report.search import search_table, write_search
 
     messages: Messages = values["messages"]
     read = {key: _read(key, kind.options[key], value) for key, value in values.items() if key in kind.options}
@@ -169,7 +168,7 @@ def _search(name: str, kind: _Kind, values: dict[str, Any]) -> None:
     record = _runner(name)(requests.make_request(kind.request, {**read, "recipe": recipe}), console)
     if not record:
         return  # The main process of several writes and reports.
-    files = write_search(read["output"].expanduser(), record, search_pictures(record))
+    files = write_search(read["output"].expanduser(), record)
     print_result(messages.as_json, {**record, "files": files}, search_table(record), f"Recipe: {files[1]}")
 
 

@@ -9,13 +9,14 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
+T = TypeVar("T")
 NOTHING = "–"
 """Stands where there is no value."""
 
@@ -221,23 +222,27 @@ DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivi
 """Errors of code that trusts a record, where the record lacks a field or has another type there."""
 
 
-def guarded(title: str, build: Callable[[], Iterable[Block]]) -> list[Section]:
-    """Build a section of a record that may be damaged.
+def guarded(found: T, parts: Mapping[str, Callable[[T], Iterable[Block]]]) -> list[Section]:
+    """Build the sections of a record that may be damaged.
 
     Args:
-        title: Of the section.
-        build: Makes its blocks.
+        found: The record, or what was found in its folder.
+        parts: The functions that make the blocks of each section, by its title.
 
     Returns:
-        The section, as far as its blocks could be made, with a warning where they could not; none where it is empty.
+        The sections, as far as their blocks could be made, with a warning where they could not; empty notes and
+            sections are left out.
     """
-    blocks: list[Block] = []
+    built = ((title, tuple(_guarded(title, build, found))) for title, build in parts.items())
+    return [Section(title, blocks) for title, blocks in built if blocks]
+
+
+def _guarded(title: str, build: Callable[[T], Iterable[Block]], found: T) -> Iterator[Block]:
     try:
-        blocks.extend(build())  # Blocks made before an error are kept.
+        yield from (block for block in build(found) if not isinstance(block, Notes) or block.lines)
     except DAMAGED as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-        blocks.append(Notes((f"{title}: the record is incomplete or damaged ({reason}).",), warning=True))
-    return [Section(title, tuple(blocks))] if blocks else []
+        yield Notes((f"{title}: the record is incomplete or damaged ({reason}).",), warning=True)
 
 
 # CSV: unrounded numbers.

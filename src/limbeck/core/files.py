@@ -53,6 +53,20 @@ def atomic_text(path: Path, text: str, *, durable: bool = True, shared: bool = F
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Make the folder of a file that is written within the context.
+
+    Raises:
+        OutputError: if it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise OutputError(f"'{path}' cannot be written: {error.strerror or error}.") from None
+
+
+@contextmanager
 def atomic_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
     """Yield an empty folder that replaces another at the end, or is removed if the block raises.
 

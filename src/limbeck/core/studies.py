@@ -90,6 +90,11 @@ class Scores(Record):
     averages: Averages = Field(default_factory=Averages)
     retention: dict[str, Number] = Field(default_factory=dict)
 
+    @property
+    def figures(self) -> dict[str, Figure | None]:
+        """Columns and averages by their keys."""
+        return {**self.columns, **self.averages.by_name}
+
 
 class EvaluatedModel(Scores):
     """A model of an evaluation."""

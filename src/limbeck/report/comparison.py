@@ -1,48 +1,223 @@
-"""Reports of comparisons: tables, bars by task and measure, layers of each method, costs, runs."""
+"""Comparisons of methods: tables for the terminal and files, and the sections of a report."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import yaml
+from rich.console import RenderableType
 
-from limbeck.core import blocks
-from limbeck.core.studies import Comparison, ComparisonSummary, HeldOutMeasure, StudentBlock
-from limbeck.report.comparison_tables import combination, comparison_tables
-from limbeck.report.evaluation import cost_blocks, page_tables, pass_of, task_bars
-from limbeck.report.figures import Measured, bars_figure, course_figures, layers_figure, quality_figure
+from limbeck.core import blocks, studies
+from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, mean, number
+from limbeck.core.markdown import markdown_file
+from limbeck.core.studies import Comparison, ComparisonSummary, StudentBlock
+from limbeck.report import evaluation
+from limbeck.report.figures import bars_figure, bars_of, course_figures, layers_figure, measured, quality_figures
 from limbeck.report.findings import ComparisonFound, RunFound, run_states, without_path
-from limbeck.report.plots import Bar, BarGroup
+from limbeck.report.plots import BarGroup
 from limbeck.report.quality import format_count
 from limbeck.report.run import provenance_blocks, stage_links
 
+STEM = "comparison_table"
+_LAYOUT = blocks.Layout(cut=30)
+_IN_UNITS = {"highest": "held out, ↑", "lowest": "held out, ↓"}
+_COLUMNS = ("student", "method", "mapping", "figure", "metric", "mean", "deviation", "runs", "retention", "rank")
 _MOST_DIAGRAMS = 12
 
 
-def comparison_sections(found: ComparisonFound) -> list[blocks.Section]:
-    """Lay out a comparison; of one that is not finished its runs."""
-    record, summary = found.record, found.record.summary
-    measured = (
-        [
-            *blocks.guarded("Results", lambda: _results(summary)),
-            *blocks.guarded("Figures", lambda: _figures(record)),
-            *blocks.guarded("Cost", lambda: cost_blocks(record.costs)),
-        ]
-        if not summary.is_empty
-        else []
+def comparison_tables(summary: ComparisonSummary) -> list[Table]:
+    """Lay out all students at once where there are several, then each with all its columns."""
+    several = len(summary.blocks) > 1 and summary.main is not None
+    return [*([_overview(summary)] if several else []), *(_student_table(summary, block) for block in summary.blocks)]
+
+
+def _overview(summary: ComparisonSummary) -> Table:
+    """Lay out the main figure as the comparative study's table 3: methods and mappings down, students across."""
+    found: dict[str, dict[str, studies.ComparedRow]] = {}
+    for block in summary.blocks:
+        for row in block.rows:
+            found.setdefault(row.label, {})[block.student] = row
+    teacher: tuple[AnyCell, ...] = (summary.teacher.title, *[_main(summary, summary.teacher)] * len(summary.blocks))
+    rows: Iterator[tuple[AnyCell, ...]] = (
+        (label, *(_main(summary, by_student.get(block.student)) for block in summary.blocks))
+        for label, by_student in found.items()
     )
-    return [
-        *blocks.guarded("What was done", lambda: _flow(found)),
-        *measured,
-        *blocks.guarded("Layers", lambda: _layers(found)),
-        *blocks.guarded("Training", lambda: _training(found)),
-        *blocks.guarded("Runs", lambda: _runs(record)),
-        *blocks.guarded("Notes", lambda: _notes(record)),
-        *blocks.guarded("Plan", lambda: _plan(record)),
-        *blocks.guarded("Provenance", lambda: provenance_blocks(record, found.folder)),
+    headings = ("", *(f"{block.student}\n{_cost(block.cost, lengthy=False)}" for block in summary.blocks))
+    title = f"All students: {summary.main.title if summary.main else ''}"
+    return Table(title, headings, (teacher, *rows), words=(0,), faint=(0,), layout=_LAYOUT)
+
+
+def _student_table(summary: ComparisonSummary, block: StudentBlock) -> Table:
+    """Lay out a student as the comparative study's table 5: every method and mapping, every task."""
+    lines: list[studies.ComparedScores] = [summary.teacher, *block.rows]
+    scores = evaluation.score_headings(summary.columns, lines)
+    own = ["rank\n"] if summary.main else []
+    if summary.main and any(_kept(summary, row) is not None for row in block.rows):
+        own.append(f"% of teacher\n{summary.main.title}")
+    rows: list[tuple[AnyCell, ...]] = []
+    for line in lines:
+        label: AnyCell = summary.teacher.title
+        ranks = [Cell(None)] * 2
+        if isinstance(line, studies.ComparedRow):
+            label, ranks = _label(line), [Cell(line.rank), Cell(_kept(summary, line), "{:.1f} %")]
+        measures = (mean(line.held_out.get(measure.key), measure.digits) for measure in summary.held_out)
+        rows.append((label, *ranks[: len(own)], *evaluation.score_cells(scores, line), *measures))
+    published = tuple(range(len(rows), len(rows) + len(block.published)))
+    for row in block.published:
+        label, *cells = evaluation.published_cells(scores, row)
+        rows.append((label, *[Cell(None)] * len(own), *cells, *[Cell(None)] * len(summary.held_out)))
+    measured = (f"{measure.title}\n{_IN_UNITS[measure.best]}" for measure in summary.held_out)
+    cost = _cost(block.cost)
+    title = f"{block.student} ({block.shape}){': ' + cost if cost else ''}"
+    best = tuple(index for index, row in enumerate(block.rows, start=1) if row.rank == 1)
+    headings = ("", *own, *scores.values(), *measured)
+    return Table(title, headings, tuple(rows), (0,), best, (0,), published, layout=_LAYOUT)
+
+
+def _kept(summary: ComparisonSummary, row: studies.ComparedScores) -> float | None:
+    """Return the share that a row keeps of the teacher's main figure, in percent."""
+    return row.retention.get(summary.main.key) if summary.main else None
+
+
+def _main(summary: ComparisonSummary, row: studies.ComparedScores | None) -> Cell:
+    """Return the main figure of a row: bold for the best of all, italic for the best mapping."""
+    main = summary.main
+    if row is None or main is None:
+        return Cell(None)
+    cell = mean(row.main, main.digits if main.kind == "held_out" and main.digits is not None else 1)
+    return replace(cell, mark=_mark(row))
+
+
+def _mark(row: studies.ComparedScores) -> str:
+    if not isinstance(row, studies.ComparedRow):
+        return ""
+    return "bold" if row.rank == 1 else "italic" if row.best_mapping else ""
+
+
+def _label(row: studies.ComparedRow) -> Cell:
+    seeds = "" if row.finished == row.wanted else f" ({row.finished} of {row.wanted} seeds)"
+    return Cell(f"{row.label}{seeds}", mark=_mark(row))
+
+
+def _cost(cost: studies.ModelCost | None, *, lengthy: bool = True) -> str:
+    """Return the parameters of a student, and its speed beside the teacher's."""
+    if cost is None or cost.parameters is None:
+        return ""
+    millions = f"{cost.parameters / 1e6:.2f} M"
+    if not lengthy:
+        return ", ".join([millions, *(f"{found.speedup:.1f}x" for found in cost.speedups[:1])])
+    speedups = [f"{s.speedup:.1f}x as fast at {s.batch} x {s.length} tokens" for s in cost.speedups]
+    return ", ".join([f"{millions} parameters", *speedups])
+
+
+# The forms of the tables: for the terminal, Markdown, CSV and JSON.
+
+
+def methods_table(record: Mapping[str, Any]) -> RenderableType:
+    """Return the tables for the terminal: all students at once, then each with all its columns, then notes."""
+    comparison = Comparison.read(record)
+    return console(*comparison_tables(comparison.summary), Notes(tuple(_notes(comparison))))
+
+
+def methods_markdown(record: Mapping[str, Any]) -> str:
+    """Return everything as Markdown: the tables, what was left out, costs and notes."""
+    comparison = Comparison.read(record)
+    tables = [
+        replace(table, headings=tuple(heading.replace("\n", ", ").removesuffix(", ") for heading in table.headings))
+        for table in comparison_tables(comparison.summary)
     ]
+    costs = evaluation.cost_tables(comparison.costs) if comparison.costs is not None else ()
+    sections = [
+        Section("", (Paragraph(" ".join(_setting(comparison))),)),
+        *(Section(table.caption, (table,)) for table in tables),
+        Section("Left out", (Notes(tuple(_left_out(comparison))),)),
+        *(Section(table.caption, (table,)) for table in costs),
+        Section("Notes", (Notes(tuple(comparison.summary.notes)),)),
+    ]
+    return markdown_file(str(comparison.name), sections)
 
 
-def _flow(found: ComparisonFound) -> Iterator[blocks.Block]:
+def methods_csv(record: Mapping[str, Any]) -> str:
+    """Return every figure on a separate line, unrounded."""
+    return blocks.to_csv(_COLUMNS, _csv_rows(Comparison.read(record).summary))
+
+
+def _csv_rows(summary: ComparisonSummary) -> Iterator[dict[str, Any]]:
+    teacher = summary.teacher
+    yield from ({"method": "teacher", **row} for row in (*_figure_rows(summary, teacher), *_cost_rows(teacher.cost)))
+    for block in summary.blocks:
+        for line in block.rows:
+            start = {"student": block.student, "method": line.method, "mapping": line.mapping}
+            yield from ({**start, **row} for row in _figure_rows(summary, line))
+        yield from ({"student": block.student, **row} for row in _cost_rows(block.cost))
+
+
+def write_comparison(record: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write the tables as Markdown, CSV and JSON.
+
+    Args:
+        record: Of the comparison.
+        folder: An existing folder.
+
+    Returns:
+        The files.
+    """
+    whole = {**record["summary"], "impossible": record["impossible"], "costs": record["costs"]}
+    return evaluation.write_forms(folder, STEM, methods_markdown(record), methods_csv(record), whole)
+
+
+def _left_out(record: Comparison) -> list[str]:
+    return [f"{one.label} on {one.student}: {one.reason}" for one in record.impossible]
+
+
+def _notes(record: Comparison) -> list[str]:
+    return [*(f"Left out: {line}" for line in _left_out(record)), *record.summary.notes]
+
+
+def _setting(comparison: Comparison) -> Iterator[str]:
+    """Say what was the same for all runs, and how the figures are to be read."""
+    summary, plan = comparison.summary, comparison.plan
+    yield (
+        f"Teacher {summary.teacher.title} ({summary.teacher.shape}); {plan.budget.tokens:,} tokens a "
+        f"run of a corpus of {comparison.corpus.tokens:,}; seeds {', '.join(map(str, plan.seeds))}."
+    )
+    if summary.preset is not None:
+        yield f"Tasks by the preset '{summary.preset}', in percent."
+    if summary.main is not None:
+        yield f"Ranked by the {summary.main.title}; bold is the best, italic the best mapping of a method."
+    rows = [row for block in summary.blocks for row in block.rows]
+    if read := [tokens for row in rows if row.tokens is not None for tokens in row.tokens.runs if tokens]:
+        least, most = min(read), max(read)
+        yield f"Runs read {least:,.0f}" + (f" to {most:,.0f} tokens." if most > least else " tokens each.")
+    yield "± is the sample deviation over seeds of the distillation; of one seed, over fine-tunings."
+
+
+def _figure_rows(summary: ComparisonSummary, row: studies.ComparedScores) -> Iterator[dict[str, Any]]:
+    """Go through a row's figures; the rank stands beside the figure that decides it."""
+    held_out = ((measure.key, row.held_out.get(measure.key)) for measure in summary.held_out)
+    measures = (
+        {"key": key, **evaluation.numbers(figure), "retention": None} for key, figure in held_out if figure is not None
+    )
+    for found in (*evaluation.csv_rows(summary.columns, row), *measures):
+        decides = summary.main is not None and found["key"] == summary.main.key and "retention" in found
+        yield {**found, "figure": found["key"], "rank": getattr(row, "rank", None) if decides else None}
+    for name, spent in (("tokens", row.tokens), ("seconds", row.seconds)):
+        if spent is not None:
+            yield {"figure": name, **evaluation.numbers(spent)}
+
+
+def _cost_rows(cost: studies.ModelCost | None) -> Iterator[dict[str, Any]]:
+    if cost is not None:
+        yield {"figure": "parameters", "mean": cost.parameters}
+        for found in cost.speedups:
+            yield {"figure": f"speedup at {found.batch} x {found.length} tokens", "mean": found.speedup}
+
+
+# The sections of a report: tables, bars by task and measure, layers of each method, costs, runs.
+
+
+def _flow(found: ComparisonFound) -> Iterator[Block]:
     record, cells = found.record, found.record.cells
     tokens, corpus = record.plan.budget.tokens, record.corpus.tokens
     budget = f"{format_count(tokens)} tokens a run" if tokens is not None else "not recorded"
@@ -65,70 +240,50 @@ def _flow(found: ComparisonFound) -> Iterator[blocks.Block]:
     warnings += [f"{cell.title} failed: {cell.problem}" for cell in cells if cell.problem]
     if record.summary.is_empty:
         warnings.append("No table is there: the students were not measured yet.")
-    if warnings:
-        yield blocks.Notes(tuple(warnings[:20]), warning=True)
+    yield Notes(tuple(warnings[:20]), warning=True)
     if found.unfinished:
         yield run_states(found.unfinished)
 
 
-def _results(summary: ComparisonSummary) -> Iterator[blocks.Block]:
-    for table in comparison_tables(summary):
-        measured = (index for index in range(len(table.rows)) if index not in table.published)
-        names = {index: without_path(str(table.rows[index][0])) for index in measured}
-        yield from page_tables(table, "Published, of models of the same shape", names)
+def _results(found: ComparisonFound) -> Iterator[Block]:
+    for table in comparison_tables(found.record.summary):
+        names = [without_path(str(row[0])) for row in table.rows]
+        own = {index: name for index, name in enumerate(names) if index not in table.published}
+        yield from evaluation.page_tables(table, "Published, of models of the same shape", own)
 
 
-def _figures(record: Comparison) -> Iterator[blocks.Block]:
-    summary, costs = record.summary, record.costs
+def _figures(found: ComparisonFound) -> Iterator[Block]:
+    summary, costs = found.record.summary, found.record.costs
     for block in summary.blocks:
         of = _on(summary, block)
+        lines: list[tuple[str, studies.ComparedScores]] = [("teacher", summary.teacher)]
+        lines += [(row.label, row) for row in block.rows]
         if summary.columns:
-            lines = [("teacher", summary.teacher.columns), *((row.label, row.columns) for row in block.rows)]
-            bars = task_bars(summary.columns, [(label, columns) for label, columns in lines if columns])
+            bars = evaluation.task_bars(summary.columns, [(label, line) for label, line in lines if line.columns])
             yield replace(bars, title=f"{bars.title}{of}")
         for measure in summary.held_out:
-            yield _held_out(summary, block, measure, of)
-    models = _measured(record)
-    if len(models) > 1 and summary.main is not None and costs is not None:
-        yield quality_figure(models, summary.main.title, pass_of(costs), lowest=summary.main.best == "lowest")
-
-
-def _held_out(summary: ComparisonSummary, block: StudentBlock, measure: HeldOutMeasure, of: str) -> blocks.Figure:
-    lines = [("teacher", summary.teacher.held_out), *((row.label, row.held_out) for row in block.rows)]
-    bars = [
-        Bar(label, found.mean, found.deviation, style, str(blocks.mean(found, measure.digits)))
-        for style, (label, line) in enumerate(lines)
-        if (found := line.get(measure.key)) is not None
-    ]
-    better = "less is better" if measure.best == "lowest" else "more is better"
-    title = f"Held-out {measure.title}{of}"
-    return bars_figure(title, [BarGroup(better, bars)], measure.title, caption="Whiskers are the deviation over seeds.")
-
-
-def _measured(record: Comparison) -> list[Measured]:
-    """Return every row by the latency of its student and its main figure; the teacher where it has both."""
-    summary, costs = record.summary, record.costs
-    if costs is None or summary.main is None:
-        return []
-    lines = [
-        (f"{row.label}{_on(summary, block)}", costs.latency(block.student), row.main, False)
+            held_out = bars_of(((label, line.held_out.get(measure.key)) for label, line in lines), measure.digits)
+            better = "less is better" if measure.best == "lowest" else "more is better"
+            groups, caption = [BarGroup(better, held_out)], "Whiskers are the deviation over seeds."
+            yield bars_figure(f"Held-out {measure.title}{of}", groups, measure.title, caption)
+    if summary.main is None or costs is None or not costs.timings:
+        return
+    models = [
+        (f"{row.label}{_on(summary, block)}", costs.latency(block.student), evaluation.value_of(row.main), False)
         for block in summary.blocks
         for row in block.rows
     ]
     teacher = summary.teacher
-    lines.append((teacher.title, costs.latency(teacher.name), teacher.main, True))
-    return [
-        Measured(label, latency, main.mean, teacher=is_teacher)
-        for label, latency, main, is_teacher in lines
-        if latency is not None and main is not None
-    ]
+    models.append((teacher.title, costs.latency(teacher.name), evaluation.value_of(teacher.main), True))
+    lowest = summary.main.best == "lowest"
+    yield from quality_figures(measured(models), summary.main.title, evaluation.pass_of(costs), lowest=lowest)
 
 
 def _on(summary: ComparisonSummary, block: StudentBlock) -> str:
     return f" on {block.student}" if len(summary.blocks) > 1 else ""
 
 
-def _layers(found: ComparisonFound) -> Iterator[blocks.Block]:
+def _layers(found: ComparisonFound) -> Iterator[Block]:
     """Draw the layers that each method and mapping joins, from one run of each."""
     drawn: set[str] = set()
     for run in found.runs:
@@ -148,39 +303,48 @@ def _combination(found: ComparisonFound, run: RunFound) -> str:
     return run.title.removeprefix(f"{found.title}: ").rsplit(", seed", 1)[0]
 
 
-def _training(found: ComparisonFound) -> Iterator[blocks.Block]:
+def _training(found: ComparisonFound) -> Iterator[Block]:
     """Draw the courses of one run of each method and mapping beside each other."""
     figures = list(course_figures([(_combination(found, run), run) for run in found.runs]))
     yield from figures
     if figures and len(found.runs) < len(found.record.cells):
-        yield blocks.Notes(("Of runs that differ in their seed only, the first is drawn.",))
+        yield Notes(("Of runs that differ in their seed only, the first is drawn.",))
 
 
-def _runs(record: Comparison) -> Iterator[blocks.Block]:
-    rows: tuple[tuple[blocks.AnyCell, ...], ...] = tuple(
+def _runs(found: ComparisonFound) -> Iterator[Block]:
+    rows: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
             cell.title,
             cell.status,
-            blocks.Cell(" + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None),
-            blocks.number(cell.tokens),
-            blocks.Cell(None if cell.seconds is None else blocks.duration(cell.seconds)),
-            blocks.number(cell.tokens / cell.seconds if cell.tokens and cell.seconds else None),
+            Cell(" + ".join(map(str, cell.steps)) if "steps" in cell.model_fields_set else None),
+            number(cell.tokens),
+            Cell(None if cell.seconds is None else blocks.duration(cell.seconds)),
+            number(cell.tokens / cell.seconds if cell.tokens and cell.seconds else None),
             cell.folder,
         )
-        for cell in record.cells
+        for cell in found.record.cells
     )
     if rows:
         headings = ("Run", "Status", "Steps", "Tokens", "Time in all", "Tokens/s in all", "Folder")
-        yield blocks.Table("Runs", headings, rows, words=(1, 6))
-        yield blocks.Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
+        yield Table("Runs", headings, rows, words=(1, 6))
+        yield Notes(("`limbeck report` on the folder of a run shows its terms and its held-out losses.",))
 
 
-def _notes(record: Comparison) -> Iterator[blocks.Block]:
-    left_out = [f"Left out: {combination(entry)}: {entry.reason}" for entry in record.impossible]
-    if lines := (*left_out, *record.summary.notes):
-        yield blocks.Notes(lines)
-
-
-def _plan(record: Comparison) -> Iterator[blocks.Block]:
-    if plan := record.plan.to_dict():
+def _plan(found: ComparisonFound) -> Iterator[Block]:
+    if plan := found.record.plan.to_dict():
         yield blocks.Code("Resolved plan", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=100), "yaml")
+
+
+SECTIONS: dict[str, Callable[[ComparisonFound], Iterable[Block]]] = {
+    "What was done": _flow,
+    "Results": _results,
+    "Figures": _figures,
+    "Cost": lambda found: evaluation.cost_blocks(None if found.record.summary.is_empty else found.record.costs),
+    "Layers": _layers,
+    "Training": _training,
+    "Runs": _runs,
+    "Notes": lambda found: [Notes(tuple(_notes(found.record)))],
+    "Plan": _plan,
+    "Provenance": lambda found: provenance_blocks(found.record, found.folder),
+}
+"""Of a comparison; of one that is not finished its runs."""

@@ -1,38 +1,289 @@
-"""Reports of evaluations: tables, a bar for every model and task, costs, failed cells."""
+"""Evaluations on tasks and costs of models: tables for the terminal and files, and the sections of a report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Section, Steps, Table, guarded, mean
-from limbeck.core.records import Hardware, Made
-from limbeck.core.studies import Column, ColumnFigure, Costs, Evaluation, EvaluationCell
+from rich.console import RenderableType
+
+from limbeck.core import blocks, studies
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, Table
+from limbeck.core.markdown import markdown_file
+from limbeck.core.records import Hardware, Made, text_of
 from limbeck.evaluation.grid_summary import FINISHED
-from limbeck.report.evaluation_tables import chosen_lines, cost_tables, metric_name, metrics_table, scores_table
-from limbeck.report.figures import Measured, bars_figure, quality_figure
+from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.findings import EvaluationFound, last_part, without_path
-from limbeck.report.plots import Bar, BarGroup
+from limbeck.report.plots import BarGroup
 from limbeck.report.run import provenance_blocks
 
+STEM = "evaluation_table"
+_PAPERS = {
+    "minilm": "MiniLM",
+    "minilmv2": "MiniLMv2",
+    "elm": "ELM",
+    "mlkd_bert": "MLKD-BERT",
+    "comparative_study": "Comparative study",
+}
+_METRICS = {"f1": "F1", "matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman", "f1_answer": "F1"}
+_COMPUTED = " †"
+"""After an average of published figures that is not printed in their paper."""
+_AVERAGES = {"average": "Average", "without_cola": "without CoLA"}
+_SPLITS = {"development": ", dev", "test": ", test"}
+_PUBLISHED_ON_CONSOLE = 6
 _MOST_CELLS = 100
 
 
-def evaluation_sections(found: EvaluationFound) -> list[Section]:
-    """Lay out an evaluation; of one that is not finished its cells."""
-    summary = found.summary
-    return [
-        *guarded("What was done", lambda: _flow(found)),
-        *(
-            [
-                *guarded("Scores", lambda: _scores(summary)),
-                *guarded("Cost", lambda: cost_blocks(summary.costs)),
-                *guarded("All metrics", lambda: _details(summary)),
-            ]
-            if not summary.is_empty
-            else guarded("Cells", lambda: _cells(found.cells))
-        ),
-        *guarded("Notes", lambda: [Notes(tuple(summary.notes))] * bool(summary.notes)),
-        *guarded("Provenance", lambda: _provenance(found)),
-    ]
+def metric_name(metric: str) -> str:
+    """Return a metric as tables head it."""
+    return _METRICS.get(metric, metric.replace("_", " "))
+
+
+# Tables of scores: tasks as columns, then averages, by their keys.
+
+
+def score_headings(columns: Sequence[studies.Column], models: Sequence[studies.Scores]) -> dict[str, str]:
+    """Head the columns that are shown: all but details, and averages of any model.
+
+    Returns:
+        The headings by key, with the metric, or the number of tasks, in the second line.
+    """
+    headings = {one.key: f"{one.title}\n{metric_name(one.metric)}" for one in columns if not one.detail}
+    for key, title in _AVERAGES.items():
+        if found := [average for model in models if (average := model.averages.by_name[key])]:
+            counts = "–".join(str(count) for count in sorted({len(average.of) for average in found}))
+            only = "" if all(average.complete for average in found) else " only"
+            headings[key] = f"{title}\nof {counts}{only}"
+    return headings
+
+
+def score_cells(keys: Iterable[str], model: studies.Scores) -> Iterator[Cell]:
+    """Go through the scores and averages of a model."""
+    figures = model.figures
+    return (blocks.mean(figures.get(key)) for key in keys)
+
+
+def published_cells(keys: Iterable[str], row: studies.PublishedScores) -> Iterator[AnyCell]:
+    """Go through the label and the scores of a row that a paper published."""
+    of = f" of {row.teacher}" if row.teacher else ""
+    yield f"{row.model}{of}, {row.shape} ({_PAPERS[row.paper]}, table {row.table}{_SPLITS.get(row.split, '')})"
+    scores = row.columns | {key: getattr(row, key) for key in _AVERAGES}
+    for key in keys:
+        cell = Cell(scores.get(key), "{:.1f}")
+        yield Cell(f"{cell}{_COMPUTED}") if key in row.computed else cell
+
+
+def scores_table(summary: studies.Evaluation) -> Table:
+    """Lay out the main table: tasks as columns, models as rows, averages last, then published rows."""
+    headings = score_headings(summary.columns, summary.models)
+    rows: list[tuple[AnyCell, ...]] = []
+    strong, faint = [], []
+    for model in summary.models:
+        strong.append(len(rows))
+        rows.append((Cell(model.name, mark="bold"), *score_cells(headings, model)))
+        if model.retention:
+            faint.append(len(rows))
+            kept = (Cell(model.retention.get(key), "{:.1f} %") for key in headings)
+            rows.append((Cell(f"  % of {summary.models[0].name}", mark="italic"), *kept))
+    published = range(len(rows), len(rows) + len(summary.published))
+    rows += (tuple(published_cells(headings, row)) for row in summary.published)
+    layout = blocks.Layout(cut=30, narrowest=11, apart=True)
+    marked = tuple(strong), tuple(faint), tuple(published)
+    return Table("", ("", *headings.values()), tuple(rows), (0,), *marked, layout=layout)
+
+
+def metrics_table(summary: studies.Evaluation) -> Table:
+    """Lay out every metric of every column, a figure of each model."""
+    rows: list[tuple[AnyCell, ...]] = []
+    for column in summary.columns:
+        cells = [model.columns.get(column.key) for model in summary.models]
+        for metric in dict.fromkeys(metric for cell in cells if cell for metric in cell.metrics):
+            figures = (blocks.mean(cell.metrics.get(metric) if cell else None) for cell in cells)
+            rows.append((column.title, metric_name(metric), *figures))
+    names = (model.name for model in summary.models)
+    return Table("Every metric, in percent", ("", "Metric", *names), tuple(rows), words=(0,))
+
+
+def chosen_lines(summary: studies.Evaluation) -> Iterator[str]:
+    """Name the grid point that stands for each model on each task."""
+    for model in summary.models:
+        for task, choice in model.chosen.items():
+            settings, points = choice.settings, choice.points
+            of = f" of {choice.wanted}" if choice.runs < choice.wanted else ""
+            runs = f"{choice.runs}{of} run{'' if choice.runs == 1 and not of else 's'}"
+            if "learning_rate" not in settings:
+                yield f"{model.name}, {task}: nothing trained, {settings['length']} tokens"
+                continue
+            yield (
+                f"{model.name}, {task}: rate {settings['learning_rate']:g}, {settings['epochs']:g} "
+                f"epoch{'' if settings['epochs'] == 1 else 's'}, batch {settings['batch_size']}, "
+                f"{settings['length']} tokens, {runs}, best of {points} point{'' if points == 1 else 's'}"
+            )
+
+
+# The costs of models, as MiniLM's table 4 and MLKD-BERT's table 3 have them.
+
+
+def cost_tables(costs: studies.Costs) -> Iterator[Table]:
+    """Lay out sizes, speed, and the speeds that papers published of models of the same shapes."""
+    layout = blocks.Layout(whole_from=2)
+    lengths = list(costs.models[0].megaflops_per_token)
+    sizes: tuple[tuple[AnyCell, ...], ...] = tuple(
+        (
+            model.model,
+            model.shape,
+            *(
+                Cell(None if count is None else count / 1e6, "{:.2f}")
+                for count in (model.embedding_parameters, model.transformer_parameters, model.parameters)
+            ),
+            Cell(model.megabytes, "{:.1f}"),
+            *(Cell(model.megaflops_per_token[length], "{:.1f}") for length in lengths),
+        )
+        for model in costs.models
+    )
+    flops = [f"Mflop per token, {length} tokens" for length in lengths]
+    headings = ("", "Shape", "Embedding (M)", "Transformer (M)", "All (M)", "Weights (MB)", *flops)
+    yield Table("Size", headings, sizes, words=(0,), layout=layout)
+    speeds: tuple[tuple[AnyCell, ...], ...] = tuple(
+        (
+            row.model,
+            str(row.batch),
+            str(row.length),
+            Cell(row.median_ms, "{:.2f}"),
+            f"{row.p10_ms:.2f}–{row.p90_ms:.2f}",
+            Cell(row.sentences_per_second, "{:.0f}"),
+            Cell(row.tokens_per_second, "{:.0f}"),
+            Cell(row.speedup, "{:.2f}x"),
+        )
+        for row in costs.timings
+    )
+    headings = ("", "Batch", "Tokens", "Median (ms)", "10–90 % (ms)", "Sentences per s", "Tokens per s", "Speedup")
+    yield Table(f"Speed on {costs.machine['device']}", headings, speeds, words=(0,), layout=layout)
+    # Nobody asks for the figures that papers have of the first model's shape alone: the others are compared with it.
+    compared = {model.shape.split(",")[0].split()[-1] for model in costs.models[1:] or costs.models}
+    groups: dict[str, list[studies.PublishedCost]] = {}
+    for row in costs.published:
+        groups.setdefault(f"{_PAPERS[row.paper]}, table {row.table} ({row.device})", []).append(row)
+    for title, rows in groups.items():
+        if any(row.shape in compared for row in rows):
+            tasks = ["Texts of"] if any(row.task for row in rows) else []
+            cells = (
+                (
+                    row.shape,
+                    *(row.task or NOTHING for _ in tasks),
+                    *(f"{row.values[name]:g}" for name in rows[0].values),
+                )
+                for row in rows
+            )
+            yield Table(title, ("", *tasks, *rows[0].values), tuple(cells), words=(0,), layout=layout)
+
+
+# The forms of the tables: for the terminal, Markdown, CSV and JSON.
+
+
+def evaluation_table(summary: Mapping[str, Any]) -> RenderableType:
+    """Return the main table for the terminal, with its notes in short below it.
+
+    Of the published rows those with the most columns are shown; the files have them all, and every note.
+    """
+    record = studies.Evaluation.read(summary)
+    table = scores_table(record)
+    fullest = sorted(table.published, key=lambda index: sum(str(cell) == NOTHING for cell in table.rows[index]))
+    hidden = fullest[_PUBLISHED_ON_CONSOLE:]
+    rows = tuple(row for index, row in enumerate(table.rows) if index not in hidden)
+    published = tuple(range(len(table.rows) - len(table.published), len(rows)))
+    notes = [f"{len(hidden)} more published rows are in the files."] if hidden else []
+    notes += record.notes_in_short
+    if len(record.notes_in_short) < len(record.notes):
+        notes.append(f"All {len(record.notes)} notes are in the files.")
+    shown = replace(table, caption=_title(record), rows=rows, published=published)
+    return blocks.console(shown, Notes(tuple(notes)))
+
+
+def costs_table(costs: Mapping[str, Any]) -> RenderableType:
+    """Return the tables of costs for the terminal."""
+    return blocks.console(*cost_tables(studies.Costs.read(costs)))
+
+
+def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | None = None) -> str:
+    """Return everything as Markdown: the main table, every metric, the chosen grid points, costs and notes.
+
+    Args:
+        summary: Of the evaluation; without columns only the costs are written.
+        costs: As `limbeck.evaluation.grid_plan.measure_costs` gives them.
+    """
+    record = studies.Evaluation.read(summary)
+    sections = []
+    if record.columns:
+        sections = [
+            Section("", (blocks.Paragraph(f"# {_title(record)}"), scores_table(record))),
+            Section("All metrics", (metrics_table(record),)),
+            Section("Grid points", (Notes(tuple(chosen_lines(record))),)),
+        ]
+    if costs is not None:
+        sections += [Section(table.caption, (table,)) for table in cost_tables(studies.Costs.read(costs))]
+    return markdown_file("", [*sections, Section("Notes", (Notes(tuple(record.notes)),))])
+
+
+def evaluation_csv(summary: Mapping[str, Any]) -> str:
+    """Return every figure on a separate line, unrounded, with the share of the first model's score."""
+    record = studies.Evaluation.read(summary)
+    rows: list[dict[str, Any]] = []
+    for model in record.models:
+        rows += [{"source": "measured", "model": model.name, **row} for row in csv_rows(record.columns, model)]
+    metrics = {column.key: column.metric for column in record.columns}
+    for paper in record.published:
+        named = {"source": f"{paper.paper} table {paper.table}", "model": f"{paper.model} {paper.shape}"}
+        rows += [{**named, "key": key, "metric": metrics[key], "mean": mean} for key, mean in paper.columns.items()]
+    rows = [{**row, "column": row["key"]} for row in rows]
+    return blocks.to_csv(("source", "model", "column", "metric", "mean", "deviation", "runs", "retention"), rows)
+
+
+def csv_rows(columns: Sequence[studies.Column], scores: studies.Scores) -> Iterator[dict[str, Any]]:
+    """Go through every metric of every column, then averages; main figures have their share of the first model's."""
+    for column in columns:
+        cell = scores.columns.get(column.key)
+        for metric, found in (cell.metrics if cell else {}).items():
+            kept = {"retention": scores.retention.get(column.key)} if metric == column.metric else {}
+            yield {"key": column.key, "metric": metric, **numbers(found), **kept}
+    for name, average in scores.averages.by_name.items():
+        if average is not None:
+            yield {"key": name, **numbers(average), "retention": scores.retention.get(name)}
+
+
+def numbers(found: studies.Figure) -> dict[str, Any]:
+    """Return a figure as cells of a CSV table."""
+    return {"mean": found.mean, "deviation": found.deviation, "runs": len(found.runs)}
+
+
+def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[str, Any] | None = None) -> list[Path]:
+    """Write the tables as Markdown, CSV and JSON.
+
+    Args:
+        summary: Of the evaluation.
+        folder: An existing folder.
+        costs: Of the models, where they were measured.
+
+    Returns:
+        The files.
+    """
+    whole = {**summary, **({"costs": costs} if costs is not None else {})}
+    return write_forms(folder, STEM, evaluation_markdown(summary, costs), evaluation_csv(summary), whole)
+
+
+def write_forms(folder: Path, stem: str, markdown: str, table: str, whole: Mapping[str, Any]) -> list[Path]:
+    """Write tables as Markdown, CSV and JSON; return the files."""
+    files = {folder / f"{stem}.md": markdown, folder / f"{stem}.csv": table, folder / f"{stem}.json": text_of(whole)}
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    return list(files)
+
+
+def _title(summary: studies.Evaluation) -> str:
+    return f"Evaluation by the preset '{summary.preset}', in percent"
+
+
+# The sections of a report: tables, a bar for every model and task, costs, failed cells.
 
 
 def page_tables(table: Table, published: str, name: Mapping[int, str]) -> Iterator[Table]:
@@ -50,9 +301,53 @@ def page_tables(table: Table, published: str, name: Mapping[int, str]) -> Iterat
         yield Table(published, table.headings, rows, folded=True)
 
 
-def _scores(summary: Evaluation) -> Iterator[Block]:
+def task_bars(columns: Sequence[studies.Column], models: Sequence[tuple[str, studies.Scores]]) -> blocks.Figure:
+    """Draw a bar for every model, by its name, and task, with its deviation."""
+    groups = [
+        BarGroup(f"{column.title} ({metric_name(column.metric)})", bars)
+        for column in columns
+        if not column.detail and (bars := bars_of((name, model.columns.get(column.key)) for name, model in models))
+    ]
+    return bars_figure("Scores by task", groups, "percent", "Whiskers are the deviation over seeds.")
+
+
+def cost_blocks(costs: studies.Costs | None) -> Iterator[Block]:
+    """Show sizes and speed, where they were measured."""
+    for table in cost_tables(costs) if costs is not None else ():
+        rows = tuple((without_path(str(row[0])), *row[1:]) for row in table.rows)
+        yield replace(table, rows=rows, words=(1,))
+
+
+def value_of(found: studies.Figure | None) -> float | None:
+    """Return the mean of a figure, where there is one."""
+    return None if found is None else found.mean
+
+
+def pass_of(costs: studies.Costs) -> str:
+    """Describe the pass whose latency was measured first."""
+    row = costs.timings[0]
+    return f"batch {row.batch}, {row.length} tokens, {costs.machine['device']}"
+
+
+def _flow(found: EvaluationFound) -> Iterator[Block]:
+    models = dict.fromkeys(last_part(cell.model) for cell in found.cells)
+    tasks = dict.fromkeys(cell.task for cell in found.cells)
+    asked = [found.asked.preset or "", ", ".join(found.asked.overrides)]
+    protocol = ", ".join(filter(None, asked)) or "not recorded"
+    models_and_tasks = ("Models", ", ".join(models) or "none"), ("Tasks", ", ".join(tasks) or "none")
+    yield blocks.Steps((*models_and_tasks, ("Protocol", protocol)))
+    warnings = [*found.problems]
+    if found.summary.is_empty:
+        warnings.append("The evaluation is not finished: no table is there yet. The same command goes on with it.")
+    failed = (cell for cell in found.cells if cell.status != FINISHED)
+    warnings += [f"A cell failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]
+    yield Notes(tuple(warnings[:20]), warning=True)
+
+
+def _scores(found: EvaluationFound) -> Iterator[Block]:
+    summary, costs = found.summary, found.summary.costs
     if not summary.columns:
-        yield Notes(("No task was evaluated.",))
+        yield from () if summary.is_empty else [Notes(("No task was evaluated.",))]
         return
     table = scores_table(summary)
     first = f"↳ % of {last_part(summary.models[0].name)}"
@@ -60,98 +355,40 @@ def _scores(summary: Evaluation) -> Iterator[Block]:
     table = replace(table, caption="Scores in percent; ± is the deviation over seeds")
     scores, *published = page_tables(table, "Published, of models of the same shapes", name)
     yield scores
-    yield task_bars(summary.columns, [(model.name, model.columns) for model in summary.models])
-    models, quality = _measured(summary)
-    if len(models) > 1 and summary.costs is not None:
-        yield quality_figure(models, quality, pass_of(summary.costs))
+    models = [(last_part(model.name), model) for model in summary.models]
+    yield task_bars(summary.columns, models)
+    if costs is not None and costs.timings:
+        yield from _quality(summary, costs)
     yield from published
 
 
-def task_bars(columns: Sequence[Column], models: Sequence[tuple[str, Mapping[str, ColumnFigure]]]) -> Figure:
-    """Draw a bar for every model and task, with its deviation.
-
-    Args:
-        columns: The tasks.
-        models: Names, with their figures by column.
-    """
-    groups = []
-    for column in columns:
-        cells = [(name, figures.get(column.key)) for name, figures in models]
-        bars = [
-            Bar(last_part(name), cell.mean, cell.deviation, style, str(mean(cell)))
-            for style, (name, cell) in enumerate(cells)
-            if cell is not None
-        ]
-        if bars and not column.detail:
-            groups.append(BarGroup(f"{column.title} ({metric_name(column.metric)})", bars))
-    return bars_figure("Scores by task", groups, "percent", caption="Whiskers are the deviation over seeds.")
-
-
-def cost_blocks(costs: Costs | None) -> Iterator[Block]:
-    """Show sizes and speed, where they were measured."""
-    for table in cost_tables(costs) if costs is not None else ():
-        rows = tuple((without_path(str(row[0])), *row[1:]) for row in table.rows)
-        yield replace(table, rows=rows, words=(1,))
-
-
-def pass_of(costs: Costs) -> str:
-    """Describe the pass whose latency was measured first."""
-    row = costs.timings[0]
-    return f"batch {row.batch}, {row.length} tokens, {costs.machine['device']}"
-
-
-def _measured(summary: Evaluation) -> tuple[list[Measured], str]:
-    """Return the models whose latency and average, or only score, are known; and the name of the score."""
-    costs = summary.costs
-    if costs is None:
-        return [], ""
-    averages = [(name, title) for name, title in (("without_cola", "average without CoLA"), ("average", "average"))]
-    scores = [
-        *(([getattr(model.averages, name) for model in summary.models], title) for name, title in averages),
-        *(([model.columns.get(c.key) for model in summary.models], c.title) for c in summary.columns if not c.detail),
-    ]
-    for cells, title in scores:
-        found = [
-            Measured(last_part(model.name), latency, cell.mean, index == 0)
-            for index, (model, cell) in enumerate(zip(summary.models, cells, strict=True))
-            if cell is not None and (latency := costs.latency(model.name)) is not None
-        ]
-        if len(found) > 1:
-            return found, f"{title}, percent"
-    return [], ""
-
-
-def _flow(found: EvaluationFound) -> Iterator[Block]:
-    models = dict.fromkeys(last_part(cell.model) for cell in found.cells)
-    tasks = dict.fromkeys(cell.task for cell in found.cells)
-    asked = [found.asked.preset or "", ", ".join(found.asked.overrides)]
-    yield Steps(
-        (
-            ("Models", ", ".join(models) or "none"),
-            ("Tasks", ", ".join(tasks) or "none"),
-            ("Protocol", ", ".join(filter(None, asked)) or "not recorded"),
+def _quality(summary: studies.Evaluation, costs: studies.Costs) -> Iterator[Block]:
+    """Draw the first average, else score, that is known of several models whose latency is known."""
+    titles = {"without_cola": "average without CoLA", "average": "average"}
+    titles |= {column.key: column.title for column in summary.columns if not column.detail}
+    for key, title in titles.items():
+        lines = (
+            (last_part(model.name), costs.latency(model.name), value_of(model.figures.get(key)), index == 0)
+            for index, model in enumerate(summary.models)
         )
-    )
-    warnings = [*found.problems]
-    if found.summary.is_empty:
-        warnings.append("The evaluation is not finished: no table is there yet. The same command goes on with it.")
-    failed = (cell for cell in found.cells if cell.status != FINISHED)
-    warnings += [f"A cell failed: {cell.model} on {cell.task}: {cell.error or ''}" for cell in failed]
-    if warnings:
-        yield Notes(tuple(warnings[:20]), warning=True)
+        for figure in quality_figures(measured(lines), f"{title}, percent", pass_of(costs)):
+            yield figure
+            return
 
 
-def _details(summary: Evaluation) -> Iterator[Block]:
-    table = metrics_table(summary)
+def _details(found: EvaluationFound) -> Iterator[Block]:
+    table = metrics_table(found.summary)
     if table.rows:
-        headings = ("", "Metric", *(last_part(model.name) for model in summary.models))
+        headings = ("", "Metric", *(last_part(model.name) for model in found.summary.models))
         yield replace(table, headings=headings, words=(1,))
-        yield Notes(tuple(chosen_lines(summary)))
+        yield Notes(tuple(chosen_lines(found.summary)))
 
 
-def _cells(cells: Sequence[EvaluationCell]) -> Iterator[Block]:
+def _cells(found: EvaluationFound) -> Iterator[Block]:
+    if not found.summary.is_empty:
+        return
     rows: list[tuple[AnyCell, ...]] = []
-    for cell in cells[:_MOST_CELLS]:
+    for cell in found.cells[:_MOST_CELLS]:
         scores = "; ".join(
             f"{metric_name(metric)} {100 * value:.1f}"
             for metrics in cell.scores.values()
@@ -161,12 +398,13 @@ def _cells(cells: Sequence[EvaluationCell]) -> Iterator[Block]:
         named = (name or NOTHING for name in (cell.model, cell.task, str(cell.seed), cell.status))
         rows.append((*named, scores or cell.error or NOTHING, Cell(cell.seconds, "{:,.0f}")))
     headings = ("Model", "Task", "Seed", "Status", "Scores, percent", "Seconds")
-    yield Table("Cells", headings, tuple(rows), words=(1, 3, 4), left_out=max(0, len(cells) - _MOST_CELLS))
+    left_out = max(0, len(found.cells) - _MOST_CELLS)
+    yield Table("Cells", headings, tuple(rows), words=(1, 3, 4), left_out=left_out)
 
 
 def _provenance(found: EvaluationFound) -> Iterator[Block]:
     """Describe the machine of the last cell, and the models and data of all."""
-    cell = found.cells[-1] if found.cells else EvaluationCell()
+    cell = found.cells[-1] if found.cells else studies.EvaluationCell()
     hardware = Hardware(device=cell.device)
     record = Made(versions=cell.versions, git_commit=cell.commit, hardware=hardware, updated=cell.created)
     yield from provenance_blocks(record, found.folder)
@@ -174,3 +412,15 @@ def _provenance(found: EvaluationFound) -> Iterator[Block]:
     rows |= dict.fromkeys(("task", cell.task, cell.data_fingerprint or "") for cell in found.cells)
     if known := tuple(row for row in rows if row[2]):
         yield Table("Fingerprints", ("", "Name", "Fingerprint"), known, words=(1, 2))
+
+
+SECTIONS: dict[str, Callable[[EvaluationFound], Iterable[Block]]] = {
+    "What was done": _flow,
+    "Scores": _scores,
+    "Cost": lambda found: cost_blocks(found.summary.costs),
+    "All metrics": _details,
+    "Cells": _cells,
+    "Notes": lambda found: [Notes(tuple(found.summary.notes))],
+    "Provenance": _provenance,
+}
+"""Of an evaluation; of one that is not finished its cells."""

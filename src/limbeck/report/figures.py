@@ -1,66 +1,54 @@
-"""Figures of runs, comparisons, evaluations and inspections: the plot, the words for it, and the table of its numbers.
+"""Figures: the plot, the words for it, and the table of its numbers; quality, layers and curves of runs."""
 
-Page and file show the same figure; a file of an inspection gathers as panels what the page shows one by one.
-"""
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
-
-from limbeck.core.blocks import NOTHING, Block, Figure, Notes, Table, slug
-from limbeck.inspection import MEAN_HEAD
+from limbeck.core import studies
+from limbeck.core.blocks import NOTHING, Block, Figure, Notes, Table, mean, slug
 from limbeck.report import plots
-from limbeck.report.findings import RATE, Curve, RunFound, StageFound
+from limbeck.report.findings import RATE, Curve, RunFound, StageFound, StageLog
 from limbeck.report.layer_links import LayerLinks, without_layers
 from limbeck.report.plot_drawing import names_fit
 from limbeck.search.shape_space import pareto_front
 
+T = TypeVar("T")
 MOST_ROWS = 200
 _SAID_POINTS = 12
 
 
-def plot_figure(title: str, plot: plots.Plot, *, name: str = "", caption: str = "") -> Figure:
-    """Make a figure of a plot; points that have names are listed by them, the others by their place.
-
-    Args:
-        title: A line.
-        plot: What is drawn.
-        name: Of its file; by default made of the title.
-        caption: What a reader should know to read it.
-    """
+def plot_figure(title: str, plot: plots.Plot, caption: str = "") -> Figure:
+    """Make a figure of a plot; points that have names are listed by them, the others by their place."""
     named = any(series.names for series in plot.series)
     data = _named_points(plot) if named else _points_by_place(plot)
     words = f"{plot.y.label} over {plot.x.label}. " + " ".join(_describe(series) for series in plot.series)
-    return Figure(slug(name or title), title, caption, words, plot, data)
+    return Figure(slug(title), title, caption, words, plot, data)
 
 
-def bars_figure(
-    title: str, groups: Sequence[plots.BarGroup], label: str, *, name: str = "", caption: str = ""
-) -> Figure:
+def bars_of(figures: Iterable[tuple[str, studies.Figure | None]], digits: int = 1) -> list[plots.Bar]:
+    """Return the bars of the figures that are known, each with its label, in styles by their order."""
+    return [
+        plots.Bar(label, found.mean, found.deviation, style, str(mean(found, digits)))
+        for style, (label, found) in enumerate(figures)
+        if found is not None
+    ]
+
+
+def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str, caption: str) -> Figure:
     """Make a figure of bars."""
-    rows = [(group.title, bar.label, bar.written) for group in groups for bar in group.bars]
-    words = "; ".join(f"{group}, {bar}: {written}" for group, bar, written in rows)
+    rows = [(group.title, bar.label, bar.text) for group in groups for bar in group.bars]
+    words = "; ".join(f"{group}, {bar}: {text}" for group, bar, text in rows)
     data = Table(title, ("", "Of", label), tuple(rows), words=(1,))
-    return Figure(slug(name or title), title, caption, f"Bars of {label}. {words}.", plots.Bars(groups, label), data)
+    return Figure(slug(title), title, caption, f"Bars of {label}. {words}.", plots.Bars(groups, label), data)
 
 
-def heat_figure(title: str, heat: plots.Heat, words: str, *, name: str = "", caption: str = "") -> Figure:
-    """Make a figure of a heat map.
-
-    Args:
-        title: A line.
-        heat: What is drawn.
-        words: What is seen, in numbers.
-        name: Of its file; by default made of the title.
-        caption: What a reader should know to read it.
-    """
+def heat_figure(title: str, heat: plots.Heat, words: str, caption: str = "") -> Figure:
+    """Make a figure of a heat map; `words` say in numbers what is seen."""
     rows = [
-        (name_of_row, *(NOTHING if value is None else f"{value:.3f}" for value in values))
-        for name_of_row, values in zip(heat.row_names, heat.values, strict=False)
+        (name, *(NOTHING if value is None else f"{value:.3f}" for value in values))
+        for name, values in zip(heat.row_names, heat.values, strict=False)
     ]
     data = Table(f"{heat.label}: {heat.row_title} by {heat.column_title}", ("", *heat.column_names), tuple(rows))
-    return Figure(slug(name or title), title, caption, words, heat, data)
+    return Figure(slug(title), title, caption, words, heat, data)
 
 
 def _points_by_place(plot: plots.Plot) -> Table:
@@ -69,7 +57,7 @@ def _points_by_place(plot: plots.Plot) -> Table:
     places = sorted({x for found in values for x in found})
     step = max(1, -(-len(places) // MOST_ROWS))
     shown = [place for index, place in enumerate(places) if index % step == 0 or index == len(places) - 1]
-    rows = tuple((plots.show(x), *(_cell(found.get(x)) for found in values)) for x in shown)
+    rows = tuple((plots.show(x), *(plots.show(found.get(x)) for found in values)) for x in shown)
     headings = (plot.x.label, *(series.label for series in plot.series))
     return Table(plot.y.label, headings, rows, left_out=len(places) - len(shown))
 
@@ -85,28 +73,19 @@ def _named_points(plot: plots.Plot) -> Table:
     return Table(plot.y.label, headings, tuple(rows[:MOST_ROWS]), words=(1,), left_out=max(0, len(rows) - MOST_ROWS))
 
 
-def _cell(value: float | None) -> str:
-    return NOTHING if value is None else plots.show(value)
-
-
 def _describe(series: plots.Series) -> str:
     """Say in numbers what a series shows: each point of a few, else its course."""
-    if not series.points:
+    points = [(plots.show(x), plots.show(y)) for x, y in series.points]
+    if not points:
         return f"{series.label}: nothing."
-    if series.names or len(series.points) <= _SAID_POINTS:
-        names = series.names or [""] * len(series.points)
-        said = "; ".join(
-            f"{name + ': ' if name else ''}{plots.show(x)}, {plots.show(y)}"
-            for (x, y), name in list(zip(series.points, names, strict=False))[:_SAID_POINTS]
-        )
-        more = f"; and {len(series.points) - _SAID_POINTS} more" if len(series.points) > _SAID_POINTS else ""
+    if series.names or len(points) <= _SAID_POINTS:
+        names = [f"{name}: " if name else "" for name in series.names or [""] * len(points)]
+        said = "; ".join(f"{name}{x}, {y}" for name, (x, y) in list(zip(names, points, strict=False))[:_SAID_POINTS])
+        more = f"; and {len(points) - _SAID_POINTS} more" if len(points) > _SAID_POINTS else ""
         return f"{series.label}: {said}{more}."
-    first, last = series.points[0], series.points[-1]
-    low = min(series.points, key=lambda point: point[1])
-    return (
-        f"{series.label}: from {plots.show(first[1])} at {plots.show(first[0])} to {plots.show(last[1])} at "
-        f"{plots.show(last[0])}, lowest {plots.show(low[1])} at {plots.show(low[0])}."
-    )
+    (start, first), (end, last) = points[0], points[-1]
+    place, lowest = points[min(range(len(points)), key=lambda index: series.points[index][1])]
+    return f"{series.label}: from {first} at {start} to {last} at {end}, lowest {lowest} at {place}."
 
 
 # Quality against latency, with the models that no other beats in both.
@@ -115,8 +94,7 @@ def _describe(series: plots.Series) -> str:
 _ROOM = 0.25
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A model that was measured.
 
     Args:
@@ -132,18 +110,31 @@ class Measured:
     teacher: bool = False
 
 
-def quality_figure(models: Sequence[Measured], quality: str, latency: str, *, lowest: bool = False) -> Figure:
-    """Draw models by latency and quality, and the front of those that no other beats in both.
+def measured(models: Iterable[tuple[str, float | None, float | None, bool]]) -> list[Measured]:
+    """Return the models whose latency and quality are both known."""
+    return [
+        Measured(name, latency, quality, teacher)
+        for name, latency, quality, teacher in models
+        if latency is not None and quality is not None
+    ]
+
+
+def quality_figures(
+    models: Sequence[Measured], quality: str, latency: str, *, lowest: bool = False
+) -> Iterator[Figure]:
+    """Draw models by latency and quality, where there are several, and the front of those that no other beats in both.
 
     Args:
-        models: Two or more.
+        models: Those that were measured.
         quality: The quantity, with its unit.
-        latency: What a pass is.
+        latency: The kind of pass.
         lowest: Less is better of the quality.
     """
+    if len(models) < 2:
+        return
     sign = 1 if lowest else -1
-    front = pareto_front([(sign * model.quality, model.latency) for model in models])
-    joined = [(models[index].latency, models[index].quality) for index in front]
+    front = [models[index] for index in pareto_front([(sign * model.quality, model.latency) for model in models])]
+    joined = [(model.latency, model.quality) for model in front]
     steps = [plots.Series("Pareto front", joined, 5, "steps")] if len(joined) > 1 else []
     # With room below, or a student that keeps nearly all would lie on the edge as if it kept nothing.
     axes = plots.Axis(f"latency, ms ({latency})", from_zero=True), plots.Axis(quality, room=_ROOM)
@@ -152,24 +143,20 @@ def quality_figure(models: Sequence[Measured], quality: str, latency: str, *, lo
     if not names_fit(plot):
         plot = plots.Plot([*steps, *_points(models, numbered=True)], *axes)
         numbers = f" {'; '.join(f'{number}: {model.name}' for number, model in enumerate(models, start=1))}."
-    names = ", ".join(models[index].name for index in front)
-    better = "lower" if lowest else "upper"
-    caption = f"The {better} left corner is best. Beaten by no other model in both: {names}.{numbers}"
-    return plot_figure("Quality against latency", plot, caption=caption)
+    corner = f"The {'lower' if lowest else 'upper'} left corner is best."
+    beaten = f"Beaten by no other model in both: {', '.join(model.name for model in front)}."
+    yield plot_figure("Quality against latency", plot, f"{corner} {beaten}{numbers}")
 
 
-def _points(models: Sequence[Measured], *, numbered: bool) -> list[plots.Series]:
-    """The students and the teachers, with their names beside them, or with numbers for these."""
-    kinds = (("student", False), ("teacher", True))
-    series = []
-    for style, (label, teacher) in enumerate(kinds):
+def _points(models: Sequence[Measured], *, numbered: bool) -> Iterator[plots.Series]:
+    """Go through the students and the teachers, with their names beside them, or with numbers for these."""
+    for style, (label, teacher) in enumerate((("student", False), ("teacher", True))):
         found = [(str(number), model) for number, model in enumerate(models, start=1) if model.teacher == teacher]
         if found:
             points = [(model.latency, model.quality) for _, model in found]
             names = [f"{number}: {model.name}" if numbered else model.name for number, model in found]
             numbers = [number for number, _ in found] if numbered else []
-            series.append(plots.Series(label, points, style, "points", names=names, numbers=numbers))
-    return series
+            yield plots.Series(label, points, style, "points", names=names, numbers=numbers)
 
 
 # The layer mapping of a method as a diagram, with its terms.
@@ -231,25 +218,47 @@ def loss_blocks(stage: StageFound, heading: str) -> Iterator[Block]:
     log = stage.log
     if not log.curves:
         yield Notes((f"{heading}: {'no log is there' if stage.is_finished else 'nothing was logged yet'}.",))
-    drawn = {"Loss": {"training": "loss", "held-out text": "eval_loss"}}
+    yield from _log_figure(log, f"{heading}: Loss", {"training": "loss", "held-out text": "eval_loss"})
+    rate = log.curves.get(RATE)
+    if rate is not None and len(rate.points) > 1:  # One value is in the table of stages.
+        label = "tokens a second since the last log, without padding and evaluation"
+        yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, zero=True, style=2)
     terms = log.terms()
-    for title, group in _groups(terms).items() if len(terms) > 1 else ():
-        drawn[f"Term {title}"] = {term: f"loss_{term}" for term in group}
-        measured = {term: f"eval_{term}" for term in group}
-        if len(group) == 1:
-            [term] = group
-            drawn[f"Term {title}"] = {f"{term}, training": f"loss_{term}", f"{term}, held-out text": measured[term]}
-        elif any(len(curve.points) > 1 for curve in map(log.curves.get, measured.values()) if curve):
-            drawn[f"Term {title}, held-out text"] = measured
-    for title, names in drawn.items():
-        found = [(label, curve) for label, name in names.items() if (curve := log.curves.get(name)) is not None]
-        if found:
-            yield _curves_figure(f"{heading}: {title}", found, "mean over the steps since the last log")
-        rate = log.curves.get(RATE)
-        if title == "Loss" and rate is not None and len(rate.points) > 1:  # One value is in the table of stages.
-            label = "tokens a second since the last log, without padding and evaluation"
-            yield _curves_figure(f"{heading}: Tokens/s", [("tokens/s", rate)], label, zero=True, style=2)
-    yield from _notes(stage, heading)
+    by_stem: dict[str, list[str]] = {}
+    for term in terms if len(terms) > 1 else ():  # Those that differ in their layers only share figures.
+        by_stem.setdefault(without_layers(term), []).append(term)
+    for stem, alike in by_stem.items():
+        for title, group in _split(f"{heading}: Term {stem}", alike, _AT_ONCE):
+            training, held_out = ({term: f"{kind}_{term}" for term in group} for kind in ("loss", "eval"))
+            if len(group) == 1:
+                [term] = group
+                training = {f"{term}, training": training[term], f"{term}, held-out text": held_out.pop(term)}
+            yield from _log_figure(log, title, training)
+            if any(len(curve.points) > 1 for name in held_out.values() if (curve := log.curves.get(name))):
+                yield from _log_figure(log, f"{title}, held-out text", held_out)
+    if not stage.is_finished and log.lines:
+        step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
+        yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
+    not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn."
+    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged, and are passed over."
+    if problems := [*[not_finite] * bool(log.not_finite), *[damaged] * bool(log.damaged)]:
+        yield Notes(tuple(problems), warning=True)
+
+
+def _log_figure(log: StageLog, title: str, names: Mapping[str, str]) -> Iterator[Figure]:
+    """Draw those of the curves of a log that are there, by their labels."""
+    found = [(label, curve) for label, name in names.items() if (curve := log.curves.get(name)) is not None]
+    if found:
+        yield _curves_figure(title, found, "mean over the steps since the last log")
+
+
+def _split(title: str, items: Sequence[T], most: int) -> Iterator[tuple[str, Sequence[T]]]:
+    """Divide what is too much for one figure, evenly; titles are numbered."""
+    count = -(-len(items) // most)
+    size = -(-len(items) // count)
+    for part in range(count):
+        several = f" ({part + 1} of {count})" if count > 1 else ""
+        yield f"{title}{several}", items[part * size : (part + 1) * size]
 
 
 def course_figures(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Figure]:
@@ -280,13 +289,7 @@ def course_figures(runs: Sequence[tuple[str, RunFound]]) -> Iterator[Figure]:
 
 
 def _curves_figure(
-    title: str,
-    curves: Sequence[tuple[str, Curve]],
-    label: str,
-    caption: str = "",
-    *,
-    zero: bool = False,
-    style: int = 0,
+    title: str, curves: Curves, label: str, caption: str = "", *, zero: bool = False, style: int = 0
 ) -> Figure:
     """Draw curves over the step, on a logarithmic scale where they span widely, and say if they were thinned."""
     series = [plots.Series(name, curve.points, style + n, band=curve.ranges) for n, (name, curve) in enumerate(curves)]
@@ -295,19 +298,14 @@ def _curves_figure(
     thinned = f"Thinned from {most:,} points: lines are means of neighbours, bands reach from least to greatest."
     y = plots.Axis(label + (", logarithmic" if log else ""), log=log, from_zero=zero)
     said = " ".join(filter(None, (caption, thinned if most else "")))
-    return plot_figure(title, plots.Plot(series, plots.Axis("step", whole=True), y), caption=said)
+    return plot_figure(title, plots.Plot(series, plots.Axis("step", whole=True), y), said)
 
 
 def _in_batches(title: str, found: Curves, label: str, caption: str = "", *, zero: bool = False) -> Iterator[Figure]:
     """Draw the same curve of runs, few enough in a figure to be distinguished; nothing where only one has it."""
-    if len(found) < 2 or max(len(curve.points) for _, curve in found) < 2:
-        return
-    figures = -(-len(found) // plots.SERIES)
-    size = -(-len(found) // figures)
-    for number in range(figures):
-        several = f" ({number + 1} of {figures})" if figures > 1 else ""
-        batch = found[number * size : (number + 1) * size]
-        yield _curves_figure(f"{title}{several}", batch, label, caption, zero=zero)
+    if len(found) > 1 and max(len(curve.points) for _, curve in found) > 1:
+        for numbered, batch in _split(title, found, plots.SERIES):
+            yield _curves_figure(numbered, batch, label, caption, zero=zero)
 
 
 def _found(courses: Sequence[tuple[str, StageFound]], name: str) -> Curves:
@@ -319,185 +317,3 @@ def _share(curve: Curve) -> Curve:
     first = curve.points[0][1]
     points = tuple((x, y / first) for x, y in curve.points)
     return Curve(points, tuple((low / first, high / first) for low, high in curve.ranges), curve.logged)
-
-
-def _groups(terms: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Gather terms that differ in their layers only, few enough for one figure."""
-    by_stem: dict[str, list[str]] = {}
-    for term in terms:
-        by_stem.setdefault(without_layers(term), []).append(term)
-    groups: dict[str, Sequence[str]] = {}
-    for stem, found in by_stem.items():
-        count = -(-len(found) // _AT_ONCE)
-        for part in range(count):
-            title = f"{stem} ({part + 1} of {count})" if count > 1 else stem
-            groups[title] = found[part * _AT_ONCE : (part + 1) * _AT_ONCE]
-    return groups
-
-
-def _notes(stage: StageFound, heading: str) -> Iterator[Block]:
-    log = stage.log
-    if not stage.is_finished and log.lines:
-        step = f", up to step {log.reached['step']:,.0f}" if "step" in log.reached else ""
-        yield Notes((f"{heading} is not finished: its curves are from {log.source}{step}.",))
-    not_finite = f"{heading}: {log.not_finite:,} logged values are infinite or no numbers, and are not drawn."
-    damaged = f"{heading}: {log.damaged:,} lines of {log.source} are damaged, and are passed over."
-    if problems := [*[not_finite] * bool(log.not_finite), *[damaged] * bool(log.damaged)]:
-        yield Notes(tuple(problems), warning=True)
-
-
-# Inspections: attention maps, divergences, similarity, contribution, phrases.
-
-
-def short_name(name: str) -> str:
-    """Return a model's name as a picture has room for it: a folder by its last two parts, a package by its name."""
-    parts = name.removeprefix("package:").rstrip("/").split("/")
-    return "/".join(part for part in parts[-2:] if part not in ("", ".", ".."))
-
-
-def name_roles(names: Sequence[str]) -> list[str]:
-    """Return the labels of one model, or of a student and a teacher."""
-    if len(names) == 1:
-        return [short_name(names[0])]
-    return [f"{role}: {short_name(name)}" for role, name in zip(("student", "teacher"), names, strict=True)]
-
-
-def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
-    """Return the figures that an inspection leaves, by their addition to the file's name.
-
-    Args:
-        name: Of the inspection.
-        result: As plain values.
-    """
-    if name != "attention":
-        return {"": INSPECTIONS[name](result)}
-    maps, far = result["maps"], result["divergence"]
-    return {"": attention_figure(maps)} | ({} if far is None else {"-divergence": divergence_figure(far, heads=True)})
-
-
-def attention_figure(maps: Mapping[str, Any]) -> Figure:
-    """Draw all attention maps of a sentence as panels on one scale, the teacher's to the left of the student's."""
-    panels = [(figure.title.partition(": ")[2], figure.drawing) for figure in map_figures(maps)]
-    pairs = len(maps["pairs"])
-    columns = (1 if pairs <= 2 else 2 if pairs <= 8 else 3) * (len(panels) // pairs)
-    title = f"Attention of {short_name(maps['student'])}"
-    if maps["teacher"] is not None:
-        title += f" (student) beside {short_name(maps['teacher'])} (teacher)"
-    words = (
-        "Attention maps, a row for each token that looks and a column for each that is looked at: "
-        f"{'; '.join(name for name, _ in panels)}. Tokens: {' '.join(map(str, maps['tokens']))}"
-    )
-    data = Table(title, ("",), tuple((name,) for name, _ in panels))
-    return Figure("attention", title, "", words, plots.Panels(panels, columns), data)
-
-
-def map_figures(maps: Mapping[str, Any]) -> list[Figure]:
-    """Draw each attention map of a sentence, the teacher's before the student's; every row is a token that looks."""
-    tokens = [str(token) for token in maps["tokens"]]
-    shown = [one for pair in maps["pairs"] for one in reversed(pair) if one is not None]
-    high = max(max(map(max, one["values"])) for one in shown)
-    figures = []
-    for one in shown:
-        head = "mean of heads" if one["head"] == MEAN_HEAD else f"head {one['head']}"
-        owner = "" if one["role"] == "model" else f"{one['role']}, "
-        most = [(max(row), tokens[row.index(max(row))]) for row in one["values"]]
-        found = (f"{token} looks most at {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
-        heat = plots.Heat(
-            one["values"], tokens, tokens, "looks", "is looked at", 0.0, high, "attention; a row sums to 1"
-        )
-        words = f"Attention of {len(tokens)} tokens. {'; '.join(found)}."
-        figures.append(heat_figure(f"Attention: {owner}layer {one['layer']}, {head}", heat, words))
-    return figures
-
-
-def divergence_figure(result: Mapping[str, Any], *, heads: bool = False) -> Figure:
-    """Draw the mean divergence of every pair of layers.
-
-    Args:
-        result: Of the inspection.
-        heads: Draw beside it each head of a student layer against the teacher layer nearest to it, on one scale.
-    """
-    means = [[None if None in row else sum(row) / len(row) for row in layer] for layer in result["values"]]
-    nearest = _nearest(means, lowest=True)
-    found = [result["values"][layer][near] for layer, near in nearest.items()] if heads and result["by_head"] else []
-    high = max([value for row in (*means, *found) for value in row if value is not None], default=0.0)
-    scale: dict[str, Any] = {"low": 0.0, "high": max(high, 1e-6), "label": "nats (0: alike)", "upwards": True}
-    heat = plots.Heat(means, _count(means, 1), _count(means[0], 1), "student layer", "teacher layer", **scale)
-    how = "mean over heads" if result["by_head"] else "maps averaged over heads"
-    caption = f"KL(teacher ‖ student), {how}, over {result['tokens']:,} tokens: {_pair(result)}."
-    words = f"Mean divergence in nats. {_describe_nearest(means, nearest, 1)}."
-    figure = heat_figure("Divergence of attention", heat, words, caption=caption)
-    if not found:
-        return figure
-    rows = [f"{layer + 1} : {near + 1}" for layer, near in nearest.items()]
-    each = plots.Heat(found, rows, _count(found[0], 1), "student layer : nearest teacher layer", "head", **scale)
-    return replace(figure, drawing=plots.Panels([(how, heat), ("each head, nearest layers", each)], 2))
-
-
-def similarity_figure(result: Mapping[str, Any]) -> Figure:
-    """Draw the similarity of every pair of layers as a heat map from 0 to 1."""
-    values = [[None if value is None else float(value) for value in row] for row in result["values"]]
-    owners = ("", "") if result["student"] == result["teacher"] else ("student ", "teacher ")
-    rows, columns = (f"{owner}layer" for owner in owners)
-    heat = plots.Heat(
-        values, _count(values, 0), _count(values[0], 0), rows, columns, 0.0, 1.0, "linear CKA (1: alike)", upwards=True
-    )
-    words = f"Linear CKA. {_describe_nearest(values, _nearest(values, lowest=False), 0)}."
-    caption = f"Layer 0 is the embedding output; {result['tokens']:,} tokens: {_pair(result)}."
-    return heat_figure("Similarity of layers", heat, words, caption=caption)
-
-
-def contribution_figure(result: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the mean cosine between the input and the output of each layer, a line for each model."""
-    labels = name_roles([model["name"] for model in result])
-    lines = [list(enumerate(model["cosines"], start=1)) for model in result]
-    series = [plots.Series(label, line, style) for style, (label, line) in enumerate(zip(labels, lines, strict=True))]
-    plot = plots.Plot(series, plots.Axis("layer", whole=True), plots.Axis("cosine of input and output"))
-    caption = "The lower, the more a layer changes its input."
-    return plot_figure("How much each layer keeps of its input", plot, caption=caption)
-
-
-def phrases_figure(result: Mapping[str, Any]) -> Figure:
-    """Draw the normalised mutual information of each layer, a line for each model, with the deviation over seeds."""
-    labels = name_roles([model["name"] for model in result["models"]])
-    series = []
-    for style, (label, model) in enumerate(zip(labels, result["models"], strict=True)):
-        means = [statistics.fmean(runs) for runs in model["scores"]]
-        spread = [statistics.stdev(runs) if len(runs) > 1 else 0.0 for runs in model["scores"]]
-        band = [(mean - half, mean + half) for mean, half in zip(means, spread, strict=True)]
-        series.append(plots.Series(label, list(enumerate(means)), style, band=band if any(spread) else ()))
-    x = plots.Axis("layer (0: embedding output)", whole=True)
-    y = plots.Axis("normalised mutual information", from_zero=True)
-    spans = f"{sum(result['labels'].values()):,} spans"
-    caption = f"k-means with k = {result['clusters']} over {spans}; the band is the deviation over seeds."
-    return plot_figure("What each layer knows of phrases", plots.Plot(series, x, y), caption=caption)
-
-
-def _pair(result: Mapping[str, Any]) -> str:
-    ours, theirs = short_name(result["student"]), short_name(result["teacher"])
-    return ours if result["student"] == result["teacher"] else f"student {ours}, teacher {theirs}"
-
-
-def _count(values: Sequence[object], first: int) -> list[str]:
-    return [str(number) for number in range(first, first + len(values))]
-
-
-def _nearest(values: Sequence[Sequence[float | None]], *, lowest: bool) -> dict[int, int]:
-    """Return the column that is most alike by row; of a row without a value none."""
-    known = {index: [(v, place) for place, v in enumerate(row) if v is not None] for index, row in enumerate(values)}
-    return {index: (min(row) if lowest else max(row))[1] for index, row in known.items() if row}
-
-
-def _describe_nearest(values: Sequence[Sequence[float | None]], nearest: Mapping[int, int], first: int) -> str:
-    return "; ".join(
-        f"student layer {layer + first}: nearest teacher layer {near + first} ({values[layer][near]:.2f})"
-        for layer, near in nearest.items()
-    )
-
-
-INSPECTIONS: dict[str, Callable[[Any], Figure]] = {
-    "similarity": similarity_figure,
-    "contribution": contribution_figure,
-    "phrases": phrases_figure,
-}
-"""Inspections of one figure, by name."""

@@ -1,7 +1,13 @@
-"""Tables for the terminal of what an inspection found, and plain values for JSON."""
+"""Inspections: tables for the terminal, figures for files and pages, the files, and the sections of a report.
+
+Page and file show the same figure; a file gathers as panels what the page shows one by one.
+"""
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +15,37 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from limbeck import inspection
-from limbeck.core import blocks
-from limbeck.core.files import check_writable
+from limbeck.core.blocks import BOXED, AnyCell, Block, Cell, Figure, Notes, Paragraph, Table, console
+from limbeck.core.files import check_writable, writing
 from limbeck.core.records import text_of
 from limbeck.errors import OutputError, RecipeError, suggestion
-from limbeck.report import figures
+from limbeck.report import plots
+from limbeck.report.figures import heat_figure, plot_figure
 from limbeck.report.findings import InspectionFound
 from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
 
 
+def short_name(name: str) -> str:
+    """Return a model's name as a picture has room for it: a folder by its last two parts, a package by its name."""
+    parts = name.removeprefix("package:").rstrip("/").split("/")
+    return "/".join(part for part in parts[-2:] if part not in ("", ".", ".."))
+
+
+def name_roles(names: Sequence[str]) -> list[str]:
+    """Return the labels of one model, or of a student and a teacher."""
+    if len(names) == 1:
+        return [short_name(names[0])]
+    return [f"{role}: {short_name(name)}" for role, name in zip(("student", "teacher"), names, strict=True)]
+
+
+# Tables for the terminal.
+
+
 def phrase_table(found: inspection.PhraseClustering) -> RenderableType:
     """Return the scores by layer, mean and deviation over the seeds."""
-    names = figures.name_roles([model.name for model in found.models])
-    rows: list[tuple[blocks.AnyCell, ...]] = [
-        (str(layer), *(_score(model, layer) for model in found.models))
-        for layer in range(max(len(model.scores) for model in found.models))
-    ]
+    names = name_roles([model.name for model in found.models])
+    scores = zip_longest(*map(_scores, found.models), fillvalue=Cell(None))
+    rows: list[tuple[AnyCell, ...]] = [(str(layer), *cells) for layer, cells in enumerate(scores)]
     counts = ", ".join(f"{label} {count:,}" for label, count in found.labels.items())
     notes = [
         f"{sum(found.labels.values()):,} spans ({counts}), k = {found.clusters}, {found.scored:,} scored; "
@@ -35,12 +56,18 @@ def phrase_table(found: inspection.PhraseClustering) -> RenderableType:
     return _shown("Phrase clustering: normalised mutual information by layer", ("Layer", *names), rows, notes)
 
 
+def _scores(model: inspection.LayerScores) -> Iterator[Cell]:
+    """Go through the means of the layers, with their deviations where there are several runs."""
+    for runs, mean, deviation in zip(model.scores, model.means, model.deviations, strict=True):
+        yield Cell(mean, f"{{:.3f}} ± {deviation:.3f}" if len(runs) > 1 else "{:.3f}")
+
+
 def contribution_table(found: Sequence[inspection.Contribution]) -> RenderableType:
     """Return the mean cosine of each layer's input and output."""
-    names = figures.name_roles([model.name for model in found])
-    rows: list[tuple[blocks.AnyCell, ...]] = [
-        (str(layer + 1), *(_number(dict(enumerate(model.cosines)).get(layer)) for model in found))
-        for layer in range(max(len(model.cosines) for model in found))
+    names = name_roles([model.name for model in found])
+    cosines = zip_longest(*(model.cosines for model in found))
+    rows: list[tuple[AnyCell, ...]] = [
+        (str(layer), *map(_number, values)) for layer, values in enumerate(cosines, start=1)
     ]
     notes = [
         f"{label}: layers {', '.join(map(str, model.ranking[:3]))} change most; "
@@ -73,7 +100,7 @@ def divergence_table(found: inspection.AttentionDivergence) -> RenderableType:
     rows = []
     for layer, near in enumerate(found.nearest, start=1):
         means, heads = found.means[layer - 1], found.values[layer - 1][near - 1]
-        cells: list[blocks.AnyCell] = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
+        cells: list[AnyCell] = [str(layer), str(near), _number(means[near - 1]), _number(means[-1])]
         if found.by_head:
             low, high = (pick(range(len(heads)), key=heads.__getitem__) for pick in (min, max))
             cells.append(f"{low + 1} ({_number(heads[low])}), {high + 1} ({_number(heads[high])})")
@@ -84,23 +111,13 @@ def divergence_table(found: inspection.AttentionDivergence) -> RenderableType:
 
 
 def _shown(
-    title: str, headings: Sequence[str], rows: Sequence[tuple[blocks.AnyCell, ...]], notes: Sequence[str]
+    title: str, headings: Sequence[str], rows: Sequence[tuple[AnyCell, ...]], notes: Sequence[str]
 ) -> RenderableType:
-    return blocks.console(
-        blocks.Table(title, tuple(headings), tuple(rows), layout=blocks.BOXED), blocks.Notes(tuple(notes))
-    )
+    return console(Table(title, tuple(headings), tuple(rows), layout=BOXED), Notes(tuple(notes)))
 
 
-def _score(model: inspection.LayerScores, layer: int) -> blocks.Cell:
-    """Return a layer's mean, with its deviation where there are several runs."""
-    if layer >= len(model.scores):
-        return blocks.Cell(None)
-    spread = f" ± {model.deviations[layer]:.3f}" if len(model.scores[layer]) > 1 else ""
-    return blocks.Cell(model.means[layer], f"{{:.3f}}{spread}")
-
-
-def _number(value: float | None) -> blocks.Cell:
-    return blocks.Cell(value if value is not None and math.isfinite(value) else None, "{:.3f}")
+def _number(value: float | None) -> Cell:
+    return Cell(value if value is not None and math.isfinite(value) else None, "{:.3f}")
 
 
 def _cut(cut: int) -> str:
@@ -111,12 +128,153 @@ def maps_note(found: inspection.AttentionMaps) -> RenderableType:
     """Return, in a line, which maps there are."""
     layers = sorted({ours.layer for ours, _ in found.pairs})
     return Text(
-        f"{len(found.pairs)} attention maps of {figures.short_name(found.student)}, {len(found.tokens)} tokens, "
+        f"{len(found.pairs)} attention maps of {short_name(found.student)}, {len(found.tokens)} tokens, "
         f"layers {', '.join(map(str, layers))}."
     )
 
 
-# What an inspection leaves on disk: its data as JSON and its pictures, in a folder or one of them in a file.
+# Figures of the plain values of a result: attention maps, divergences, similarity, contribution, phrases.
+
+
+def attention_figure(maps: Mapping[str, Any]) -> Figure:
+    """Draw all attention maps of a sentence as panels on one scale, the teacher's to the left of the student's."""
+    panels = [(figure.title.partition(": ")[2], figure.drawing) for figure in map_figures(maps)]
+    pairs = len(maps["pairs"])
+    columns = (1 if pairs <= 2 else 2 if pairs <= 8 else 3) * (len(panels) // pairs)
+    title = f"Attention of {short_name(maps['student'])}"
+    if maps["teacher"] is not None:
+        title += f" (student) beside {short_name(maps['teacher'])} (teacher)"
+    words = (
+        "Attention maps, a row for each token that looks and a column for each that is looked at: "
+        f"{'; '.join(name for name, _ in panels)}. Tokens: {' '.join(map(str, maps['tokens']))}"
+    )
+    data = Table(title, ("",), tuple((name,) for name, _ in panels))
+    return Figure("attention", title, "", words, plots.Panels(panels, columns), data)
+
+
+def map_figures(maps: Mapping[str, Any]) -> list[Figure]:
+    """Draw each attention map of a sentence, the teacher's before the student's; every row is a token that looks."""
+    tokens = [str(token) for token in maps["tokens"]]
+    shown = [one for pair in maps["pairs"] for one in reversed(pair) if one is not None]
+    high = max(max(map(max, one["values"])) for one in shown)
+    figures = []
+    for one in shown:
+        head = "mean of heads" if one["head"] == inspection.MEAN_HEAD else f"head {one['head']}"
+        owner = "" if one["role"] == "model" else f"{one['role']}, "
+        most = [(max(row), tokens[row.index(max(row))]) for row in one["values"]]
+        found = (f"{token} looks most at {at} ({value:.2f})" for token, (value, at) in zip(tokens, most, strict=True))
+        scale = 0.0, high, "attention; a row sums to 1"
+        heat = plots.Heat(one["values"], tokens, tokens, "looks", "is looked at", *scale)
+        words = f"Attention of {len(tokens)} tokens. {'; '.join(found)}."
+        figures.append(heat_figure(f"Attention: {owner}layer {one['layer']}, {head}", heat, words))
+    return figures
+
+
+def divergence_figure(result: Mapping[str, Any], *, heads: bool = False) -> Figure:
+    """Draw the mean divergence of every pair of layers.
+
+    Args:
+        result: Of the inspection.
+        heads: Draw beside it each head of a student layer against the teacher layer nearest to it, on one scale.
+    """
+    means = [[None if None in row else sum(row) / len(row) for row in layer] for layer in result["values"]]
+    nearest = _nearest(means, lowest=True)
+    found = [result["values"][layer][near] for layer, near in nearest.items()] if heads and result["by_head"] else []
+    high = max([value for row in (*means, *found) for value in row if value is not None], default=0.0)
+    scale: dict[str, Any] = {"low": 0.0, "high": max(high, 1e-6), "label": "nats (0: alike)", "upwards": True}
+    heat = plots.Heat(means, _count(means, 1), _count(means[0], 1), "student layer", "teacher layer", **scale)
+    how = "mean over heads" if result["by_head"] else "maps averaged over heads"
+    caption = f"KL(teacher ‖ student), {how}, over {result['tokens']:,} tokens: {_pair(result)}."
+    words = f"Mean divergence in nats. {_describe_nearest(means, nearest, 1)}."
+    figure = heat_figure("Divergence of attention", heat, words, caption)
+    if not found:
+        return figure
+    rows = [f"{layer + 1} : {near + 1}" for layer, near in nearest.items()]
+    each = plots.Heat(found, rows, _count(found[0], 1), "student layer : nearest teacher layer", "head", **scale)
+    return replace(figure, drawing=plots.Panels([(how, heat), ("each head, nearest layers", each)], 2))
+
+
+def similarity_figure(result: Mapping[str, Any]) -> Figure:
+    """Draw the similarity of every pair of layers as a heat map from 0 to 1."""
+    values = result["values"]
+    owners = ("layer", "layer") if result["student"] == result["teacher"] else ("student layer", "teacher layer")
+    names = _count(values, 0), _count(values[0], 0)
+    heat = plots.Heat(values, *names, *owners, 0.0, 1.0, "linear CKA (1: alike)", upwards=True)
+    words = f"Linear CKA. {_describe_nearest(values, _nearest(values, lowest=False), 0)}."
+    caption = f"Layer 0 is the embedding output; {result['tokens']:,} tokens: {_pair(result)}."
+    return heat_figure("Similarity of layers", heat, words, caption)
+
+
+def contribution_figure(result: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the mean cosine between the input and the output of each layer, a line for each model."""
+    labels = name_roles([model["name"] for model in result])
+    lines = [list(enumerate(model["cosines"], start=1)) for model in result]
+    series = [plots.Series(label, line, style) for style, (label, line) in enumerate(zip(labels, lines, strict=True))]
+    plot = plots.Plot(series, plots.Axis("layer", whole=True), plots.Axis("cosine of input and output"))
+    caption = "The lower, the more a layer changes its input."
+    return plot_figure("How much each layer keeps of its input", plot, caption)
+
+
+def phrases_figure(result: Mapping[str, Any]) -> Figure:
+    """Draw the normalised mutual information of each layer, a line for each model, with the deviation over seeds."""
+    labels = name_roles([model["name"] for model in result["models"]])
+    series = []
+    for style, (label, model) in enumerate(zip(labels, result["models"], strict=True)):
+        means = [statistics.fmean(runs) for runs in model["scores"]]
+        spread = [statistics.stdev(runs) if len(runs) > 1 else 0.0 for runs in model["scores"]]
+        band = [(mean - half, mean + half) for mean, half in zip(means, spread, strict=True)]
+        series.append(plots.Series(label, list(enumerate(means)), style, band=band if any(spread) else ()))
+    x = plots.Axis("layer (0: embedding output)", whole=True)
+    y = plots.Axis("normalised mutual information", from_zero=True)
+    spans = f"{sum(result['labels'].values()):,} spans"
+    caption = f"k-means with k = {result['clusters']} over {spans}; the band is the deviation over seeds."
+    return plot_figure("What each layer knows of phrases", plots.Plot(series, x, y), caption)
+
+
+def _pair(result: Mapping[str, Any]) -> str:
+    ours, theirs = short_name(result["student"]), short_name(result["teacher"])
+    return ours if result["student"] == result["teacher"] else f"student {ours}, teacher {theirs}"
+
+
+def _count(values: Sequence[object], first: int) -> list[str]:
+    return [str(number) for number in range(first, first + len(values))]
+
+
+def _nearest(values: Sequence[Sequence[float | None]], *, lowest: bool) -> dict[int, int]:
+    """Return the column that is most alike by row; of a row without a value none."""
+    known = {index: [(v, place) for place, v in enumerate(row) if v is not None] for index, row in enumerate(values)}
+    return {index: (min(row) if lowest else max(row))[1] for index, row in known.items() if row}
+
+
+def _describe_nearest(values: Sequence[Sequence[float | None]], nearest: Mapping[int, int], first: int) -> str:
+    return "; ".join(
+        f"student layer {layer + first}: nearest teacher layer {near + first} ({values[layer][near]:.2f})"
+        for layer, near in nearest.items()
+    )
+
+
+_FIGURES: dict[str, Callable[[Any], Figure]] = {
+    "similarity": similarity_figure,
+    "contribution": contribution_figure,
+    "phrases": phrases_figure,
+}
+"""Inspections of one figure, by name."""
+
+
+def inspection_pictures(name: str, result: Any) -> dict[str, Figure]:
+    """Return the figures that an inspection leaves, by their addition to the file's name.
+
+    Args:
+        name: Of the inspection.
+        result: As plain values.
+    """
+    if name != "attention":
+        return {"": _FIGURES[name](result)}
+    maps, far = result["maps"], result["divergence"]
+    return {"": attention_figure(maps)} | ({} if far is None else {"-divergence": divergence_figure(far, heads=True)})
+
+
+# The files of an inspection: its data as JSON and its pictures, in a folder or one of them in a file.
 
 
 _DATA_SUFFIX = ".json"
@@ -142,9 +300,7 @@ def check_output(path: Path | None) -> None:
     check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
 
 
-def write_inspection(
-    path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, blocks.Figure]
-) -> list[Path]:
+def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:
     """Write data and pictures into a folder, or one kind of them into a file.
 
     Args:
@@ -165,11 +321,8 @@ def write_inspection(
     written: list[Path] = []
     if whole or path.suffix == _DATA_SUFFIX:
         file = path / f"{name}{_DATA_SUFFIX}" if whole else path
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+        with writing(file):
             file.write_text(text_of(data), encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"'{file}' cannot be written: {error.strerror}.") from error
         written.append(file)
     if whole or path.suffix in FILE_SUFFIXES:
         first = path / f"{name}.png" if whole else path
@@ -180,7 +333,7 @@ def write_inspection(
     return written
 
 
-# What a report says of inspections: attention maps, divergences, similarity, contribution, phrases.
+# The sections of a report.
 
 
 _MOST_CELLS = 16_000
@@ -188,36 +341,36 @@ _MOST_CELLS = 16_000
 _MOST_TOKENS = 100
 
 
-def inspection_sections(found: InspectionFound) -> list[blocks.Section]:
-    """Lay out what inspections left in a folder."""
-    builders: dict[str, tuple[str, Callable[[Any], Iterable[blocks.Block]]]] = {
-        "attention": ("Attention", _attention),
-        "similarity": ("Similarity of layers", lambda result: [figures.similarity_figure(result)]),
-        "contribution": ("Contribution of layers", lambda result: [figures.contribution_figure(result)]),
-        "phrases": ("Phrases", lambda result: [figures.phrases_figure(result)]),
-    }
-    sections: list[blocks.Section] = []
-    if found.problems:
-        sections += blocks.guarded("Damaged files", lambda: [blocks.Notes(found.problems, warning=True)])
-    for name, (title, build) in builders.items():
-        if name in found.results:
-            sections += blocks.guarded(title, lambda build=build, name=name: build(found.results[name]))  # type: ignore[misc]
-    return sections
-
-
-def _attention(result: Mapping[str, Any]) -> Iterator[blocks.Block]:
+def _attention(found: InspectionFound) -> Iterator[Block]:
+    result = found.results.get("attention")
+    if result is None:
+        return
     if result["divergence"] is not None:
-        yield figures.divergence_figure(result["divergence"])
+        yield divergence_figure(result["divergence"])
     maps = result["maps"]
     tokens = [str(token) for token in maps["tokens"]]
     if len(tokens) > _MOST_TOKENS:
-        yield blocks.Notes(
+        yield Notes(
             (f"Of {len(tokens)} tokens the maps are too large for a page; the picture of `limbeck inspect` has them.",)
         )
         return
-    yield blocks.Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
+    yield Paragraph(f"Maps of the sentence: {' '.join(tokens)}")
     most = max(2, _MOST_CELLS // max(1, len(tokens) ** 2))
-    shown = figures.map_figures(maps)
+    shown = map_figures(maps)
     yield from shown[:most]
     if len(shown) > most:
-        yield blocks.Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))
+        yield Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))
+
+
+def _figure_of(name: str) -> Callable[[InspectionFound], Iterable[Block]]:
+    return lambda found: [_FIGURES[name](found.results[name])] if name in found.results else []
+
+
+SECTIONS: dict[str, Callable[[InspectionFound], Iterable[Block]]] = {
+    "Damaged files": lambda found: [Notes(found.problems, warning=True)],
+    "Attention": _attention,
+    "Similarity of layers": _figure_of("similarity"),
+    "Contribution of layers": _figure_of("contribution"),
+    "Phrases": _figure_of("phrases"),
+}
+"""Of the inspections in a folder."""

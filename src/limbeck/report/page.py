@@ -1,26 +1,155 @@
-"""From what was collected to the page: a part for each folder, and one that puts several side by side."""
+"""Pages: a part for each folder, and one that puts several side by side; as one HTML file, as Markdown, as figures."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import cycle, groupby
 from pathlib import Path
 from typing import Any
 
-from limbeck.core.blocks import NOTHING, Block, Cell, Section, Table, duration, guarded, number
-from limbeck.core.files import atomic_text
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from limbeck.core.blocks import NOTHING, Block, Cell, Figure, Notes, Section, Table, duration, guarded, number
+from limbeck.core.files import atomic_text, writing
+from limbeck.core.markdown import escape_markdown, escaped_blocks
 from limbeck.core.records import RunEvaluation
 from limbeck.errors import OutputError, RecipeError
-from limbeck.report import findings
+from limbeck.report import comparison, evaluation, findings, inspection, run, search
 from limbeck.report.collect import collect
-from limbeck.report.comparison import comparison_sections
-from limbeck.report.evaluation import evaluation_sections
-from limbeck.report.figures import Measured, course_figures, quality_figure
-from limbeck.report.html import MADE_BY_US, Page, Part, name_uniquely, render_html, render_markdown
-from limbeck.report.inspection import inspection_sections
-from limbeck.report.plot_drawing import write_figure
+from limbeck.report.figures import Measured, course_figures, quality_figures
+from limbeck.report.plot_drawing import svg_of, write_figure
+from limbeck.report.plots import THEMES, printable
 from limbeck.report.quality import labelled_rows
-from limbeck.report.run import Quality, measured_models, quality_of, run_sections
-from limbeck.report.search import result_of, search_sections
+from limbeck.version import __version__
+
+_TEMPLATE = "report_page.html.j2"
+_GENERATOR = f"limbeck {__version__}"
+_MADE_BY_US = '<meta name="generator" content="limbeck '
+"""Near the beginning of a page of any version."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """All that is said of one folder.
+
+    Args:
+        title: Its name.
+        subtitle: Its subject, in a line.
+        sections: What is said.
+    """
+
+    title: str
+    subtitle: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report.
+
+    Args:
+        title: Of the whole.
+        parts: One for each folder, after one that compares them where there are several.
+    """
+
+    title: str
+    parts: tuple[Part, ...]
+
+    def figures(self) -> Iterator[Figure]:
+        """Go through all figures, in order."""
+        for part in self.parts:
+            for section in part.sections:
+                yield from (block for block in section.blocks if isinstance(block, Figure))
+
+    def warnings(self) -> list[str]:
+        """Return all warnings, in order; of several folders each with its folder's name."""
+        found = [
+            (part.title, line)
+            for part in self.parts
+            for section in part.sections
+            for block in section.blocks
+            if isinstance(block, Notes) and block.warning
+            for line in block.lines
+        ]
+        return [f"{title}: {line}" if len(self.parts) > 1 else line for title, line in found]
+
+
+def name_uniquely(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Number the names of figures that come twice, in order."""
+    seen: dict[str, int] = {}
+
+    def renamed(block: Block) -> Block:
+        if not isinstance(block, Figure):
+            return block
+        seen[block.name] = seen.get(block.name, 0) + 1
+        return block if seen[block.name] == 1 else replace(block, name=f"{block.name}-{seen[block.name]}")
+
+    def named(section: Section) -> Section:
+        return replace(section, blocks=tuple(map(renamed, section.blocks)))
+
+    return tuple(replace(part, sections=tuple(map(named, part.sections))) for part in parts)
+
+
+def render_html(page: Page) -> str:
+    """Return a report as HTML; whatever the folders hold is escaped."""
+    return _template().render(page=page, generator=_GENERATOR, themes=THEMES)
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("limbeck.report"),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        groupby_kind=_runs_of_figures, with_code=_with_code, drawn=lambda figure: Markup(svg_of(figure))
+    )
+    return environment.get_template(_TEMPLATE)
+
+
+def _printable(value: Any) -> Any:
+    """Replace control characters in what is not the template's own, which is Markup."""
+    return printable(str(value)) if type(value) in (str, Cell) else value
+
+
+def _with_code(text: str) -> Markup:
+    """Set what stands between backticks as code, everything escaped."""
+    parts = (escape(printable(part)) for part in text.split("`"))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if odd else part for part, odd in zip(parts, cycle((False, True)))
+    )
+
+
+def _runs_of_figures(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
+    """Part blocks into figures that follow one another, which stand side by side, and what is between them."""
+    for pictured, found in groupby(blocks, key=lambda block: block.kind == "figure"):
+        yield pictured, list(found)
+
+
+def render_markdown(page: Page, figures: str) -> str:
+    """Return a report as Markdown.
+
+    Args:
+        page: The report.
+        figures: Where its figures lie, as seen from the file: a relative path with forward slashes.
+    """
+    parts = [f"# {escape_markdown(page.title)}"]
+    several = len(page.parts) > 1
+    for part in page.parts:
+        if several:
+            parts.append(f"## {escape_markdown(part.title)}")
+        parts.append(escape_markdown(part.subtitle))
+        for section in part.sections:
+            parts.append(f"{'###' if several else '##'} {escape_markdown(section.title)}")
+            parts += escaped_blocks(section.blocks, figures)
+    return "\n\n".join(parts) + "\n"
+
 
 # A folder in a few words: its kind, how it stands, and its result.
 
@@ -30,23 +159,19 @@ def describe_kind(found: findings.Found) -> tuple[str, str, str]:
     kind, status, result = "inspection", "finished", ""
     match found:
         case findings.RunFound():
-            kind, status, result = "run", found.status.status, _of_run(found)
+            quality = run.quality_of(found)
+            kept = f" ({quality.kept:.1%} of the teacher's)" if quality and quality.kept is not None else ""
+            kind, status, result = "run", found.status.status, f"{quality or ''}{kept}"
         case findings.ComparisonFound():
             kind, status, result = "comparison", found.record.status or NOTHING, f"{len(found.record.cells)} runs"
         case findings.SearchFound():
-            kind, status, result = f"{found.record.kind or ''} search".strip(), found.status, result_of(found)
+            kind, status, result = f"{found.record.kind or ''} search".strip(), found.status, search.result_of(found)
         case findings.EvaluationFound():
             status = "not finished" if found.summary.is_empty else "finished"
             kind, result = "evaluation", f"{len(found.cells)} cells"
         case findings.InspectionFound():
             result = ", ".join(found.results)
     return kind, status, result or NOTHING
-
-
-def _of_run(found: findings.RunFound) -> str:
-    quality = quality_of(found)
-    kept = f" ({quality.kept:.1%} of the teacher's)" if quality is not None and quality.kept is not None else ""
-    return "" if quality is None else f"{quality}{kept}"
 
 
 def subtitle(found: findings.Found) -> str:
@@ -62,54 +187,44 @@ def subtitle(found: findings.Found) -> str:
 # Several folders side by side: kind, quality and speed of their models, course of their training.
 
 
-def side_by_side(found: Sequence[findings.Found], titles: Sequence[str]) -> list[Section]:
-    """Compare folders: all of them in a line each, runs by their figures and their courses.
-
-    Args:
-        found: What was collected.
-        titles: What each is called.
-    """
-    runs = [(title, one) for title, one in zip(titles, found, strict=True) if isinstance(one, findings.RunFound)]
-    sections = guarded("Side by side", lambda: _all(found, titles))
+def side_by_side(found: Sequence[tuple[str, findings.Found]]) -> list[Section]:
+    """Compare folders, each with its title: all of them in a line each, runs by their figures and their courses."""
+    runs = [(title, one) for title, one in found if isinstance(one, findings.RunFound)]
+    sections = guarded(found, {"Side by side": _all})
     if len(runs) > 1:
-        sections += guarded("Runs side by side", lambda: _runs(runs))
-        sections += guarded("Training side by side", lambda: course_figures(runs))
+        sections += guarded(runs, {"Runs side by side": _runs, "Training side by side": course_figures})
     return sections
 
 
-def _all(found: Sequence[findings.Found], titles: Sequence[str]) -> Iterator[Block]:
-    rows = tuple((title, *describe_kind(one), str(one.folder)) for title, one in zip(titles, found, strict=True))
+def _all(found: Sequence[tuple[str, findings.Found]]) -> Iterator[Block]:
+    rows = tuple((title, *describe_kind(one), str(one.folder)) for title, one in found)
     yield Table("What this report is about", ("", "What", "Status", "Result", "Folder"), rows, words=(1, 2, 3, 4))
 
 
 def _runs(runs: Sequence[tuple[str, findings.RunFound]]) -> Iterator[Block]:
-    facts = [dict(_facts(run)) for _, run in runs]
+    facts = [dict(_facts(one)) for _, one in runs]
     labels = dict.fromkeys(label for found in facts for label in found)
     rows = tuple((label, *(found.get(label, NOTHING) for found in facts)) for label in labels)
     yield Table("Runs, a column each", ("", *(title for title, _ in runs)), rows)
-    qualities: dict[str, Quality] = {}
+    qualities = [(title, one, found) for title, one in runs if (found := run.quality_of(one)) is not None]
     models: dict[tuple[str, float], Measured] = {}
-    for title, run in runs:
-        if (quality := quality_of(run)) is None:
-            continue
-        qualities[quality.label] = quality
-        for model in measured_models(run, quality):
+    for title, one, quality in qualities:
+        for model in run.measured_models(one, quality):
             name = model.name if model.teacher else title
             # One teacher is measured anew by every run; its first latency stands for all.
             key = (name, round(model.quality, 4)) if model.teacher else (name, model.latency)
-            models.setdefault(key, replace(model, name=name))
-    if len(qualities) == 1 and len(models) > 1:
-        [quality] = qualities.values()
-        yield quality_figure(list(models.values()), quality.label, quality.latency)
+            models.setdefault(key, model._replace(name=name))
+    if len({quality.label for *_, quality in qualities}) == 1:
+        yield from quality_figures([*models.values()], quality.label, quality.latency)
 
 
-def _facts(run: findings.RunFound) -> Iterator[tuple[str, str]]:
-    record, stages = run.record, [stage.record for stage in run.stages]
+def _facts(found: findings.RunFound) -> Iterator[tuple[str, str]]:
+    record, stages = found.record, [stage.record for stage in found.stages]
     seconds = record.timings.get("total")
-    yield "Status", run.status.status
+    yield "Status", found.status.status
     yield "Teacher", findings.without_path(record.teacher.name_or_path)
     yield "Student", record.student.shape
-    yield "Methods", ", ".join(stage.method for stage in run.stages)
+    yield "Methods", ", ".join(stage.method for stage in found.stages)
     yield "Tokens", str(number(sum(stage.tokens or 0 for stage in stages) or None))
     yield "Tokens/s", ", ".join(str(number(stage.tokens_per_second)) for stage in stages)
     yield "Time", NOTHING if seconds is None else duration(seconds)
@@ -125,32 +240,30 @@ def build_page(found: Sequence[findings.Found]) -> Page:
     Args:
         found: What was collected; one or more.
     """
-    titles = _titles(found)
-    parts = [Part(title, subtitle(one), tuple(_sections(one))) for title, one in zip(titles, found, strict=True)]
+    titled = list(zip(_titles(found), found, strict=True))
+    parts = [Part(title, subtitle(one), tuple(_sections(one))) for title, one in titled]
     if len(found) == 1:
-        return Page(f"{titles[0]}: {describe_kind(found[0])[0]}", name_uniquely(parts))
-    compared = Part("Side by side", f"{len(found)} folders", tuple(side_by_side(found, titles)))
-    return Page(f"{titles[0]} and {len(found) - 1} more", name_uniquely([compared, *parts]))
+        return Page(f"{parts[0].title}: {describe_kind(found[0])[0]}", name_uniquely(parts))
+    compared = Part("Side by side", f"{len(found)} folders", tuple(side_by_side(titled)))
+    return Page(f"{parts[0].title} and {len(found) - 1} more", name_uniquely([compared, *parts]))
+
+
+_SECTIONS: dict[type[findings.Found], Mapping[str, Callable[[Any], Iterable[Block]]]] = {
+    findings.RunFound: run.SECTIONS,
+    findings.ComparisonFound: comparison.SECTIONS,
+    findings.SearchFound: search.SECTIONS,
+    findings.EvaluationFound: evaluation.SECTIONS,
+    findings.InspectionFound: inspection.SECTIONS,
+}
 
 
 def _sections(found: findings.Found) -> list[Section]:
-    if not isinstance(found, findings.RunFound):
-        return _SECTIONS[type(found)](found)
-    inside = [
-        Section(f"{section.title} ({one.title})", section.blocks) for one in found.inside for section in _sections(one)
-    ]
-    own = run_sections(found)
+    own = guarded(found, _SECTIONS[type(found)])
+    inside = found.inside if isinstance(found, findings.RunFound) else ()
+    of_student = [replace(part, title=f"{part.title} ({one.title})") for one in inside for part in _sections(one)]
     # What was measured of the student comes before recipe and provenance.
     place = next((i for i, section in enumerate(own) if section.title == "Recipe"), len(own))
-    return [*own[:place], *inside, *own[place:]]
-
-
-_SECTIONS: dict[type[findings.Found], Callable[[Any], list[Section]]] = {
-    findings.ComparisonFound: comparison_sections,
-    findings.SearchFound: search_sections,
-    findings.EvaluationFound: evaluation_sections,
-    findings.InspectionFound: inspection_sections,
-}
+    return [*own[:place], *of_student, *own[place:]]
 
 
 def _titles(found: Sequence[findings.Found]) -> list[str]:
@@ -158,10 +271,9 @@ def _titles(found: Sequence[findings.Found]) -> list[str]:
     names = [findings.title_of(one.title, one.folder) for one in found]
     short = [f"{name} ({one.folder.name})" for name, one in zip(names, found, strict=True)]
     whole = [f"{name} ({one.folder})" for name, one in zip(names, found, strict=True)]
-    choices = zip(names, short, whole, strict=True)
     return [
         name if names.count(name) == 1 else with_folder if short.count(with_folder) == 1 else with_path
-        for name, with_folder, with_path in choices
+        for name, with_folder, with_path in zip(names, short, whole, strict=True)
     ]
 
 
@@ -233,10 +345,12 @@ def write_report(
         for file in files:
             write_figure(figure, file)
         drawn += files
-    _write(html, render_html(page))
+    texts = {html: render_html(page)}
     if beside is not None:
-        relative = Path(os.path.relpath(place, beside.parent)).as_posix()
-        _write(beside, render_markdown(page, relative))
+        texts[beside] = render_markdown(page, Path(os.path.relpath(place, beside.parent)).as_posix())
+    for path, text in texts.items():
+        with writing(path):
+            atomic_text(path, text)
     return WrittenReport(page, html, beside, tuple(drawn))
 
 
@@ -250,7 +364,7 @@ def _output(folders: Sequence[Path], output: Path | str | None) -> Path:
         path = Path(output).expanduser()
     if path.suffix.lower() not in _SUFFIXES or path.is_dir():
         raise RecipeError(f"--output '{path}' is no HTML file; give a name that ends with .html.")
-    if path.exists() and MADE_BY_US not in _head(path):
+    if path.exists() and _MADE_BY_US not in _head(path):
         raise OutputError(f"'{path}' is there already and is not a report of limbeck; give another --output.")
     return path
 
@@ -268,11 +382,3 @@ def _head(path: Path) -> str:
             return file.read(_HEAD)
     except OSError as error:
         raise OutputError(f"'{path}' cannot be read: {error.strerror}.") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_text(path, text)
-    except OSError as error:
-        raise OutputError(f"'{path}' cannot be written: {error.strerror or error}.") from None

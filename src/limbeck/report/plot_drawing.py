@@ -30,7 +30,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from limbeck.core.blocks import Figure
-from limbeck.errors import OutputError
+from limbeck.core.files import writing
 from limbeck.report import plots
 
 FILE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -82,12 +82,9 @@ def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
     words = plots.printable(f"{figure.caption} {figure.description}".strip())
     metadata = {"Title": plots.printable(figure.title), "Subject" if path.suffix == ".pdf" else "Description": words}
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    with drawn(figure.drawing, plots.THEMES["light"], *((figure.title, figure.caption) if titled else ())) as sheet:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            sheet.canvas.savefig(path, dpi=200, metadata=metadata | dates)
-        except OSError as error:
-            raise OutputError(f"'{path}' cannot be written: {error.strerror}.") from error
+    above = (figure.title, figure.caption) if titled else ()
+    with drawn(figure.drawing, plots.THEMES["light"], *above) as sheet, writing(path):
+        sheet.canvas.savefig(path, dpi=200, metadata=metadata | dates)
 
 
 def names_fit(plot: plots.Plot) -> bool:
@@ -355,16 +352,16 @@ def _draw_bars(sheet: Sheet, drawing: plots.Bars, left: float, top: float) -> fl
     axes = sheet.canvas.add_axes((0, 0, 1, 1))
     bars = [bar for group in drawing.groups for bar in group.bars]
     start = left + min(150.0, max(text_width(bar.label) for bar in bars) + 10)
-    end = left + WIDTH - max(text_width(bar.written) for bar in bars) - 14
+    end = left + WIDTH - max(text_width(bar.text) for bar in bars) - 14
     y, names = 0.0, {}
     for group in drawing.groups:
         sheet.text(left + 2, top + y + 14, group.title, room=WIDTH - 4, weight="bold")
         for middle, bar in enumerate(group.bars):
             at = y + 28.5 + 17 * middle
             names[at] = shortened(bar.label, start - left - 8)
-            gid = sheet.title(f"{group.title}, {bar.label}: {bar.written}")
+            gid = sheet.title(f"{group.title}, {bar.label}: {bar.text}")
             axes.barh(at, bar.value, 11, color=sheet.series_ink(bar.style), gid=gid)
-            sheet.text(end + 8, top + at + 3.5, bar.written)
+            sheet.text(end + 8, top + at + 3.5, bar.text)
             for ink, width in (("paper", 4), ("ink", 1.5)) if bar.deviation else ():  # Seen on the bar as beside it.
                 ends = [bar.value - (bar.deviation or 0), bar.value + (bar.deviation or 0)]
                 [line] = axes.plot(ends, [at, at], color=sheet.inks[ink], linewidth=width, marker="|", markersize=6)

@@ -80,21 +80,14 @@ class Bar:
         value: Its length.
         deviation: Of the value, where there is one.
         style: Its colour.
-        text: The value as it is written; by default with its deviation.
+        text: The value as it stands beside the bar.
     """
 
     label: str
     value: float
-    deviation: float | None = None
-    style: int = 0
-    text: str = ""
-
-    @property
-    def written(self) -> str:
-        """The value as it stands beside the bar."""
-        if self.text:
-            return self.text
-        return show(self.value) if self.deviation is None else f"{show(self.value)} ± {show(self.deviation)}"
+    deviation: float | None
+    style: int
+    text: str
 
 
 @dataclass(frozen=True)

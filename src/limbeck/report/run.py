@@ -1,14 +1,15 @@
 """Reports of runs: what was done, teacher beside student, layers, course, recipe, machine."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from limbeck.core import blocks, records, studies
-from limbeck.core.blocks import NOTHING, Block, Notes, Paragraph, Table, duration, guarded
-from limbeck.report.figures import Measured, layers_figure, loss_blocks, quality_figure
+from limbeck.core.blocks import Block, Cell, Notes, Paragraph, Table, duration, number
+from limbeck.report.figures import Measured, layers_figure, loss_blocks, measured, quality_figures
 from limbeck.report.findings import RunFound, StageFound, last_part, run_state, without_path
 from limbeck.report.layer_links import LayerLinks, find_links, recorded_links
 from limbeck.report.quality import comparison_notes, format_count, quality_table
@@ -61,36 +62,23 @@ def measured_models(run: RunFound, quality: Quality | None) -> list[Measured]:
     """Return the run's teacher and student as far as both latency and quality are known."""
     if quality is None or run.record.evaluation is None:
         return []
-    batch = run.record.evaluation.first_batch
-    found = (
-        (last_part(run.record.teacher.name_or_path) or "teacher", batch.teacher.median_ms, quality.teacher, True),
+    batch, teacher = run.record.evaluation.first_batch, last_part(run.record.teacher.name_or_path) or "teacher"
+    models = (
+        (teacher, batch.teacher.median_ms, quality.teacher, True),
         (run.title, batch.student.median_ms, quality.student, False),
     )
-    return [Measured(name, ms, value, role) for name, ms, value, role in found if ms is not None and value is not None]
+    return measured(models)
 
 
-# The sections of a report.
-
-
-def run_sections(run: RunFound) -> list[blocks.Section]:
-    """Lay out a run: steps, results, layers, course, recipe, machine."""
-    return [
-        *guarded("What was done", lambda: _flow(run)),
-        *guarded("Teacher beside student", lambda: _result(run)),
-        *guarded("Layers", lambda: _layers(run)),
-        *guarded("Training", lambda: _training(run)),
-        *guarded("Recipe", lambda: _recipe(run)),
-        *guarded("Provenance", lambda: provenance_blocks(run.record, run.folder)),
-        *guarded("Sources", lambda: _sources(run)),
-    ]
+# The sections of a report: steps, results, layers, course, recipe, machine.
 
 
 def _flow(run: RunFound) -> Iterator[Block]:
     yield blocks.Steps(tuple(_steps(run)))
     if run.status.status != "finished":
         yield run_state(run.status)
-    if warnings := [*run.problems, *_unfinished(run), *_untrained(run), *_of_stages(run), *_of_text(run)]:
-        yield Notes(tuple(warnings), warning=True)
+    warnings = (*run.problems, *_unfinished(run), *_untrained(run), *_of_stages(run), *_of_text(run))
+    yield Notes(warnings, warning=True)
 
 
 def _steps(run: RunFound) -> Iterator[tuple[str, str]]:
@@ -186,16 +174,11 @@ def _result(run: RunFound) -> Iterator[Block]:
         yield Notes(("Teacher and student were not compared.",))
         return
     table = quality_table(evaluation, "Both models, and what the student is of its teacher")
-    labels = (str(row[0]) for row in table.rows)
-    names = (f"↳ {label.strip()}" if label.startswith(" ") else label for label in labels)
-    rows = tuple((name, *row[1:]) for name, row in zip(names, table.rows, strict=True))
+    rows = tuple((re.sub(r"^ +", "↳ ", str(label)), *cells) for label, *cells in table.rows)
     yield replace(table, rows=rows, words=(3,))
-    if notes := comparison_notes(evaluation):
-        yield Notes(tuple(notes))
-    quality = quality_of(run)
-    models = measured_models(run, quality)
-    if quality is not None and len(models) > 1:
-        yield quality_figure(models, quality.label, quality.latency)
+    yield Notes(tuple(comparison_notes(evaluation)))
+    if quality := quality_of(run):
+        yield from quality_figures(measured_models(run, quality), quality.label, quality.latency)
 
 
 def stage_links(run: RunFound, stage: StageFound) -> LayerLinks | None:
@@ -251,7 +234,7 @@ def _training(run: RunFound) -> Iterator[Block]:
     if not run.stages:
         yield Notes(("No stage is recorded: the student is its start.",))
         return
-    facts = tuple((stage.title, *stage_facts(stage)) for stage in run.stages)
+    facts: tuple[tuple[blocks.AnyCell, ...], ...] = tuple((stage.title, *stage_facts(stage)) for stage in run.stages)
     yield Table("Stages", ("Stage", *_FACTS), facts, words=(1, 7, 8))
     if rows := tuple(_terms(run)):
         yield Table("Terms of the loss", ("Stage", "Term", "Training, at the end", "Held-out text"), rows, words=(1,))
@@ -259,24 +242,24 @@ def _training(run: RunFound) -> Iterator[Block]:
         yield from loss_blocks(stage, f"Stage '{stage.title}'")
 
 
-def stage_facts(stage: StageFound) -> tuple[str, ...]:
+def stage_facts(stage: StageFound) -> tuple[Cell, ...]:
     """Return method, steps, tokens, time, tokens a second, padding, precision, device and skipped steps.
 
     Of a stage that is not finished the steps, tokens and time are those of its log.
     """
     record, yet = stage.record, "" if stage.is_finished else " so far"
-    facts = (
-        stage.method,
-        _shown(_so_far(stage, "steps", "step"), f"{{:,.0f}}{yet}"),
-        _shown(_so_far(stage, "tokens"), f"{{:,.0f}}{yet}"),
-        "" if (seconds := _so_far(stage, "seconds")) is None else f"{duration(seconds)}{yet}",
-        _shown(record.tokens_per_second, "{:,.0f}"),
-        _shown(record.padding_share, "{:.1%}"),
-        record.precision,
-        record.device,
-        _shown(record.skipped_steps, "{:,.0f}"),
+    seconds = _so_far(stage, "seconds")
+    return (
+        Cell(stage.method or None),
+        Cell(_so_far(stage, "steps", "step"), f"{{:,.0f}}{yet}"),
+        Cell(_so_far(stage, "tokens"), f"{{:,.0f}}{yet}"),
+        Cell(None if seconds is None else f"{duration(seconds)}{yet}"),
+        number(record.tokens_per_second),
+        Cell(record.padding_share, "{:.1%}"),
+        Cell(record.precision or None),
+        Cell(record.device or None),
+        number(record.skipped_steps),
     )
-    return tuple(fact or NOTHING for fact in facts)
 
 
 def _so_far(stage: StageFound, name: str, logged: str = "") -> float | None:
@@ -284,19 +267,15 @@ def _so_far(stage: StageFound, name: str, logged: str = "") -> float | None:
     return found if stage.is_finished else stage.log.reached.get(logged or name)
 
 
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
-
-
-def _terms(run: RunFound) -> Iterator[tuple[str, ...]]:
+def _terms(run: RunFound) -> Iterator[tuple[blocks.AnyCell, ...]]:
     """List the last logged mean of every term, beside its value on held-out text."""
     for stage in run.stages:
         last, held_out = stage.record.final_terms, stage.record.held_out
         for name in dict.fromkeys([*last, *(name for name in held_out if name != "loss")]):
             yield stage.title, name, _loss(last.get(name)), _loss(held_out.get(name))
-        last_loss, measured = _last_loss(stage), held_out.get("loss")
-        if last_loss is not None or measured is not None:
-            yield stage.title, "loss (weighted sum)", _loss(last_loss), _loss(measured)
+        last_loss, on_held_out = _last_loss(stage), held_out.get("loss")
+        if last_loss is not None or on_held_out is not None:
+            yield stage.title, "loss (weighted sum)", _loss(last_loss), _loss(on_held_out)
 
 
 def _last_loss(stage: StageFound) -> float | None:
@@ -306,8 +285,8 @@ def _last_loss(stage: StageFound) -> float | None:
     return logged if stage.record.final_loss is None else stage.record.final_loss
 
 
-def _loss(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.5g}"
+def _loss(value: float | None) -> Cell:
+    return Cell(value, "{:.5g}")
 
 
 def _recipe(run: RunFound) -> Iterator[Block]:
@@ -349,7 +328,7 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
         "Versions": ", ".join(f"{name} {version}" for name, version in record.versions.items() if name != "limbeck"),
         "Device": hardware.device,
         "Processor": ", ".join(filter(None, [hardware.cpu, cores])),
-        "Threads": _shown(hardware.threads, "{}"),
+        "Threads": "" if hardware.threads is None else str(hardware.threads),
         "Memory": _gibibytes(hardware.memory_bytes, 1),
         "Most memory in use": _gibibytes(run.peak_memory_bytes, 2),
         "Most memory on the device": _gibibytes(run.peak_device_memory_bytes, 2),
@@ -370,10 +349,9 @@ def _gibibytes(size: float | None, digits: int) -> str:
     return "" if size is None else f"{size / 2**30:.{digits}f} GiB"
 
 
-def _view(view: records.CorpusView) -> tuple[str, ...]:
-    length, blocks_, tokens = (_shown(n, "{:,.0f}") for n in (view.length, view.blocks, view.tokens))
-    shown = (view.stage, view.unit, length.replace(",", ""), blocks_, tokens, view.fingerprint)
-    return tuple(part or NOTHING for part in shown)
+def _view(view: records.CorpusView) -> tuple[Cell, ...]:
+    counts = Cell(view.length, "{:.0f}"), number(view.blocks), number(view.tokens)
+    return Cell(view.stage or None), Cell(view.unit or None), *counts, Cell(view.fingerprint or None)
 
 
 def _seeds(record: records.Made) -> str:
@@ -385,3 +363,15 @@ def _seeds(record: records.Made) -> str:
         case studies.Search() if record.identity.get("seed") is not None:
             return f"seed {record.identity['seed']}"
     return ""
+
+
+SECTIONS: dict[str, Callable[[RunFound], Iterable[Block]]] = {
+    "What was done": _flow,
+    "Teacher beside student": _result,
+    "Layers": _layers,
+    "Training": _training,
+    "Recipe": _recipe,
+    "Provenance": lambda run: provenance_blocks(run.record, run.folder),
+    "Sources": _sources,
+}
+"""Of a run."""

@@ -10,7 +10,7 @@ from limbeck.core.records import load
 from limbeck.core.studies import Column, EvaluatedModel, Evaluation
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
-from limbeck.report.evaluation_tables import STEM, metric_name
+from limbeck.report.evaluation import STEM, metric_name
 
 TABLE = f"{STEM}.json"
 _OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|made of \d+ of its \d+ parts")

@@ -1,29 +1,31 @@
-"""Tables of searches of layer mappings, student shapes and teacher layers: for reports, the terminal and files."""
+"""The kinds of search: the words, tables, figures and files of each, finished or as far as it has come."""
 
+import statistics
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from rich.console import RenderableType
-
 from limbeck.core import blocks, studies
-from limbeck.core.blocks import NOTHING, AnyCell, Cell, Table, duration, number
-from limbeck.core.markdown import markdown_file
+from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Figure, Notes, Table, duration, number
+from limbeck.report.figures import plot_figure
+from limbeck.report.plots import Axis, Panels, Plot, Point, Series
 from limbeck.search.mapping_space import show_mapping
 
 S = TypeVar("S", bound=studies.Search)
 
 
-class SearchTables(ABC, Generic[S]):
-    """The words and tables of a kind of search.
+class SearchKind(ABC, Generic[S]):
+    """A kind of search.
 
     Attributes:
         TITLE: Of its file.
+        SECTION: The title of its course in a report.
     """
 
     TITLE: ClassVar[str]
+    SECTION: ClassVar[str]
 
     def setting(self, record: S) -> str:
         """Return in a line what was searched."""
@@ -39,37 +41,44 @@ class SearchTables(ABC, Generic[S]):
         return ""
 
     @abstractmethod
-    def best(self, record: S) -> str:
-        """Return the result in a few words."""
-
-    @abstractmethod
-    def found(self, record: S) -> str:
-        """Return the result in a line; empty for none."""
+    def result(self, record: S) -> tuple[str, str]:
+        """Return the result in a few words, and in a line; empty for none."""
 
     @abstractmethod
     def tables(self, record: S) -> list[Table]:
         """Return the tables of its file."""
 
-    def shown(self, record: S) -> list[blocks.Block]:
+    def shown(self, record: S) -> list[Block]:
         """Return the lines and tables for a console."""
-        return [blocks.Paragraph(self.found(record)), *self.tables(record)]
+        return [blocks.Paragraph(self.result(record)[1]), *self.tables(record)]
+
+    @abstractmethod
+    def course(self, record: S, so_far: str) -> Iterator[Block]:
+        """Draw and list what was found; `so_far` stands in the captions of a search that is not finished."""
 
     @abstractmethod
     def notes(self, record: S) -> Iterator[str]:
         """Describe the figures, the cost, and what came to nothing."""
 
+    def _notes(self, record: S, so_far: str) -> Notes:
+        return Notes(() if so_far else tuple(self.notes(record)))
+
     @abstractmethod
     def files(self, record: S) -> dict[str, str]:
         """Return tables of unrounded numbers by the names of their files."""
+
+    @abstractmethod
+    def pictures(self, record: S) -> dict[str, Figure]:
+        """Return its figures by the names of their files."""
 
 
 _BEST_MAPPINGS = 10
 
 
-class _Mappings(SearchTables[studies.MappingSearch]):
+class _Mappings(SearchKind[studies.MappingSearch]):
     """Layer mappings: the generations as ELM's table 5 has them, and the best mappings."""
 
-    TITLE = "Layer mapping search"
+    TITLE, SECTION = "Layer mapping search", "Evolution"
 
     def scope(self, record: studies.MappingSearch) -> str:
         space = record.space
@@ -78,21 +87,29 @@ class _Mappings(SearchTables[studies.MappingSearch]):
             "layers, 0 for none"
         )
 
-    def best(self, record: studies.MappingSearch) -> str:
-        return f"mapping {show_mapping(record.best.mapping)}, fitness {record.best.fitness:.2f}" if record.best else ""
-
-    def found(self, record: studies.MappingSearch) -> str:
+    def result(self, record: studies.MappingSearch) -> tuple[str, str]:
         best = record.best
         if best is None:
-            return ""
-        scores = ", ".join(f"{name} {score:.2f}" for name, score in best.scores.items())
-        return f"Found: **{show_mapping(best.mapping)}**, gene `{best.gene}`, fitness {best.fitness:.2f} ({scores})."
+            return "", ""
+        mapping, scores = show_mapping(best.mapping), ", ".join(f"{n} {score:.2f}" for n, score in best.scores.items())
+        found = f"Found: **{mapping}**, gene `{best.gene}`, fitness {best.fitness:.2f} ({scores})."
+        return f"mapping {mapping}, fitness {best.fitness:.2f}", found
 
     def tables(self, record: studies.MappingSearch) -> list[Table]:
-        return [generations(record), best_mappings(record)]
+        return [_generations(record), _best_mappings(record)]
 
-    def shown(self, record: studies.MappingSearch) -> list[blocks.Block]:
+    def shown(self, record: studies.MappingSearch) -> list[Block]:
         return [*self.tables(record)]
+
+    def course(self, record: studies.MappingSearch, so_far: str) -> Iterator[Block]:
+        if not record.generations:
+            yield Notes(("No mapping has a fitness yet." if so_far else "No generation is finished.",))
+            return
+        yield evolution_figure(record)
+        yield from distribution_figures(record)
+        yield _generations(record, so_far)
+        yield replace(_best_mappings(record), caption=f"Best mappings{so_far}", strong=(0,))
+        yield self._notes(record, so_far)
 
     def notes(self, record: studies.MappingSearch) -> Iterator[str]:
         cost, seconds = record.cost, record.cost.all_seconds
@@ -114,17 +131,22 @@ class _Mappings(SearchTables[studies.MappingSearch]):
     def files(self, record: studies.MappingSearch) -> dict[str, str]:
         names = ("maximum", "minimum", "mean", "deviation", "size", "evaluated", "best_gene")
         rows = (
-            {**row.to_dict(), "generation": row.number, "best_mapping": _layers(row.best)} for row in record.generations
+            {**row.to_dict(), "generation": row.number, "best_mapping": _spaced(row.best)} for row in record.generations
         )
         columns = ("gene", "fitness", "generation", "training_seconds", "scoring_seconds")
-        candidates = ({**one.to_dict(), **one.scores, "mapping": _layers(one.mapping)} for one in record.candidates)
+        candidates = ({**one.to_dict(), **one.scores, "mapping": _spaced(one.mapping)} for one in record.candidates)
         return {
             "generations.csv": blocks.to_csv(("generation", *names, "best_mapping"), rows),
             "candidates.csv": blocks.to_csv(("mapping", *columns, *record.scores), candidates),
         }
 
+    def pictures(self, record: studies.MappingSearch) -> dict[str, Figure]:
+        if not record.generations:
+            return {}
+        return {"evolution": evolution_figure(record), "distribution": distribution_figure(record)}
 
-def generations(record: studies.MappingSearch) -> Table:
+
+def _generations(record: studies.MappingSearch, so_far: str = "") -> Table:
     """Lay out the generations as ELM's table 5 has them."""
     rows: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
@@ -137,10 +159,10 @@ def generations(record: studies.MappingSearch) -> Table:
         for row in record.generations
     )
     headings = ("Gen", "Max", "Min", "Avg", "Std", "Evaluated", "Best gene", "Mapping")
-    return Table("Generations", headings, rows, words=(0, 6, 7))
+    return Table(f"Generations{so_far}", headings, rows, words=(0, 6, 7))
 
 
-def best_mappings(record: studies.MappingSearch) -> Table:
+def _best_mappings(record: studies.MappingSearch) -> Table:
     """Lay out the mappings that did best, with every score."""
     rows: tuple[tuple[AnyCell, ...], ...] = tuple(
         (
@@ -160,11 +182,11 @@ def _draws(record: studies.MappingSearch, operator: str) -> str:
     return f"{done} of {drawn} in {operator}" if done else ""
 
 
-def _layers(mapping: Sequence[int]) -> str:
+def _spaced(mapping: Sequence[int]) -> str:
     return " ".join(map(str, mapping))
 
 
-_SHAPES_ON_CONSOLE = 20
+_SHAPES_ON_CONSOLE, _SHAPES_ON_PAGE = 20, 100
 _LOSSES = {
     "hidden": "the variance of the teacher's last hidden states that a linear map of the student's does not explain",
     "relations": "the divergence of the last layers' query, key and value relations",
@@ -176,10 +198,10 @@ _SHAPE_COLUMNS = (
 _STATES = ("trained", "cut", "diverged", "refused")
 
 
-class _Shapes(SearchTables[studies.ArchitectureSearch]):
+class _Shapes(SearchKind[studies.ArchitectureSearch]):
     """Student shapes: the front of loss and latency, and every shape that was tried."""
 
-    TITLE = "Search of student shapes"
+    TITLE, SECTION = "Search of student shapes", "Shapes"
 
     def scope(self, record: studies.ArchitectureSearch) -> str:
         sizes = (
@@ -188,29 +210,36 @@ class _Shapes(SearchTables[studies.ArchitectureSearch]):
         )
         return f"{', '.join(sizes)} (FFN in multiples of hidden), sampler {record.sampler}"
 
-    def best(self, record: studies.ArchitectureSearch) -> str:
+    def result(self, record: studies.ArchitectureSearch) -> tuple[str, str]:
         best = record.best
         if best is None:
-            return ""
-        return f"{describe_shape(best)}, {best.latency_share:.3f} of the latency, loss {best.loss:.4f}"
-
-    def found(self, record: studies.ArchitectureSearch) -> str:
-        best = record.best
-        if best is None:
-            return ""
-        return (
+            return "", ""
+        found = (
             f"Found: **{describe_shape(best)}**, {best.parameters:,} parameters, {best.latency_share:.3f} of the "
             f"teacher's latency, loss {best.loss:.4f}, reward {best.reward:.4f}."
         )
+        return f"{describe_shape(best)}, {best.latency_share:.3f} of the latency, loss {best.loss:.4f}", found
 
     def tables(self, record: studies.ArchitectureSearch) -> list[Table]:
-        return [front(record), shapes(record, "All shapes")]
+        return [_front(record), _shapes(record, "All shapes")]
 
-    def shown(self, record: studies.ArchitectureSearch) -> list[blocks.Block]:
+    def shown(self, record: studies.ArchitectureSearch) -> list[Block]:
         count = len(record.shapes)
         some = f", the best {_SHAPES_ON_CONSOLE} of {count}" if count > _SHAPES_ON_CONSOLE else ""
-        table = replace(shapes(record, f"Shapes{some}", _SHAPES_ON_CONSOLE), left_out=0)
-        return [blocks.Paragraph(self.found(record)), front(record), table]
+        table = replace(_shapes(record, f"Shapes{some}", _SHAPES_ON_CONSOLE), left_out=0)
+        return [blocks.Paragraph(self.result(record)[1]), _front(record), table]
+
+    def course(self, record: studies.ArchitectureSearch, so_far: str) -> Iterator[Block]:
+        if not record.shapes:
+            yield Notes(("Of no shape it is known yet what becomes of it.",))
+            yield self._notes(record, so_far)
+            return
+        if record.best is not None:
+            yield shapes_figure(record)
+            yield _front(record, so_far)
+        table = _shapes(record, f"All shapes{so_far}, the best first", _SHAPES_ON_PAGE)
+        yield replace(table, strong=() if record.best is None else (0,))
+        yield self._notes(record, so_far)
 
     def notes(self, record: studies.ArchitectureSearch) -> Iterator[str]:
         cost, latency, limits = record.cost, record.latency, record.limits
@@ -243,8 +272,11 @@ class _Shapes(SearchTables[studies.ArchitectureSearch]):
         rows = ({**shape.to_dict(), "front": shape.trial in record.front} for shape in record.shapes)
         return {"shapes.csv": blocks.to_csv(_SHAPE_COLUMNS, rows)}
 
+    def pictures(self, record: studies.ArchitectureSearch) -> dict[str, Figure]:
+        return {"loss_and_latency": shapes_figure(record)}
 
-def front(record: studies.ArchitectureSearch) -> Table:
+
+def _front(record: studies.ArchitectureSearch, so_far: str = "") -> Table:
     """Lay out the shapes that no other beats in both loss and latency, the fastest first."""
     by_trial = {shape.trial: shape for shape in record.shapes}
     rows: tuple[tuple[AnyCell, ...], ...] = tuple(
@@ -252,10 +284,10 @@ def front(record: studies.ArchitectureSearch) -> Table:
         for shape in map(by_trial.__getitem__, record.front)
     )
     headings = ("Shape", "Parameters", "Latency ms", "Of teacher", "Loss", "Reward")
-    return Table("Front of loss and latency", headings, rows, words=(0,))
+    return Table(f"Front of loss and latency{so_far}", headings, rows, words=(0,))
 
 
-def shapes(record: studies.ArchitectureSearch, caption: str, most: int | None = None) -> Table:
+def _shapes(record: studies.ArchitectureSearch, caption: str, most: int | None = None) -> Table:
     """Lay out trained shapes by reward, then those that were cut, diverged or refused, by trial."""
     ranked = sorted(record.shapes, key=lambda shape: (_STATES.index(shape.state), -(shape.reward or 0.0), shape.trial))
     rows: tuple[tuple[AnyCell, ...], ...] = tuple(
@@ -284,29 +316,34 @@ def describe_shape(shape: studies.SearchedShape) -> str:
 _ENDS = {"cut": "after {}", "trained": NOTHING, "diverged": "diverged"}
 
 
-class _Layers(SearchTables[studies.TeacherLayerSearch]):
+class _Layers(SearchKind[studies.TeacherLayerSearch]):
     """Teacher layers: every candidate with its score at each rung."""
 
-    TITLE = "Search of teacher layers"
+    TITLE, SECTION = "Search of teacher layers", "Layers of the teacher"
 
-    def best(self, record: studies.TeacherLayerSearch) -> str:
-        best = record.best
-        return f"layer {best.layer}, score {best.scores[-1].score:.2f}" if best is not None else ""
-
-    def found(self, record: studies.TeacherLayerSearch) -> str:
+    def result(self, record: studies.TeacherLayerSearch) -> tuple[str, str]:
         if record.best is None:
-            return ""
-        last = record.best.scores[-1]
-        return (
-            f"Recommended: teacher layer **{record.best.layer}** of {record.teacher.layers}, score {last.score:.2f} "
+            return "", ""
+        layer, last = record.best.layer, record.best.scores[-1]
+        found = (
+            f"Recommended: teacher layer **{layer}** of {record.teacher.layers}, score {last.score:.2f} "
             f"after {last.step} steps."
         )
+        return f"layer {layer}, score {last.score:.2f}", found
 
     def tables(self, record: studies.TeacherLayerSearch) -> list[Table]:
-        return [layers(record)]
+        return [_layers(record)]
 
-    def shown(self, record: studies.TeacherLayerSearch) -> list[blocks.Block]:
-        return [blocks.Paragraph(self.found(record)), replace(layers(record), caption="")]
+    def shown(self, record: studies.TeacherLayerSearch) -> list[Block]:
+        return [blocks.Paragraph(self.result(record)[1]), replace(_layers(record), caption="")]
+
+    def course(self, record: studies.TeacherLayerSearch, so_far: str) -> Iterator[Block]:
+        strong: tuple[int, ...] = ()
+        if record.best is not None:
+            yield race_figure(record, "best so far" if so_far else "recommended")
+            strong = (0,)
+        yield replace(_layers(record), caption=f"Layers{so_far}, the best first", strong=strong)
+        yield self._notes(record, so_far)
 
     def notes(self, record: studies.TeacherLayerSearch) -> Iterator[str]:
         yield (
@@ -330,8 +367,11 @@ class _Layers(SearchTables[studies.TeacherLayerSearch]):
             rows += [whole | scored for scored in whole.get("scores") or [{}]]
         return {"layers.csv": blocks.to_csv(columns, rows)}
 
+    def pictures(self, record: studies.TeacherLayerSearch) -> dict[str, Figure]:
+        return {"layers": race_figure(record)}
 
-def layers(record: studies.TeacherLayerSearch) -> Table:
+
+def _layers(record: studies.TeacherLayerSearch) -> Table:
     """Lay out every layer with its score at each rung; before the end of the search with the state of its trial."""
     steps = sorted({scored.step for row in record.layers for scored in row.scores})
     rows: list[tuple[AnyCell, ...]] = []
@@ -352,25 +392,117 @@ def layers(record: studies.TeacherLayerSearch) -> Table:
     return Table("Layers", tuple(headings), tuple(rows), words=(len(headings) - 1,))
 
 
-KINDS: dict[str, SearchTables[Any]] = {"mapping": _Mappings(), "architecture": _Shapes(), "teacher-layer": _Layers()}
+KINDS: dict[str, SearchKind[Any]] = {"mapping": _Mappings(), "architecture": _Shapes(), "teacher-layer": _Layers()}
 
 
-def search_table(record: Mapping[str, Any]) -> RenderableType:
-    """Return the tables of a finished search for the terminal."""
-    search = studies.Search.read(record)
-    kind = KINDS[search.kind or ""]
-    return blocks.console(*kind.shown(search), blocks.Notes(tuple(kind.notes(search))))
+# Figures: the course of the fitness, loss against latency of shapes, scores of teacher layers.
+
+_GENERATION = Axis("generation", whole=True)
+_SPREAD = 0.12
+"""Of the dots of a generation, sideways, so that equal ones are seen."""
 
 
-def search_files(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tables of a finished search, by the names of their files."""
-    search = studies.Search.read(record)
-    kind = KINDS[search.kind or ""]
-    found = kind.found(search)
-    setting = [kind.setting(search), *([f"{found} `limbeck distill recipe.yaml` trains it."] if found else [])]
-    sections = [
-        blocks.Section("", tuple(map(blocks.Paragraph, setting))),
-        *(blocks.Section(table.caption, (table,)) for table in kind.tables(search)),
-        blocks.Section("Notes", (blocks.Notes(tuple(kind.notes(search))),)),
+def evolution_figure(record: studies.MappingSearch) -> Figure:
+    """Draw highest, mean and lowest fitness of each generation, the best so far, and every member."""
+    rows = record.generations
+    best = [(row.number, max(other.maximum for other in rows[: place + 1])) for place, row in enumerate(rows)]
+    band = [(row.mean - row.deviation, row.mean + row.deviation) for row in rows]
+    series = [
+        _members(record, "fitness"),
+        Series("best so far", best, 1, "steps"),
+        Series("mean, with deviation", [(row.number, row.mean) for row in rows], 0, band=band),
+        Series("highest", [(row.number, row.maximum) for row in rows], 2),
+        Series("lowest", [(row.number, row.minimum) for row in rows], 3),
     ]
-    return {"search.md": markdown_file(f"{kind.TITLE}: {search.name}", sections), **kind.files(search)}
+    label = f"fitness: mean of {', '.join(record.scores)} (percent)"
+    caption = "Each dot is a member of its generation; the band is the deviation of its members."
+    return plot_figure("Evolution of the fitness", Plot(series, _GENERATION, Axis(label)), caption)
+
+
+def distribution_figures(record: studies.MappingSearch) -> Iterator[Figure]:
+    """Draw every score of the members of each generation, where the fitness has several scores."""
+    for name in record.scores if len(record.scores) > 1 else ():
+        yield plot_figure(f"Score {name} by generation", _distribution(record, name))
+
+
+def distribution_figure(record: studies.MappingSearch) -> Figure:
+    """Draw the distribution of the fitness and of its scores in each generation as panels, as ELM's figure 4."""
+    names = ["fitness", *record.scores] if len(record.scores) > 1 else ["fitness"]
+    panels = [(name, _distribution(record, name)) for name in names]
+    medians = [(name, ", ".join(f"{value:.2f}" for _, value in plot.series[1].points)) for name, plot in panels]
+    title = "Distribution of the scores by generation"
+    caption = "A box has the middle half of the members and their median; its whiskers reach the extremes."
+    words = "; ".join(f"{name}: medians {found}" for name, found in medians)
+    words = f"Box plots of {', '.join(names)} for each generation. {words}."
+    data = Table(title, ("", "Medians"), tuple(medians))
+    return Figure("distribution", title, caption, words, Panels(panels, 3), data)
+
+
+def shapes_figure(record: studies.ArchitectureSearch) -> Figure:
+    """Draw the loss of every shape that was trained to the end against its latency, with the front and the best."""
+    trained = [shape for shape in record.shapes if shape.state == "trained"]
+    by_trial = {shape.trial: shape for shape in trained}
+    best = [record.best] if record.best is not None else []
+    others = [shape for shape in trained if shape.trial not in record.front]
+    series = [
+        _trained("Pareto front", [by_trial[trial] for trial in record.front], 1, mark="steps"),
+        _trained("shape", others, 0),
+        _trained("best reward", best, 3, large=True),
+    ]
+    limit = record.limits.latency_share
+    caption = f"{len(trained)} shapes; best reward: {describe_shape(best[0])}."
+    caption += f" Limit of the latency: {limit:g} of the teacher's." if limit is not None else ""
+    x = Axis("latency, as a share of the teacher's", from_zero=True)
+    plot = Plot([one for one in series if one.points], x, Axis("loss (1: untrained)"), limit)
+    return plot_figure("Loss and latency of shapes", plot, caption)
+
+
+def race_figure(record: studies.TeacherLayerSearch, mark: str = "recommended") -> Figure:
+    """Draw the score of every layer at every step that it was scored at, and mark the best.
+
+    Args:
+        record: Of the search, or of its course so far; it has a best layer.
+        mark: The name of the best.
+    """
+    scored: dict[int, list[Point]] = {}
+    for row in record.layers:
+        for one in row.scores:
+            if one.score is not None:
+                scored.setdefault(one.step, []).append((row.layer, one.score))
+    steps = sorted(scored)
+    series = [Series(f"after {step:,} steps", sorted(scored[step]), style + 2) for style, step in enumerate(steps)]
+    for best in filter(None, [record.best]):
+        place = (best.layer, best.scores[-1].score or 0.0)
+        series.append(Series(f"{mark}: layer {best.layer}", [place], 1, "points", large=True))
+    x, y = Axis("teacher layer", whole=True), Axis(f"score: mean of {', '.join(record.scores)} (percent)")
+    return plot_figure("Students of the layers of the teacher", Plot(series, x, y))
+
+
+def members_of(record: studies.MappingSearch, name: str) -> list[list[float]]:
+    """Return the values of a score, or of the fitness, by generation; a genome that came twice counts twice."""
+    by_gene = {one.gene: one.fitness if name == "fitness" else one.scores[name] for one in record.candidates}
+    return [[by_gene[gene] for gene in row.members] for row in record.generations]
+
+
+def _distribution(record: studies.MappingSearch, name: str) -> Plot:
+    """Return the members of each generation, and their median with its box."""
+    groups = {row.number: v for row, v in zip(record.generations, members_of(record, name), strict=True) if v}
+    medians = [(number, statistics.median(values)) for number, values in groups.items()]
+    series = [_members(record, name), Series("median", medians, 1, boxes=list(groups.values()))]
+    return Plot(series, _GENERATION, Axis(f"{name} (percent)"))
+
+
+def _members(record: studies.MappingSearch, name: str) -> Series:
+    """Return the members of each generation side by side."""
+    points: list[Point] = []
+    for row, values in zip(record.generations, members_of(record, name), strict=True):
+        middle = (len(values) - 1) / 2
+        spread = (_SPREAD * (index - middle) / max(middle, 1) for index in range(len(values)))
+        points += [(row.number + aside, value) for aside, value in zip(spread, values, strict=True)]
+    return Series("member", points, 5, "points")
+
+
+def _trained(label: str, shapes: Sequence[studies.SearchedShape], style: int, **more: Any) -> Series:
+    points = [(shape.latency_share or 0.0, shape.loss or 0.0) for shape in shapes]
+    names = [f"{shape.layers}x{shape.hidden}h{shape.heads}f{shape.ffn}" for shape in shapes]
+    return Series(label, points, style, **{"mark": "points", **more}, names=names)
