@@ -1,5 +1,6 @@
 """The folder of an export appears whole or not at all, replaces nothing but an export, and has the umask's modes."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -7,52 +8,53 @@ from pathlib import Path
 import pytest
 
 from limbeck.core import files
-from limbeck.errors import ModelError, OutputError
+from limbeck.errors import ModelError, OutputError, RecipeError
 from limbeck.export import exporting
-from limbeck.export import exporting as comparing
 from limbeck.export.batches import ExportMismatchError, largest_share
 from limbeck.export.exporting import (
-    ExportRequest,
     check_output,
     check_packages,
     compare_folder,
+    compare_in_fresh_process,
     default_output,
-    export_model,
     list_files,
 )
 from limbeck.export.formats import FORMATS
-from limbeck.export.source import head_of, locate, open_source
+from limbeck.export.source import locate, open_source
 from limbeck.training.checkpoints import save_weights
-from tests.support.models import make_teacher, tiny_config, tiny_model, tiny_tokenizer
+from tests.support.models import make_teacher, tiny_model, tiny_tokenizer
 from tests.support.students import sentence_student
 
 
-def test_a_failure_leaves_nothing_behind(tmp_path):
+@pytest.fixture
+def student(tmp_path):
+    return make_teacher(tmp_path, "bert", layers=1)
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path, student, export):
     def fail(folder, record):
         assert (folder / "export.json").is_file() and record["format"] == "safetensors"
         raise RuntimeError
 
-    student = str(make_teacher(tmp_path, "bert", layers=1))
     with pytest.raises(RuntimeError):
-        export_model(ExportRequest(student, "safetensors", output=tmp_path / "out"), finish=fail)
+        export(student, "safetensors", finish=fail)
     assert [path.name for path in tmp_path.iterdir()] == ["teacher-bert"]
 
 
-def test_an_export_replaces_an_export_whole_and_only_when_asked(tmp_path):
-    student = str(make_teacher(tmp_path, "bert", layers=1))
-    request = ExportRequest(student, "safetensors", output=tmp_path / "out")
-    first = export_model(request)
-    (first.folder / "stale").write_text("x")
+def test_an_export_replaces_an_export_whole_and_only_when_asked(tmp_path, student, export):
+    (export(student, "safetensors").folder / "stale").write_text("x")
     with pytest.raises(OutputError, match="replace it with --overwrite"):
-        export_model(request)
-    second = export_model(ExportRequest(student, "safetensors", output=tmp_path / "out", overwrite=True))
-    assert "stale" not in second.files
+        export(student, "safetensors")
+    again = export(student, "safetensors", overwrite=True)
+    assert "stale" not in again.files
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "teacher-bert"]
+    with pytest.raises(OutputError, match="holds the model that is exported"):
+        export(again.folder, "safetensors", output=again.folder, overwrite=True)
+    assert (again.folder / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_what_is_no_export_is_never_replaced(tmp_path, overwrite):
-    student = make_teacher(tmp_path, "bert", layers=1)
+def test_what_is_no_export_is_never_replaced(tmp_path, student, overwrite):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     (tmp_path / "file").write_text("x")
@@ -64,59 +66,31 @@ def test_what_is_no_export_is_never_replaced(tmp_path, overwrite):
     ):
         with pytest.raises(OutputError, match=part):
             check_output(output, str(student), overwrite=overwrite)
-    check_output(tmp_path / "new", str(student), overwrite=overwrite)
+    check_output(tmp_path / "new", str(student), overwrite=overwrite)  # does not raise
 
 
-def test_the_source_is_not_replaced_even_if_it_is_an_export(tmp_path):
-    student = make_teacher(tmp_path, "bert", layers=1)
-    done = export_model(ExportRequest(str(student), "safetensors", output=tmp_path / "out"))
-    with pytest.raises(OutputError, match="holds the model that is exported"):
-        export_model(ExportRequest(str(done.folder), "safetensors", output=done.folder, overwrite=True))
-    assert (done.folder / "model.safetensors").is_file()
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, student, export):
     (tmp_path / "file").write_text("x")
-    request = ExportRequest(str(make_teacher(tmp_path, "bert", layers=1)), "safetensors", tmp_path / "file" / "out")
     with pytest.raises(OutputError, match=r"cannot be written: (Not a directory|File exists)"):
-        export_model(request)
+        export(student, "safetensors", output=tmp_path / "file" / "out")
 
 
 def test_the_default_folder_is_beside_the_models(tmp_path):
-    assert default_output(str(tmp_path / "run" / "student"), "onnx") == Path(
-        str(tmp_path / "run" / "student").replace("/", "-") + "-onnx"
-    )
-    (tmp_path / "run" / "student").mkdir(parents=True)
-    assert default_output(str(tmp_path / "run" / "student"), "onnx") == tmp_path / "run" / "student-onnx"
+    student = tmp_path / "run" / "student"
+    assert default_output(str(student), "onnx") == Path(f"{str(student).replace('/', '-')}-onnx")
+    student.mkdir(parents=True)
+    assert default_output(str(student), "onnx") == tmp_path / "run" / "student-onnx"
     assert default_output("package:some_model", "onnx-int8") == Path("some_model-onnx-int8")
     assert default_output("owner/name", "onnx") == Path("owner-name-onnx")
 
 
-def test_a_runs_folder_stands_for_its_student(tmp_path):
-    student = make_teacher(tmp_path, "bert", layers=1).rename(tmp_path / "student")
-    assert locate(tmp_path) == str(student)
-    assert locate(student) == str(student)
-    assert locate("owner/name") == "owner/name"
+def test_a_runs_folder_stands_for_its_student(tmp_path, student):
+    student = student.rename(tmp_path / "student")
+    assert [locate(name) for name in (tmp_path, student, "owner/name")] == [str(student), str(student), "owner/name"]
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "run.json").write_text("{}")
     with pytest.raises(ModelError, match="has no student yet; finish it: limbeck distill --resume"):
         locate(tmp_path / "begun")
-
-
-@pytest.mark.parametrize(
-    ("architecture", "labels", "head"),
-    [
-        ("BertModel", 2, None),
-        ("BertForMaskedLM", 2, "masked_lm"),
-        ("BertForSequenceClassification", 3, "classification"),
-        ("BertForSequenceClassification", 1, "regression"),
-        ("BertForTokenClassification", 3, "token_classification"),
-        ("BertForQuestionAnswering", 2, "question_answering"),
-        ("ElectraForPreTraining", 2, None),
-    ],
-)
-def test_the_head_is_the_one_that_the_checkpoint_was_saved_with(architecture, labels, head):
-    assert head_of(tiny_config("bert", architectures=[architecture], num_labels=labels)) == head
 
 
 def test_nothing_taps_the_model_that_is_exported(bert_folder):
@@ -126,20 +100,38 @@ def test_nothing_taps_the_model_that_is_exported(bert_folder):
     assert {parameter.dtype.itemsize for parameter in model.parameters()} == {4}
 
 
-def test_a_tokenizer_that_reads_text_differently_is_found(tmp_path, bert_folder):
-    done = export_model(ExportRequest(str(bert_folder), "safetensors", output=tmp_path / "out"))
+def test_a_tokenizer_that_reads_text_differently_is_found(bert_folder, export):
+    done = export(bert_folder, "safetensors")
     tiny_tokenizer("bert", lowercase=False).save_pretrained(done.folder)
     with pytest.raises(ExportMismatchError, match="exported tokenizer splits"):
         compare_folder(open_source(bert_folder), FORMATS["safetensors"], done.folder, ["The Model"])
 
 
-def test_a_missing_package_names_the_extra():
-    with pytest.raises(
-        Exception, match=r'needs no_such_package, which is not installed: pip install "limbeck\[export\]"'
-    ):
-        check_packages(["json", "no_such_package"])
-    with pytest.raises(Exception, match="needs no_such_package and nor_this, which are not installed: pip"):
-        check_packages(["json", "no_such_package", "nor_this"])
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"opset": 13}, "--opset 13 is not one of 14 to 20"),
+        ({"opset": 17, "export_format": "safetensors"}, "--opset is for ONNX"),
+        ({"dtype": "bfloat16"}, "ONNX Runtime has no bfloat16 on a CPU"),
+        ({"dtype": "float16", "export_format": "onnx-int8"}, "does not go with --format onnx-int8"),
+        ({"export_format": "onx"}, "Did you mean 'onnx'?"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_anything_is_loaded(tmp_path, options, part, export):
+    with pytest.raises(RecipeError, match=part):
+        export(tmp_path / "none", **options)
+
+
+@pytest.mark.parametrize(
+    ("packages", "needs"),
+    [
+        (["json", "no_such_package"], r'no_such_package, which is not installed: pip install "limbeck\[export\]"'),
+        (["json", "no_such_package", "nor_this"], "no_such_package and nor_this, which are not installed: pip"),
+    ],
+)
+def test_a_missing_package_names_the_extra(packages, needs):
+    with pytest.raises(RecipeError, match=f"needs {needs}"):
+        check_packages(packages)
 
 
 def test_sizes_of_all_files_are_listed(tmp_path):
@@ -148,7 +140,13 @@ def test_sizes_of_all_files_are_listed(tmp_path):
     assert list_files(tmp_path) == {"a/b": 3}
 
 
-def test_verify_refuses_before_the_folder_appears(tmp_path, bert_folder, monkeypatch):
+def test_the_record_is_published_without_this_machines_folders(tmp_path, student, export):
+    done = export(student)
+    assert json.loads((done.folder / "export.json").read_text(encoding="utf-8"))["source"] == "teacher-bert"
+    assert not [file for file in done.folder.rglob("*.json") if str(tmp_path) in file.read_text(errors="ignore")]
+
+
+def test_verify_refuses_before_the_folder_appears(tmp_path, bert_folder, monkeypatch, export):
     asked = []
 
     def compare(name, chosen, folder, texts):
@@ -156,23 +154,22 @@ def test_verify_refuses_before_the_folder_appears(tmp_path, bert_folder, monkeyp
         raise ExportMismatchError("It differs.")
 
     monkeypatch.setattr(exporting, "compare_in_fresh_process", compare)
-    texts = [f"text {number}" for number in range(50)]
     with pytest.raises(ExportMismatchError):
-        export_model(ExportRequest(str(bert_folder), "safetensors", output=tmp_path / "out", texts=texts, verify=True))
+        export(bert_folder, "safetensors", texts=[f"text {number}" for number in range(50)], verify=True)
     assert asked == [(str(bert_folder), True, 50)]
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
-def test_a_fresh_process_finds_the_same_and_what_changed_on_disk(tmp_path, bert_folder):
-    done = export_model(ExportRequest(str(bert_folder), "onnx", output=tmp_path / "out", verify=True))
+def test_a_fresh_process_finds_the_same_and_what_changed_on_disk(tmp_path, bert_folder, export):
+    done = export(bert_folder, verify=True)
     assert done.record["verified"]["largest"] == pytest.approx(done.record["differences"]["largest"], abs=1e-5)
     other = make_teacher(tmp_path, "bert", seed=3)
-    found = comparing.compare_in_fresh_process(str(other), FORMATS["onnx"], done.folder, ["the model"])
+    found = compare_in_fresh_process(str(other), FORMATS["onnx"], done.folder, ["the model"])
     assert largest_share(found)[0] > 0.1
     (done.folder / "onnx" / "model.onnx").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=r"ONNX Runtime cannot run 'model\.onnx'"):
-        comparing.compare_in_fresh_process(str(bert_folder), FORMATS["onnx"], done.folder, ["the model"])
+        compare_in_fresh_process(str(bert_folder), FORMATS["onnx"], done.folder, ["the model"])
 
 
 @pytest.fixture(params=[0o022, 0o077], ids=oct)
@@ -187,22 +184,16 @@ def mode(path):
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "asked"])
-def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, told, monkeypatch):
+def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, told, monkeypatch, export):
     if not told:
         monkeypatch.setattr(files, "_STATUS", tmp_path / "no-such-system")
     save_weights(tiny_model("bert"), tmp_path / "model.safetensors.partial", None)
     assert mode(tmp_path / "model.safetensors.partial") == 0o666 & ~umask
-    source = make_teacher(tmp_path, "bert", layers=1)
-    done = export_model(ExportRequest(str(source), "safetensors", output=tmp_path / "out"))
-    assert {mode(done.folder / name) for name in done.files} == {0o666 & ~umask}
+    for name in ("safetensors", "sentence-transformers"):
+        done = export(sentence_student(tmp_path), name, output=tmp_path / name)
+        assert {mode(done.folder / file) for file in done.files} == {0o666 & ~umask}
     assert os.umask(umask) == umask, "it is left as it was"
 
 
-def test_all_files_of_a_sentence_transformers_export_can_be_read_alike(tmp_path):
-    request = ExportRequest(str(sentence_student(tmp_path)), "sentence-transformers", output=tmp_path / "out")
-    done = export_model(request)
-    assert len({mode(done.folder / name) for name in done.files}) == 1
-
-
 def test_a_file_that_is_gone_or_not_ours_stops_nothing(tmp_path):
-    files.give_ordinary_mode([tmp_path / "gone"])
+    files.give_ordinary_mode([tmp_path / "gone"])  # does not raise

@@ -4,24 +4,23 @@ import pytest
 import torch
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertModel
 
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encode
 from limbeck.export.batches import ExportMismatchError, built_in_texts
-from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.models.loading import load_model, load_tokenizer
-from limbeck.models.locating import sentence_pooling
-from tests.support.models import make_teacher
-from tests.support.students import sentence_student, with_pooler
+from limbeck.models.locating import SentencePooling, sentence_pooling
+from tests.support.models import make_teacher, save_folder, tiny_config
+from tests.support.students import sentence_student
 
 TEXTS = [text for text in built_in_texts(pairs=False) if isinstance(text, str)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_weights_are_the_sources_in_the_dtype(tmp_path, dtype):
-    student = with_pooler(tmp_path)
-    done = export_model(ExportRequest(str(student), "safetensors", dtype=dtype, output=tmp_path / "out"))
+def test_weights_are_the_sources_in_the_dtype(tmp_path, dtype, export):
+    student = save_folder(BertModel(tiny_config("bert", layers=2)), tmp_path / "pooled", "bert")
+    done = export(student, "safetensors", dtype=dtype)
     model, wanted = AutoModel.from_pretrained(done.folder), AutoModel.from_pretrained(student)
     assert model.dtype == getattr(torch, dtype)
     given = model.state_dict()
@@ -33,22 +32,23 @@ def test_weights_are_the_sources_in_the_dtype(tmp_path, dtype):
     assert largest == 0 if dtype == "float32" else largest > 0
 
 
-def test_no_pooler_is_made_up(tmp_path):
-    student = make_teacher(tmp_path, "bert", layers=1)
-    done = export_model(ExportRequest(str(student), "safetensors", output=tmp_path / "out"))
+def test_no_pooler_is_made_up(tmp_path, export):
+    done = export(make_teacher(tmp_path, "bert", layers=1), "safetensors")
     with safe_open(done.folder / "model.safetensors", framework="pt") as tensors:
         assert not [name for name in tensors.keys() if "pooler" in name]  # noqa: SIM118 - not a dict
 
 
-def test_a_head_goes_along(tmp_path):
+def test_a_head_goes_along_but_makes_no_sentence_vectors(tmp_path, export):
     student = make_teacher(tmp_path, "bert", head="classification", layers=1, num_labels=3)
-    done = export_model(ExportRequest(str(student), "safetensors", dtype="bfloat16", output=tmp_path / "out"))
+    done = export(student, "safetensors", dtype="bfloat16")
     model = AutoModelForSequenceClassification.from_pretrained(done.folder)
     assert (model.config.num_labels, model.dtype) == (3, torch.bfloat16)
     assert done.record["differences"]["equal_decisions"] is not None
+    with pytest.raises(ModelError, match="has a classification head and makes no sentence vectors"):
+        export(student, "sentence-transformers", output=tmp_path / "vectors")
 
 
-def test_weights_that_overflow_are_refused(tmp_path):
+def test_weights_that_overflow_are_refused(tmp_path, export):
     student = make_teacher(tmp_path, "bert", layers=1)
     model = load_model(student)
     with torch.no_grad():
@@ -56,14 +56,14 @@ def test_weights_that_overflow_are_refused(tmp_path):
         model.encoder.layer[0].output.dense.bias[0] = 1e6
     model.save_pretrained(student)
     with pytest.raises(ExportMismatchError, match=r"differs from its source by nan.*float16.*use float32"):
-        export_model(ExportRequest(str(student), "safetensors", dtype="float16", output=tmp_path / "out"))
+        export(student, "safetensors", dtype="float16")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("family", "pooling", "normalize"), [("bert", "mean", True), ("roberta", "cls", False)])
-def test_sentence_transformers_gives_our_vectors(tmp_path, family, pooling, normalize):
+def test_sentence_transformers_gives_our_vectors(tmp_path, family, pooling, normalize, export):
     student = sentence_student(tmp_path, family, pooling=pooling, normalize=normalize, max_length=32)
-    done = export_model(ExportRequest(str(student), "sentence-transformers", output=tmp_path / "out"))
+    done = export(student, "sentence-transformers")
     loaded = SentenceTransformer(str(done.folder), device="cpu")
     assert loaded.max_seq_length == 32
     given = loaded.encode(TEXTS, convert_to_tensor=True)
@@ -73,22 +73,13 @@ def test_sentence_transformers_gives_our_vectors(tmp_path, family, pooling, norm
     assert done.record["differences"]["largest"]["sentence_embedding"] < 1e-5
 
 
-def test_a_plain_encoder_gets_mean_pooling_and_its_own_longest_input(tmp_path):
-    student = make_teacher(tmp_path, "distilbert", layers=1)
-    done = export_model(ExportRequest(str(student), "sentence-transformers", output=tmp_path / "out"))
-    found = sentence_pooling(done.folder)
-    assert (found.pooling, found.normalize, found.max_length) == ("mean", False, 128)
+def test_a_plain_encoder_gets_mean_pooling_and_its_own_longest_input(tmp_path, export):
+    done = export(make_teacher(tmp_path, "distilbert", layers=1), "sentence-transformers")
+    assert sentence_pooling(done.folder) == SentencePooling("mean", normalize=False, max_length=128)
 
 
-def test_a_classifier_makes_no_sentence_vectors(tmp_path):
-    student = make_teacher(tmp_path, "bert", head="classification", layers=1)
-    with pytest.raises(ModelError, match="has a classification head and makes no sentence vectors"):
-        export_model(ExportRequest(str(student), "sentence-transformers", output=tmp_path / "out"))
-
-
-def test_a_dense_module_is_refused(tmp_path):
-    student = sentence_student(tmp_path)
-    modules = (student / "modules.json").read_text()
-    (student / "modules.json").write_text(modules.replace("models.Normalize", "models.Dense"))
+def test_a_dense_module_is_refused(tmp_path, export):
+    modules = sentence_student(tmp_path) / "modules.json"
+    modules.write_text(modules.read_text().replace("models.Normalize", "models.Dense"))
     with pytest.raises(ModelError, match="makes its vectors with a Dense module"):
-        export_model(ExportRequest(str(student), "onnx", output=tmp_path / "out"))
+        export(modules.parent)

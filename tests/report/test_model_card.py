@@ -13,7 +13,6 @@ from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_
 from limbeck.core.records import Run, Stage
 from limbeck.core.studies import Evaluation
 from limbeck.export.exporting import ExportRequest, export_model
-from limbeck.export.source import EXPORT_HEADS
 from limbeck.methods.composition import Term
 from limbeck.models.heads import HEADS
 from limbeck.models.streams import StreamKey
@@ -32,7 +31,7 @@ from limbeck.report.task_scores import find_scores, scores_of
 from limbeck.training.students import describe_layers
 from tests.support.models import make_teacher
 from tests.support.reports import card_of, run_record
-from tests.support.students import sentence_student, token_classifier
+from tests.support.students import sentence_student
 
 HOSTILE = "a: \"b\" 'c' {d} [e] #f | g ` ``` <script>\n---\n- x: y\n\n# Heading\x00\x1b[31m\u2028{{ 7 * 7 }} & *z*"
 
@@ -331,13 +330,11 @@ def test_the_code_of_a_sentence_encoder_runs(tmp_path: Path, capsys):
     assert printed.startswith(("[[1", "[[0.99"))
 
 
-@pytest.mark.parametrize("head", [None, "sentence", *EXPORT_HEADS])
+@pytest.mark.parametrize("head", [None, "sentence", "token_classification", *HEADS])
 def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
     labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
     if head == "sentence":
         student = sentence_student(tmp_path)
-    elif head == "token_classification":
-        student = token_classifier(tmp_path)
     else:
         student = make_teacher(tmp_path, "bert", head=head, layers=1, **labels)
     request = ExportRequest(str(student), "onnx", output=tmp_path / "out")

@@ -16,9 +16,11 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from limbeck.models.blueprint import StudentBlueprint, build_student
-from limbeck.models.families import Shape
-from limbeck.models.heads import Head
+from limbeck.core.records import Initialisation
+from limbeck.models.blueprint import StudentBlueprint, build_student, student_config
+from limbeck.models.families import Shape, shape_of
+from limbeck.models.heads import AnyHead
+from limbeck.models.initialise import LayerStrategy, initialise_student
 from limbeck.models.loading import quiet
 
 LAYERS, HIDDEN, HEADS, FFN, MAX_LENGTH = 4, 48, 4, 96, 128
@@ -39,6 +41,15 @@ def blueprint_like(shape: Shape, layers: int) -> StudentBlueprint:
     """The blueprint of a model with a shape but another depth, for example of a truncated teacher."""
     embedding = shape.embedding if shape.embedding != shape.hidden else None
     return StudentBlueprint(layers=layers, hidden=shape.hidden, heads=shape.heads, ffn=shape.ffn, embedding=embedding)
+
+
+def start_student(
+    teacher: PreTrainedModel, layers: int, strategy: LayerStrategy, *, embeddings: str = "auto", **changes: Any
+) -> tuple[PreTrainedModel, Initialisation]:
+    """A student of the teacher's shape but for its depth and some changes, started from it, and the record of that."""
+    blueprint = blueprint_like(shape_of(teacher.config), layers).model_copy(update=changes)
+    student = build_student(student_config(blueprint, teacher.config), seed=9)
+    return student, initialise_student(student, teacher, layers=strategy, embeddings=embeddings, seed=3)
 
 
 def special_tokens(family: str) -> list[str]:
@@ -138,7 +149,7 @@ def tiny_config(
     return CONFIG_MAPPING[family](**(fields | changes))
 
 
-def tiny_model(family: str = "bert", *, seed: int = 0, head: Head | None = None, **changes: Any) -> PreTrainedModel:
+def tiny_model(family: str = "bert", *, seed: int = 0, head: AnyHead | None = None, **changes: Any) -> PreTrainedModel:
     """A tiny random model in eval mode, with a head or without and without a pooler; larger weights than usual, so
     that layers differ."""
     return _spread(build_student(tiny_config(family, **changes), seed=seed, head=head), seed)
@@ -163,7 +174,7 @@ def save_folder(model: PreTrainedModel, folder: Path, family: str) -> Path:
 
 
 def make_teacher(
-    parent: Path, family: str = "bert", *, seed: int = 0, head: Head | None = None, **changes: Any
+    parent: Path, family: str = "bert", *, seed: int = 0, head: AnyHead | None = None, **changes: Any
 ) -> Path:
     """Save a tiny teacher under `parent/teacher-FAMILY`, and return the folder."""
     return save_folder(tiny_model(family, seed=seed, head=head, **changes), parent / f"teacher-{family}", family)

@@ -27,7 +27,7 @@ from limbeck.methods.composition import Pairing, Term
 from limbeck.methods.registry import METHODS, read_method
 from limbeck.models.blueprint import build_student, parse_blueprint, student_config
 from limbeck.models.families import Shape, base_model, family_of, shape_of
-from limbeck.models.heads import Head, head_class
+from limbeck.models.heads import Head, model_class
 from limbeck.models.loading import as_dtype
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.method_recipe import stages_of
@@ -191,8 +191,7 @@ def _from_shapes(request: StepRequest) -> StepSetup:
     terms = part.compose(options, Pairing(shape_of(student), shape_of(teacher), task))
     heads = needed_head(terms, task, "student"), needed_head(terms, task, "teacher")
     for config, head in zip((student, teacher), heads, strict=True):
-        if head is not None:
-            head_class(config, head)
+        model_class(config, head)
     masked = MASKED_SHARE if task == "text" and any(term.unit == "label" for term in terms) else 0.0
     return StepSetup(
         teacher=teacher,

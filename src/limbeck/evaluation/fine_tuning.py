@@ -28,7 +28,7 @@ from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.tasks import Task
 from limbeck.models import loading
 from limbeck.models.families import shape_of
-from limbeck.models.heads import Head, head_class
+from limbeck.models.heads import Head, model_class
 from limbeck.models.locating import sentence_pooling
 
 
@@ -88,7 +88,7 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
         ModelError: for a model that cannot be loaded, or whose family has no such head.
     """
     config = task_config(name, task)
-    loader = head_class(config, cast(Head, task.kind))
+    loader = model_class(config, cast(Head, task.kind))
     set_seed(seed)
     model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)

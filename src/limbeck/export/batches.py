@@ -16,7 +16,8 @@ from limbeck.core.records import Differences
 from limbeck.core.yaml import read_document
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import LimbeckError
-from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, ExportHead, is_per_token
+from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
+from limbeck.models.heads import AnyHead
 from limbeck.models.loading import encode_texts
 
 Text: TypeAlias = str | tuple[str, str]
@@ -141,7 +142,7 @@ class ExportMismatchError(LimbeckError):
 
 
 def measure_differences(
-    source: Runner, export: Runner, batches: Sequence[Batch], head: ExportHead | None, report: Report = no_progress
+    source: Runner, export: Runner, batches: Sequence[Batch], head: AnyHead | None, report: Report = no_progress
 ) -> Differences:
     """Run both models on the same batches.
 

@@ -23,7 +23,7 @@ from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.export import batches, formats, onnx
 from limbeck.export.batches import ExportMismatchError, Text
-from limbeck.export.source import RUN_STUDENT, Source, input_names, locate, open_source
+from limbeck.export.source import RUN_STUDENT, OutputModule, Source, locate
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_tokenizer
 from limbeck.models.locating import PACKAGE_PREFIX
@@ -35,7 +35,7 @@ def compare_folder(
     """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
 
     Args:
-        source: The exported model.
+        source: The exported model, as the format opens it.
         chosen: The format.
         folder: Of the export.
         texts: Sample text.
@@ -45,21 +45,19 @@ def compare_folder(
         ExportMismatchError: if the tokenizer that was saved splits a text differently.
         CorpusError: if no text has a token.
     """
-    names = input_names(source.model, source.tokenizer)
-    saved = load_tokenizer(folder)
-    before, after = (
-        batches.tokenise(tokenizer, texts, names, source.longest) for tokenizer in (source.tokenizer, saved)
-    )
-    for text, ours, theirs in zip(texts, before, after, strict=True):
+    module = OutputModule(source)
+    tokenizers = (source.tokenizer, load_tokenizer(folder))
+    read = (batches.tokenise(tokenizer, texts, module.inputs, source.longest) for tokenizer in tokenizers)
+    for text, ours, theirs in zip(texts, *read, strict=True):
         if ours != theirs:
             raise ExportMismatchError(f"The exported tokenizer splits {text!r:.60} differently from the source's.")
     # sentence-transformers reads text, and pads it itself: on the right.
     padded_both_ways = chosen.name != "sentence-transformers"
-    sample = batches.make_batches(source.tokenizer, texts, names, source.longest, left=padded_both_ways)
+    sample = batches.make_batches(source.tokenizer, texts, module.inputs, source.longest, left=padded_both_ways)
     if not sample:
         raise CorpusError("The sample text has no token; give other text with --text FILE.")
-    wanted = formats.module_runner(formats.output_module(source, chosen.sentence(source)))
-    return batches.measure_differences(wanted, chosen.runner(source, folder), sample, chosen.head(source), report)
+    runners = formats.module_runner(module), chosen.runner(source, folder)
+    return batches.measure_differences(*runners, sample, source.head, report)
 
 
 def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, texts: Sequence[Text]) -> Differences:
@@ -82,10 +80,8 @@ def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, te
 
 
 def _compare(name: str, format_name: str, folder: Path, texts: Sequence[Text]) -> Differences:
-    return compare_folder(open_source(name), formats.FORMATS[format_name], folder, texts)
-
-
-RECORD = records.Export.FILE
+    chosen = formats.FORMATS[format_name]
+    return compare_folder(chosen.open(name), chosen, folder, texts)
 
 
 def default_output(located: str, export_format: str) -> Path:
@@ -121,7 +117,7 @@ def check_output(output: Path, source: str, *, overwrite: bool) -> None:
         raise OutputError(f"Output '{output}' holds the model that is exported; choose another folder.")
     if not output.is_dir() or not any(output.iterdir()):
         return
-    if not (output / RECORD).is_file():
+    if not (output / records.Export.FILE).is_file():
         raise OutputError(f"Output folder '{output}' is not empty and holds no export; choose an empty or new folder.")
     if not overwrite:
         raise OutputError(f"Output folder '{output}' holds an export; replace it with --overwrite, or choose another.")
@@ -209,10 +205,10 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
     output = (request.output or default_output(located, chosen.name)).expanduser()
     check_output(output, located, overwrite=request.overwrite)
     report(0.0, f"Loading {located}")
-    source = open_source(located)
-    pairs = chosen.sentence(source) is None
-    texts = list(request.texts) if request.texts is not None else batches.built_in_texts(pairs=pairs)
-    few = texts if request.texts is None else texts[:CHECKED_TEXTS]
+    source = chosen.open(located)
+    own = batches.built_in_texts(pairs=source.sentence is None)
+    texts = own if request.texts is None else list(request.texts)
+    few = own if request.texts is None else texts[:CHECKED_TEXTS]
     with writing(output), atomic_folder(output, shared=True) as folder:
         options = formats.Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
         options.report(0.0, f"Writing {chosen.name}")
@@ -260,14 +256,14 @@ def _describe(
     source: Source, chosen: formats.Format, dtype: str, folder: Path, found: Differences, verified: Differences | None
 ) -> dict[str, Any]:
     """Return the part of the record that all formats have."""
-    sentence = chosen.sentence(source)
+    sentence = source.sentence
     return {
         "format": chosen.name,
         "file": chosen.onnx_file,
         "dtype": dtype,
         "source": _public_name(source.name),
         "shape": str(shape_of(source.model.config)),
-        "head": chosen.head(source),
+        "head": source.head,
         "pooling": None if sentence is None else sentence.pooling,
         "normalize": None if sentence is None else sentence.normalize,
         "longest": source.longest,

@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -18,9 +18,9 @@ from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.export import batches, onnx
 from limbeck.export.batches import Batch, Runner, Text
-from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, input_names, load_weights
+from limbeck.export.source import SENTENCE, OutputModule, Source, open_source
 from limbeck.models.families import shape_of
-from limbeck.models.loading import load_config, quiet
+from limbeck.models.loading import load_config, load_model, quiet
 from limbeck.models.locating import SentencePooling
 
 _MODULES = "sentence_transformers.models"
@@ -107,17 +107,13 @@ class Format(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     onnx_file: ClassVar[str | None] = None
 
-    def sentence(self, source: Source) -> SentencePooling | None:
-        """Return how the export makes sentence vectors; by default as the source.
+    def open(self, name: str) -> Source:
+        """Load the model to export, with the head and the sentence vectors that the export has; see `open_source`.
 
         Raises:
             ModelError: for a source that the format does not take.
         """
-        return source.sentence
-
-    def head(self, source: Source) -> ExportHead | None:
-        """Return the head that is exported: none with sentence vectors."""
-        return source.head if self.sentence(source) is None else None
+        return open_source(name)
 
     @abstractmethod
     def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
@@ -148,20 +144,18 @@ class Safetensors(Format):
 
     def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the folder, with the files that make sentence vectors if the source makes any."""
-        model = load_weights(source.name, self.head(source), dtype=writing.dtype, pooler=True)
+        model = load_model(source.name, dtype=writing.dtype, head=source.head, pooler=True)
         with quiet():
             model.save_pretrained(str(folder))
         give_ordinary_mode(folder.glob("*.safetensors"))
-        write_small_files(source, folder, self.sentence(source), config=False)
+        write_small_files(source, folder, config=False)
         return {}
 
     def runner(self, source: Source, folder: Path) -> Runner:
         """Run the model with transformers."""
-        head = self.head(source)
-        # As AutoModel does by default; the own loader takes float32 where nothing is asked for.
-        model = load_weights(str(folder), head, dtype=str(load_config(folder).dtype).removeprefix("torch."))
-        names = input_names(model, source.tokenizer)
-        return module_runner(OutputModule(model.eval(), names, head, self.sentence(source)))
+        # AutoModel's default; `load_model` takes float32 where nothing is asked for.
+        model = load_model(folder, dtype=load_config(folder).dtype, head=source.head)
+        return module_runner(OutputModule(replace(source, model=model)))
 
 
 class SentenceTransformers(Safetensors):
@@ -170,21 +164,23 @@ class SentenceTransformers(Safetensors):
     name = "sentence-transformers"
     packages = ("sentence_transformers",)
 
-    def sentence(self, source: Source) -> SentencePooling | None:
-        """Return the source's pooling, or the mean where its files are silent, as the own loader of the format takes.
+    def open(self, name: str) -> Source:
+        """Load a model without a head, with the mean as its pooling where its files are silent.
 
         Raises:
             ModelError: for a model with the head of a task.
         """
+        source = super().open(name)
         if source.sentence is not None:
-            return source.sentence
+            return source
         if source.head not in (None, "masked_lm"):
             words = source.head.replace("_", " ")
             raise ModelError(
                 f"'{source.name}' has a {words} head and makes no sentence vectors; export it with --format onnx or "
                 "safetensors."
             )
-        return SentencePooling("mean", normalize=False, max_length=None)
+        pooling = SentencePooling("mean", normalize=False, max_length=None)
+        return replace(source, model=source.model.base_model, head=None, sentence=pooling)
 
     def runner(self, source: Source, folder: Path) -> Runner:
         """Run the model with sentence-transformers, which reads text."""
@@ -215,10 +211,9 @@ class Onnx(Format):
 
     def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the folder."""
-        sentence, path = self.sentence(source), self.path(folder)
-        write_small_files(source, folder, sentence)
+        path, module = self.path(folder), OutputModule(source)
+        write_small_files(source, folder)
         path.parent.mkdir()
-        module = output_module(source, sentence)
         # Not of the given texts, which may be one: a trace takes an axis of one entry for constant.
         own = batches.make_batches(source.tokenizer, batches.built_in_texts(pairs=False), module.inputs, source.longest)
         example = max(own, key=lambda batch: len(batch.texts))
@@ -230,7 +225,7 @@ class Onnx(Format):
         self, source: Source, module: OutputModule, example: Batch, path: Path, writing: Writing
     ) -> dict[str, Any]:
         """Write the graph, and return further facts."""
-        onnx.write_onnx(module, example, self.head(source), path, opset=writing.opset, dtype=writing.dtype)
+        onnx.write_onnx(module, example, path, opset=writing.opset, dtype=writing.dtype)
         return {}
 
     def runner(self, source: Source, folder: Path) -> Runner:
@@ -249,15 +244,13 @@ class OnnxInt8(Onnx):
         self, source: Source, module: OutputModule, example: Batch, path: Path, writing: Writing
     ) -> dict[str, Any]:
         """Write the graph in float32, check it, and quantise it."""
-        head = self.head(source)
         sample = batches.make_batches(source.tokenizer, writing.texts, module.inputs, source.longest)
         with TemporaryDirectory(dir=path.parent.parent) as scratch:
             full = Path(scratch) / "model.onnx"
-            onnx.write_onnx(module, example, head, full, opset=writing.opset)
+            onnx.write_onnx(module, example, full, opset=writing.opset)
             # A wrong graph must not pass as the error of 8 bits.
-            exact = batches.measure_differences(
-                module_runner(module), onnx.session_runner(onnx.open_session(full)), sample, head
-            )
+            graph = onnx.session_runner(onnx.open_session(full))
+            exact = batches.measure_differences(module_runner(module), graph, sample, source.head)
             batches.check_differences(exact, "float32")
             reduced = onnx.needs_reduced_range()
             writing.report(_TRACED, "Quantising")
@@ -294,13 +287,6 @@ def choose_dtype(chosen: Format, name: str | None) -> str:
     raise RecipeError(f"--dtype '{name}' does not go with --format {chosen.name}.{suggestion(name, chosen.dtypes)}")
 
 
-def output_module(source: Source, sentence: SentencePooling | None) -> OutputModule:
-    """Return the source with its named outputs; with sentence vectors its Transformer without a head."""
-    head = source.head if sentence is None else None
-    model = source.model if head is not None or source.head is None else source.model.base_model
-    return OutputModule(model, input_names(source.model, source.tokenizer), head, sentence).eval()
-
-
 def module_runner(module: OutputModule) -> Runner:
     """Return a function that runs a module on batches."""
 
@@ -312,17 +298,14 @@ def module_runner(module: OutputModule) -> Runner:
     return run
 
 
-def write_small_files(source: Source, folder: Path, sentence: SentencePooling | None, *, config: bool = True) -> None:
+def write_small_files(source: Source, folder: Path, *, config: bool = True) -> None:
     """Write the tokenizer, the files of sentence-transformers, and the configuration unless weights brought it."""
     if config:
         with quiet():
             source.model.config.save_pretrained(str(folder))
     source.tokenizer.save_pretrained(str(folder))
-    if sentence is not None:
+    if (sentence := source.sentence) is not None:
+        width = shape_of(source.model.config).hidden
         write_sentence_transformers_files(
-            folder,
-            width=shape_of(source.model.config).hidden,
-            pooling=sentence.pooling,
-            normalize=sentence.normalize,
-            max_length=source.longest,
+            folder, width=width, pooling=sentence.pooling, normalize=sentence.normalize, max_length=source.longest
         )

@@ -20,7 +20,7 @@ from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.errors import ModelError
 from limbeck.evaluation.costs import measure_latency
 from limbeck.export.batches import Batch, Runner
-from limbeck.export.source import SENTENCE, ExportHead, OutputModule, Source, is_per_token
+from limbeck.export.source import OutputModule, Source, is_per_token
 from limbeck.models.loading import one_line
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ ONNX_DTYPES = ("float32", "float16")
 def write_onnx(
     module: OutputModule,
     example: Batch,
-    head: ExportHead | None,
     path: Path,
     *,
     opset: int = DEFAULT_OPSET,
@@ -54,7 +53,6 @@ def write_onnx(
     Args:
         module: In float32 and eval mode.
         example: Inputs of the trace: two rows or more, so that no axis has one entry.
-        head: The module's head.
         path: The file; weights that do not fit are written to `NAME_data` beside it.
         opset: Operator set.
         dtype: `"float32"`, or `"float16"` for weights and arithmetic with outputs in float32.
@@ -66,6 +64,10 @@ def write_onnx(
     import onnx
 
     family = module.model.config.model_type
+    axes = {name: {0: "batch"} for name in (*module.inputs, *module.outputs)}
+    for name in axes:
+        if name in module.inputs or is_per_token(name, module.head):
+            axes[name][1] = "length"
     with TemporaryDirectory(dir=path.parent) as scratch:
         traced = Path(scratch) / "traced.onnx"
         try:
@@ -76,7 +78,7 @@ def write_onnx(
                     str(traced),
                     input_names=list(module.inputs),
                     output_names=list(module.outputs),
-                    dynamic_axes=_free_axes(module, head),
+                    dynamic_axes=axes,
                     opset_version=opset,
                     dynamo=False,
                 )
@@ -101,13 +103,6 @@ def data_file(path: Path) -> Path:
 def onnx_bytes(path: Path) -> int:
     """Return the size of an ONNX model with its data file."""
     return sum(file.stat().st_size for file in (path, data_file(path)) if file.is_file())
-
-
-def _free_axes(module: OutputModule, head: ExportHead | None) -> dict[str, dict[int, str]]:
-    axes = {name: {0: "batch", 1: "length"} for name in module.inputs}
-    for name in module.outputs:
-        axes[name] = {0: "batch", 1: "length"} if is_per_token(name, head) and name != SENTENCE else {0: "batch"}
-    return axes
 
 
 def _in_float16(traced: Path) -> ModelProto:

@@ -1,35 +1,22 @@
 """The source of an export: a run's student, a model's folder, an installed package or a Hub name, and its outputs."""
 
 import inspect
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
 
-from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import encoder_of, longest_input
-from limbeck.models.heads import AnyHead
+from limbeck.models.heads import AnyHead, head_of
 from limbeck.models.loading import check_fits_model, load_config, load_model, load_tokenizer
-from limbeck.models.locating import SentencePooling, resolve_model, sentence_pooling
+from limbeck.models.locating import SentencePooling, resolve_model, sentence_modules, sentence_pooling
 from limbeck.models.taps import pool
 
-ExportHead: TypeAlias = AnyHead
-EXPORT_HEADS: tuple[ExportHead, ...] = get_args(ExportHead)
 RUN_STUDENT = "student"
-_KNOWN_MODULES = {"Transformer", "Pooling", "Normalize"}
-_ENDS: dict[str, ExportHead] = {
-    "ForMaskedLM": "masked_lm",
-    "ForSequenceClassification": "classification",
-    "ForTokenClassification": "token_classification",
-    "ForQuestionAnswering": "question_answering",
-}
+_KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 @dataclass(frozen=True)
@@ -48,7 +35,7 @@ class Source:
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    head: ExportHead | None
+    head: AnyHead | None
     sentence: SentencePooling | None
     longest: int
 
@@ -83,88 +70,18 @@ def open_source(name: str | Path) -> Source:
     """
     located = locate(name)
     config = load_config(located)
-    check_modules(located)
-    sentence = sentence_pooling(located)
-    head = None if sentence is not None else head_of(config)
-    model = load_weights(located, head)
-    tokenizer = load_tokenizer(located)
-    check_fits_model(tokenizer, config.vocab_size)
-    limits = [tokenizer.model_max_length, longest_input(encoder_of(model)) or tokenizer.model_max_length]
-    if sentence is not None and sentence.max_length is not None:
-        limits.append(sentence.max_length)
-    return Source(located, model.eval(), tokenizer, head, sentence, int(min(limits)))
-
-
-def head_of(config: PreTrainedConfig) -> ExportHead | None:
-    """Return the head that a checkpoint was saved with, by its configuration; None where it is none that is known."""
-    saved_by = (list(getattr(config, "architectures", None) or []) or [""])[0]
-    for end, head in _ENDS.items():
-        if saved_by.endswith(end):
-            return "regression" if head == "classification" and config.num_labels == 1 else head
-    return None
-
-
-def load_weights(
-    name: str, head: ExportHead | None, *, dtype: str | None = None, pooler: bool = False
-) -> PreTrainedModel:
-    """Load a model with its head.
-
-    Args:
-        name: As in `load_model`.
-        head: The head.
-        dtype: Of the weights; None is float32.
-        pooler: Keep the pooler of a model without a head, where its checkpoint has one.
-
-    Raises:
-        ModelError: see `load_model`.
-    """
-    return load_model(name, dtype=dtype, head=head, pooler=pooler and head is None and _stores_pooler(name))
-
-
-def check_modules(name: str) -> None:
-    """Refuse a sentence-transformers folder whose vectors are made by more than pooling and normalising.
-
-    Raises:
-        ModelError: naming the module.
-    """
-    for module in _modules(name):
-        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
+    for kind in sentence_modules(resolve_model(located))[1]:
         if kind not in _KNOWN_MODULES:
             raise ModelError(
-                f"'{name}' makes its vectors with a {kind} module, which cannot be exported; only Transformer, Pooling "
-                "and Normalize can."
+                f"'{located}' makes its vectors with a {kind} module, which cannot be exported; only Transformer, "
+                "Pooling and Normalize can."
             )
-
-
-def _modules(name: str) -> list[dict[str, Any]]:
-    resolved = Path(resolve_model(name))
-    for folder in (resolved, resolved.parent):
-        if (folder / "modules.json").is_file():
-            try:
-                found = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                return []  # `sentence_pooling` refuses it in words.
-            return [module for module in found if isinstance(module, dict)] if isinstance(found, list) else []
-    return []
-
-
-def _stores_pooler(name: str) -> bool:
-    """Whether a checkpoint holds a pooler; one that it lacks would be saved at random values."""
-    resolved = resolve_model(name)
-    for file in (SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME):
-        path = cached_file(
-            resolved, file, local_files_only=True,
-            _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
-        )  # fmt: skip
-        if path is None:
-            continue
-        if file == SAFE_WEIGHTS_INDEX_NAME:
-            names = json.loads(Path(path).read_text(encoding="utf-8"))["weight_map"]
-        else:
-            with safe_open(path, framework="pt") as tensors:
-                names = list(tensors.keys())
-        return any("pooler." in name for name in names)
-    return False
+    sentence = sentence_pooling(located)
+    head = None if sentence is not None else head_of(config)
+    model, tokenizer = load_model(located, head=head), load_tokenizer(located)
+    check_fits_model(tokenizer, config.vocab_size)
+    limits = (tokenizer.model_max_length, longest_input(encoder_of(model)), sentence.max_length if sentence else None)
+    return Source(located, model, tokenizer, head, sentence, int(min(filter(None, limits))))
 
 
 HIDDEN, SENTENCE, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
@@ -172,7 +89,7 @@ ANSWER_ENDS = ("start_logits", "end_logits")
 _TOKEN_HEADS = ("masked_lm", "token_classification")
 
 
-def output_names(head: ExportHead | None, sentence: SentencePooling | None) -> tuple[str, ...]:
+def output_names(head: AnyHead | None, sentence: SentencePooling | None) -> tuple[str, ...]:
     """Return the names of the outputs, in order.
 
     Without a head `last_hidden_state` `[B, L, H]`, and `sentence_embedding` `[B, H]` where sentence vectors are made;
@@ -184,7 +101,7 @@ def output_names(head: ExportHead | None, sentence: SentencePooling | None) -> t
     return ANSWER_ENDS if head == "question_answering" else (LOGITS,)
 
 
-def is_per_token(name: str, head: ExportHead | None) -> bool:
+def is_per_token(name: str, head: AnyHead | None) -> bool:
     """Whether an output's first two axes are those of the tokens `[B, L]`."""
     return name in (HIDDEN, *ANSWER_ENDS) or (name == LOGITS and head in _TOKEN_HEADS)
 
@@ -197,23 +114,18 @@ def input_names(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> t
 
 
 class OutputModule(nn.Module):
-    """A model that takes its inputs by place and returns its named outputs as a tuple, in float32.
+    """A source as a module that takes its inputs by place and returns its named outputs as a tuple, in float32.
 
     Args:
-        model: The model.
-        inputs: Names of its inputs, in order.
-        head: Its head.
-        sentence: How it makes sentence vectors, if it does.
+        source: The source.
     """
 
-    def __init__(
-        self, model: PreTrainedModel, inputs: Sequence[str], head: ExportHead | None, sentence: SentencePooling | None
-    ) -> None:
+    def __init__(self, source: Source) -> None:
         super().__init__()
-        self.model = model
-        self.inputs = tuple(inputs)
-        self.outputs = output_names(head, sentence)
-        self.sentence = sentence
+        self.model, self.head, self.sentence = source.model, source.head, source.sentence
+        self.inputs = input_names(source.model, source.tokenizer)
+        self.outputs = output_names(source.head, source.sentence)
+        self.eval()
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Run the model.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -11,9 +11,9 @@ from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 
 from limbeck.core.registry import Registry
 from limbeck.errors import ModelError, suggestion
-from limbeck.models.families import Shape, describe_size, family_of, shape_of
-from limbeck.models.heads import Head, head_class
-from limbeck.models.loading import model_class, pooler_option, quiet
+from limbeck.models.families import Shape, describe_size, families, family_of, shape_of
+from limbeck.models.heads import AnyHead, model_class
+from limbeck.models.loading import pooler_option, quiet
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class Preset:
     embedding: int | None = None
 
 
-presets: Registry[Preset] = Registry("student preset", error=ModelError)
-for _name, _preset in {
+_PRESETS = {
     "minilm-6x384": Preset(
         6, 384, "MiniLM (Wang et al. 2020), tables 3 and 4; also ELM §5.2 and the comparative study, table 1."
     ),
@@ -47,8 +46,8 @@ for _name, _preset in {
     "nas-3x384": Preset(
         3, 384, "The comparative study, table 1: 3, 12, 384, 1024, found by KD-NAS.", heads=12, ffn=1024
     ),
-}.items():
-    presets.register(_name, _preset)
+}
+presets: Registry[Preset] = Registry("student preset", error=ModelError, source=_PRESETS.items)
 
 # Papers' students have 12 heads whatever their width; widths that 12 does not divide get heads of 64.
 USUAL_HEADS = 12
@@ -61,6 +60,9 @@ _SIZE = re.compile(r"([0-9]{1,9})\s*[x×]\s*([0-9]{1,9})(?:h([0-9]{1,9}))?", re.
 _HOW = "write LAYERSxHIDDEN like '6x384' or '6x384h6', a preset, or the fields layers, hidden, heads, ffn, embedding"
 
 
+Width: TypeAlias = Annotated[int, Field(ge=1, le=MAX_WIDTH, strict=True)]
+
+
 class StudentBlueprint(BaseModel):
     """A student's shape. Everything else (vocabulary, positions, activation, …) is the teacher's.
 
@@ -70,15 +72,11 @@ class StudentBlueprint(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layers: int = Field(ge=1, le=MAX_LAYERS, strict=True, description="Number of blocks.")
-    hidden: int = Field(ge=1, le=MAX_WIDTH, strict=True, description="Width of the hidden states.")
-    heads: int = Field(ge=1, le=MAX_WIDTH, strict=True, description="Attention heads of a block; divides hidden.")
+    hidden: Width = Field(description="Width of the hidden states.")
+    heads: Width = Field(description="Attention heads of a block; divides hidden.")
     ffn: int = Field(ge=1, le=4 * MAX_WIDTH, strict=True, description="Inner width of the feed-forward part.")
-    embedding: int | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_WIDTH,
-        strict=True,
-        description="Width of factorised word embeddings; unset: hidden, or the teacher's if factorised.",
+    embedding: Width | None = Field(
+        default=None, description="Width of factorised word embeddings; unset: hidden, or the teacher's if factorised."
     )
     dropout: float | None = Field(
         default=None, ge=0.0, lt=1.0, description="All dropout rates of the student; unset: the teacher's."
@@ -133,22 +131,19 @@ def _complete(fields: dict[str, Any]) -> StudentBlueprint:
     for name in ("layers", "hidden"):
         if fields.get(name) is None:
             raise ModelError(f"The student lacks '{name}': {_HOW}.")
-    # Range errors of hidden belong to the model below; a guess only makes sense for a sane width.
+    # Heads and feed-forward width follow a sane width only; of another the model below names the error.
     hidden = fields["hidden"]
-    if isinstance(hidden, int) and 1 <= hidden <= MAX_WIDTH:
-        if fields.get("heads") is None:
-            fields["heads"] = _usual_heads(hidden)
-        if fields.get("ffn") is None:
-            fields["ffn"] = FFN_RATIO * hidden
-    else:
-        fields |= {"heads": fields.get("heads") or 1, "ffn": fields.get("ffn") or 1}
+    is_sane = isinstance(hidden, int) and 1 <= hidden <= MAX_WIDTH
+    if fields.get("heads") is None:
+        fields["heads"] = _usual_heads(hidden) if is_sane else 1
+    if fields.get("ffn") is None:
+        fields["ffn"] = FFN_RATIO * hidden if is_sane else 1
     try:
         blueprint = StudentBlueprint(**fields)
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
         rule = first["msg"][:1].lower() + first["msg"][1:]
-        raise ModelError(f"The student's {name} cannot be {_shown(first['input'])}: {rule}.") from error
+        raise ModelError(f"The student's {first['loc'][0]} cannot be {_shown(first['input'])}: {rule}.") from error
     return _check_heads(blueprint)
 
 
@@ -196,9 +191,8 @@ def student_config(
 ) -> PreTrainedConfig:
     """Derive a student's configuration: the teacher's with only the shape changed.
 
-    The family, vocabulary, positions, special ids, activation and dropout stay. A BERT teacher with
-    factorised embeddings gives an ELECTRA configuration, whose encoder is BERT's with a map after the
-    embeddings.
+    The family, vocabulary, positions, special ids, activation and dropout stay. A student of a BERT teacher that
+    has factorised embeddings is an ELECTRA, whose encoder is BERT's with a map after the embeddings.
 
     Args:
         blueprint: The shape.
@@ -210,7 +204,7 @@ def student_config(
     Raises:
         ModelError: for an unknown family, or factorised embeddings in a family that has none.
     """
-    family, shape = family_of(teacher_config), shape_of(teacher_config)
+    family, shape, kind = family_of(teacher_config), shape_of(teacher_config), type(teacher_config)
     embedding = blueprint.embedding
     if family.fields.embedding is None and embedding not in (None, blueprint.hidden):
         if family.model_type != "bert":
@@ -219,7 +213,7 @@ def student_config(
                 f"hidden {blueprint.hidden}): only bert (as ELECTRA), electra and albert can; leave out "
                 "embedding."
             )
-        return _electra_config(blueprint, teacher_config)
+        family, kind = families["electra"], ElectraConfig
     values: dict[str, Any] = {k: v for k, v in teacher_config.to_dict().items() if k not in _NOT_INHERITED}
     fields = family.fields
     values |= {
@@ -229,15 +223,14 @@ def student_config(
         fields.ffn: blueprint.ffn,
     }
     if fields.embedding is not None:
-        # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden
-        # width.
+        # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden width.
         inherited = shape.embedding if shape.embedding != shape.hidden else blueprint.hidden
         values[fields.embedding] = embedding or inherited
     if blueprint.dropout is not None:
         values |= dict.fromkeys(fields.dropouts, blueprint.dropout)
     values |= _attention_fields(values, blueprint, shape)
     values |= _layer_fields(values, blueprint.layers, shape.layers, source_layers)
-    return type(teacher_config)(**values)
+    return kind(**values)
 
 
 def _attention_fields(values: dict[str, Any], blueprint: StudentBlueprint, shape: Shape) -> dict[str, Any]:
@@ -276,27 +269,7 @@ def _period(types: Sequence[str]) -> int:
     return next(p for p in range(1, len(types) + 1) if all(t == types[i % p] for i, t in enumerate(types)))
 
 
-def _electra_config(blueprint: StudentBlueprint, teacher: PreTrainedConfig) -> ElectraConfig:
-    """Return BERT with factorised embeddings, which is what ELECTRA's encoder is."""
-    shared = (
-        *("vocab_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
-        *("max_position_embeddings", "type_vocab_size", "initializer_range", "layer_norm_eps"),
-        *("pad_token_id", "bos_token_id", "eos_token_id", "id2label", "label2id", "problem_type"),
-    )
-    values = {name: getattr(teacher, name) for name in shared if getattr(teacher, name, None) is not None}
-    if blueprint.dropout is not None:
-        values |= dict.fromkeys(family_of(teacher).fields.dropouts, blueprint.dropout)
-    return ElectraConfig(
-        embedding_size=blueprint.embedding,
-        hidden_size=blueprint.hidden,
-        num_hidden_layers=blueprint.layers,
-        num_attention_heads=blueprint.heads,
-        intermediate_size=blueprint.ffn,
-        **values,
-    )
-
-
-def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = None) -> PreTrainedModel:
+def build_student(config: PreTrainedConfig, *, seed: int, head: AnyHead | None = None) -> PreTrainedModel:
     """Build a student with random weights in float32, in eval mode, without a pooler where the class allows.
 
     Args:
@@ -310,7 +283,7 @@ def build_student(config: PreTrainedConfig, *, seed: int, head: Head | None = No
     shape = shape_of(config)
     if getattr(config, "head_dim", None) is None and shape.hidden % shape.heads:
         raise ModelError(f"{shape.heads} heads do not divide the hidden width {shape.hidden} of the student.")
-    loader = model_class(config) if head is None else head_class(config, head)
+    loader = model_class(config, head)
     # Only the CPU generator is forked and seeded: the model is made on the CPU, and CUDA is left alone.
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -99,8 +99,6 @@ class Family:
     packs: bool = False
 
 
-families: Registry[Family] = Registry("model family", error=ModelError)
-
 _BERT = Family(
     model_type="bert",
     blocks="encoder.layer",
@@ -209,8 +207,9 @@ _TABLE = (
         fields=Fields("n_layer", "n_embd", "n_head", "n_inner", dropouts=("resid_pdrop", "embd_pdrop", "attn_pdrop")),
     ),
 )
-for _family in _TABLE:
-    families.register(_family.model_type, _family)
+families: Registry[Family] = Registry(
+    "model family", error=ModelError, source=lambda: ((family.model_type, family) for family in _TABLE)
+)
 
 
 @dataclass(frozen=True)

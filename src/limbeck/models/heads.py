@@ -8,6 +8,7 @@ from transformers import (
     MODEL_FOR_QUESTION_ANSWERING_MAPPING,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    MODEL_MAPPING,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -22,37 +23,45 @@ AnyHead: TypeAlias = Literal[Head, "token_classification"]
 
 HEADS: tuple[Head, ...] = get_args(Head)
 _MAPPINGS = {
+    None: MODEL_MAPPING,
     "masked_lm": MODEL_FOR_MASKED_LM_MAPPING,
     "classification": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     "regression": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     "question_answering": MODEL_FOR_QUESTION_ANSWERING_MAPPING,
     "token_classification": MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
 }
-# How the class that saved a checkpoint ends, for each head.
-_SAVED_BY = {
+# Ends of the classes that save a checkpoint with each head; the first is the head's class in any family.
+_SAVED_BY: dict[AnyHead, tuple[str, ...]] = {
     "masked_lm": ("ForMaskedLM", "ForPreTraining", "WithLMHead"),
     "classification": ("ForSequenceClassification",),
     "regression": ("ForSequenceClassification",),
     "question_answering": ("ForQuestionAnswering",),
+    "token_classification": ("ForTokenClassification",),
 }
 
 
-def has_head(config: PreTrainedConfig, head: AnyHead) -> bool:
+def has_head(config: PreTrainedConfig, head: AnyHead | None) -> bool:
     """Whether a family has such a head."""
     return type(config) in _MAPPINGS[head]
 
 
-def head_class(config: PreTrainedConfig, head: AnyHead) -> type[PreTrainedModel]:
-    """Return the class of a family with a head.
+def model_class(config: PreTrainedConfig, head: AnyHead | None = None) -> type[PreTrainedModel]:
+    """Return the class of a family's Transformer, with a head or without.
 
     Raises:
         ModelError: if the family has no such head.
     """
-    mapping = _MAPPINGS[head]
-    if not has_head(config, head):
+    if head is not None and not has_head(config, head):
         raise ModelError(f"The family {config.model_type} has no {_words(head)} head; choose a method that needs none.")
-    found = mapping[type(config)]
+    found = _MAPPINGS[head][type(config)]
     return found[0] if isinstance(found, (tuple, list)) else found
+
+
+def head_of(config: PreTrainedConfig) -> AnyHead | None:
+    """Return the head that a checkpoint was saved with, by its configuration; None where it is none that is known."""
+    saved_by = (list(getattr(config, "architectures", None) or []) or [""])[0]
+    head = next((head for head, ends in _SAVED_BY.items() if saved_by.endswith(ends[0])), None)
+    return "regression" if head == "classification" and config.num_labels == 1 else head
 
 
 def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
@@ -67,7 +76,7 @@ def check_has_head(name: str, config: PreTrainedConfig, head: Head) -> None:
         ModelError: if the family has no such head, the checkpoint was saved without it, or the number of its outputs
             does not fit the task.
     """
-    head_class(config, head)
+    model_class(config, head)
     saved_by = list(getattr(config, "architectures", None) or [])
     if saved_by and not any(cls.endswith(_SAVED_BY[head]) for cls in saved_by):
         remedy = (

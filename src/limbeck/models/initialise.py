@@ -16,9 +16,9 @@ from limbeck.models.narrowing import (
     Transfer,
     check_narrowing,
     embedding_mode,
+    embedding_paths,
     find_bases,
     narrow_block,
-    redraw_embeddings,
     transfer_embeddings,
 )
 
@@ -120,8 +120,14 @@ def plan_initialisation(
     """
     sources = selected_layers(layers, student.layers, teacher.layers)
     mode = embedding_mode(embeddings, student, teacher)
-    if sources or mode != "random":
-        _check_family(student, teacher)
+    # ELECTRA's encoder is BERT's with a map after the embeddings.
+    types = (student.model_type, teacher.model_type)
+    if (sources or mode != "random") and student.model_type != teacher.model_type and types != ("electra", "bert"):
+        raise ModelError(
+            f"A {student.model_type} student cannot start from a {teacher.model_type} teacher, whose tensors are "
+            "laid out differently; set layers: random and embeddings: random, or derive the student from the "
+            "teacher."
+        )
     if mode != "random" and student.vocabulary != teacher.vocabulary:
         raise ModelError(
             f"The student's vocabulary has {student.vocabulary} tokens and the teacher's "
@@ -176,12 +182,11 @@ def initialise_student(
     if plan.embeddings != "random":
         transfer_embeddings(transfer, target, source, bases)
     elif fresh is not None:
-        redraw_embeddings(transfer, target, fresh)
+        transfer.take(embedding_paths(target), target, fresh, transfer.random)
     if plan.layers:
         _transfer_blocks(transfer, target, source, plan, bases)
     elif fresh is not None:
-        for path in (family_of(target.config).blocks, *_around_blocks(target)):
-            transfer.write(path, target.get_submodule(path), fresh.get_submodule(path).state_dict(), transfer.random)
+        transfer.take([family_of(target.config).blocks, *_around_blocks(target)], target, fresh, transfer.random)
     return _describe(plan, bases.explained if plan.embeddings == "projected" else None, transfer)
 
 
@@ -206,8 +211,7 @@ def _transfer_blocks(
             transfer.write(name, block, taught_by.state_dict(), transfer.copied)
         else:
             narrow_block(transfer, name, block, taught_by, shapes, bases.hidden)
-    for path in _around_blocks(target):
-        transfer.write(path, target.get_submodule(path), source.get_submodule(path).state_dict(), transfer.copied)
+    transfer.take(_around_blocks(target), target, source, transfer.copied)
 
 
 def _around_blocks(model: PreTrainedModel) -> list[str]:
@@ -219,14 +223,3 @@ def _around_blocks(model: PreTrainedModel) -> list[str]:
 def _block_numbers(shape: Shape) -> tuple[int, ...]:
     """Return the numbers that decide the tensors of a block, and the places of its heads in them."""
     return (shape.hidden, shape.heads, shape.key_value_heads, shape.head_size, shape.ffn)
-
-
-def _check_family(student: Shape, teacher: Shape) -> None:
-    # ELECTRA's encoder is BERT's with a map after the embeddings.
-    if student.model_type == teacher.model_type or (student.model_type, teacher.model_type) == ("electra", "bert"):
-        return
-    raise ModelError(
-        f"A {student.model_type} student cannot start from a {teacher.model_type} teacher, whose tensors are "
-        "laid out differently; set layers: random and embeddings: random, or derive the student from the "
-        "teacher."
-    )

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from transformers import (
-    MODEL_MAPPING,
     AutoConfig,
     AutoTokenizer,
     BatchEncoding,
@@ -26,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from limbeck.errors import ModelError, suggestion
 from limbeck.models.families import base_model, families, family_of, shape_of
-from limbeck.models.heads import HEADS, AnyHead, copy_head, has_head, head_class
+from limbeck.models.heads import AnyHead, copy_head, head_of, model_class
 from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model
 
 # Far beyond any encoder; with more, making the empty model alone would take all time and memory.
@@ -139,12 +138,10 @@ def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTra
         )
     except ModelError as error:
         text = str(error.__cause__)
-        if "does not recognize this architecture" in text or "Should have a `model_type`" in text:
-            known = suggestion("", families)
-            raise ModelError(
-                f"The config.json of '{name_or_path}' has no known model_type.{known}"
-            ) from error.__cause__
-        raise
+        if "does not recognize this architecture" not in text and "Should have a `model_type`" not in text:
+            raise
+        known = suggestion("", families)
+        raise ModelError(f"The config.json of '{name_or_path}' has no known model_type.{known}") from error.__cause__
     check_numbers(name_or_path, config)
     return config
 
@@ -166,7 +163,7 @@ def load_model(
         head: None for the Transformer alone (without its pooler, where the class can leave it out),
             or the task whose head is loaded too: `"masked_lm"`, `"classification"`, `"regression"`,
             `"question_answering"` or `"token_classification"`.
-        pooler: Keep the pooler of a model without a head; one that the checkpoint lacks is at random values.
+        pooler: Keep the pooler of a model without a head, where its checkpoint has one.
 
     Returns:
         The model. Every tensor of it comes from the checkpoint: nothing is left at random values.
@@ -177,7 +174,7 @@ def load_model(
     """
     wanted = as_dtype(dtype)
     config = load_config(name_or_path, revision)
-    loader = model_class(config) if head is None else head_class(config, head)
+    loader = model_class(config, head)
     options: dict[str, Any] = pooler_option(loader) if head is None and not pooler else {}
     model, info = load_class(loader, name_or_path, config, dtype=wanted, revision=revision, **options)
     if info["mismatched_keys"]:
@@ -187,7 +184,10 @@ def load_model(
             f"{list(needed)} by the configuration; copy or download the model again."
         )
     # A pooler that the class insists on is harmless: no stream is read from it.
-    if missing := sorted(key for key in info["missing_keys"] if "pooler" not in key):
+    missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
+    if pooler and head is None and len(missing) < len(info["missing_keys"]):
+        return load_model(name_or_path, dtype=dtype, revision=revision)
+    if missing:
         if head is not None:
             raise ModelError(f"'{name_or_path}' holds no {head} head ({missing[0]} is missing); load it without one.")
         raise ModelError(
@@ -284,12 +284,6 @@ def as_dtype(dtype: str | torch.dtype | None) -> torch.dtype:
     return _DTYPES[name]
 
 
-def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """Return the class of the Transformer without a head that a configuration describes."""
-    found = MODEL_MAPPING[type(config)]
-    return found[0] if isinstance(found, (tuple, list)) else found
-
-
 def pooler_option(loader: type[PreTrainedModel]) -> dict[str, bool]:
     """Return the keyword that leaves out the pooler, which nothing here reads, for classes that have it."""
     known = "add_pooling_layer" in inspect.signature(loader.__init__).parameters
@@ -327,7 +321,7 @@ def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
     sizes = []
     with torch.device("meta"), quiet():
         for one in (config, other):
-            model = MODEL_MAPPING[type(one)](copy.deepcopy(one))
+            model = model_class(one)(copy.deepcopy(one))
             sizes.append({name: tensor.shape for name, tensor in model.state_dict().items()})
     return sizes[0] == sizes[1]
 
@@ -336,8 +330,8 @@ def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
 def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revision: str | None = None) -> list[str]:
     """Set the student's weights from a saved model with the same tensors, in place.
 
-    A task head is set too where the checkpoint has the same, else it stays as it is. Configurations are compared before
-    any weight is read, see `same_tensors`.
+    A task head and a pooler are set too where the checkpoint has the same, else they stay as they are. Configurations
+    are compared before any weight is read, see `same_tensors`.
 
     Args:
         student: With or without a head.
@@ -359,9 +353,12 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
             f"{ours.positions}: give the student that shape, or start it from the checkpoint's layers with "
             "it as the teacher."
         )
-    source = _load_alike(student, name_or_path, revision)
-    given = base_model(source).state_dict()
+    head = head_of(config) if type(student).__name__ in (config.architectures or []) else None
     target = base_model(student).state_dict()
+    poolers = [name for name in target if name.startswith("pooler.")]
+    source = load_model(name_or_path, revision=revision, head=head, pooler=bool(poolers))
+    given = base_model(source).state_dict()
+    target = {name: tensor for name, tensor in target.items() if name in given or name not in poolers}
     lacking = [name for name in target if name not in given or given[name].shape != target[name].shape]
     if lacking:
         raise ModelError(
@@ -372,16 +369,6 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
         tensor.copy_(given[name])
     copied = copy_head(student, source) if base_model(source) is not source else []
     return [*target, *copied]
-
-
-def _load_alike(student: PreTrainedModel, name_or_path: str | Path, revision: str | None) -> PreTrainedModel:
-    """Load the checkpoint with the student's head where it was saved with one, else the Transformer alone."""
-    config = load_config(name_or_path, revision)
-    saved_alike = type(student).__name__ in (config.architectures or [])
-    kinds = (head for head in HEADS if has_head(config, head) and type(student) is head_class(config, head))
-    head = next(kinds, None) if saved_alike else None
-    pooler = any(name.startswith("pooler.") for name in base_model(student).state_dict())
-    return load_model(name_or_path, revision=revision, head=head, pooler=pooler)
 
 
 def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> None:
@@ -398,7 +385,7 @@ def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedT
     differing = [token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token)]
     if differing:
         first = sorted(differing, key=lambda t: (min(ours.get(t, len(ours)), theirs.get(t, len(theirs))), t))[:3]
-        examples = ", ".join(f"{t!r} is {_id(ours, t)} and {_id(theirs, t)}" for t in first)
+        examples = ", ".join(f"{t!r} is {ours.get(t, 'missing')} and {theirs.get(t, 'missing')}" for t in first)
         raise ModelError(
             f"The vocabularies of student ({len(ours)} tokens) and teacher ({len(theirs)}) differ in "
             f"{len(differing)} tokens: {examples}; {way_out}."
@@ -449,7 +436,3 @@ def check_fits_model(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Non
             f"The tokenizer has token ids up to {highest} but the model only {vocabulary} embedding rows; "
             "use the tokenizer that was saved with the model."
         )
-
-
-def _id(vocabulary: dict[str, int], token: str) -> str:
-    return str(vocabulary.get(token, "missing"))

@@ -241,18 +241,30 @@ def sentence_pooling(name_or_path: str | Path) -> SentencePooling | None:
     resolved = resolve_model(name_or_path)
     if not is_local(resolved):
         return None
-    root = Path(resolved)
-    if not (root / "modules.json").is_file():
-        root = root.parent if (root.parent / "modules.json").is_file() else root
-    paths = {str(m.get("type", "")).rsplit(".", 1)[-1]: str(m.get("path", "")) for m in _read_modules(root)}
-    if "Pooling" not in paths:
+    root, modules = sentence_modules(resolved)
+    if "Pooling" not in modules:
         return None
-    pooling = folder_inside(root, paths["Pooling"], "modules.json")
+    pooling = folder_inside(root, modules["Pooling"], "modules.json")
     return SentencePooling(
         pooling=_pooling_mode(pooling / "config.json"),
-        normalize="Normalize" in paths,
+        normalize="Normalize" in modules,
         max_length=_longest_input(Path(resolved) / "sentence_bert_config.json"),
     )
+
+
+def sentence_modules(resolved: str) -> tuple[Path, dict[str, str]]:
+    """Return the root of a sentence-transformers folder, and its modules: kind to path, none of another folder.
+
+    Args:
+        resolved: As `resolve_model` returns it; the root may be the folder above.
+
+    Raises:
+        ModelError: for an unreadable `modules.json`.
+    """
+    root = Path(resolved)
+    if not (root / "modules.json").is_file() and (root.parent / "modules.json").is_file():
+        root = root.parent
+    return root, {str(m.get("type", "")).rsplit(".", 1)[-1]: str(m.get("path", "")) for m in _read_modules(root)}
 
 
 def _longest_input(file: Path) -> int | None:

@@ -6,7 +6,7 @@ writes to it by Pᵀ. None stands for the identity.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,6 +52,11 @@ class Transfer:
                 )
             tensor.copy_(value)
             how.append(name)
+
+    def take(self, paths: Iterable[str], target: nn.Module, source: nn.Module, how: list[str]) -> None:
+        """Write the modules at some paths as those of another model, see `write`."""
+        for path in paths:
+            self.write(path, target.get_submodule(path), source.get_submodule(path).state_dict(), how)
 
 
 def narrow_block(
@@ -314,10 +319,6 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: P
     target, source = _projection(student), _projection(teacher)
     if target is None:
         return
-    path = str(family_of(student.config).embedding_projection)
-    if source is not None and bases.hidden is None and bases.embedding is None:
-        transfer.write(path, target, source.state_dict(), transfer.copied)
-        return
     if source is not None:
         weight, bias = source.weight.double(), source.bias.double()
         weight = weight if bases.embedding is None else weight @ bases.embedding
@@ -325,15 +326,15 @@ def transfer_embeddings(transfer: Transfer, student: PreTrainedModel, teacher: P
         weight, bias = _unfold(teacher, bases)
     if bases.hidden is not None:
         weight, bias = bases.hidden.T @ weight, bases.hidden.T @ bias
-    transfer.write(path, target, {"weight": weight, "bias": bias}, transfer.projected)
+    how = transfer.copied if bases.hidden is None and bases.embedding is None else transfer.projected
+    path = str(family_of(student.config).embedding_projection)
+    transfer.write(path, target, {"weight": weight, "bias": bias}, how)
 
 
-def redraw_embeddings(transfer: Transfer, student: PreTrainedModel, fresh: PreTrainedModel) -> None:
-    """Take the embeddings, and the map after factorised ones, from a freshly built student."""
-    family = family_of(student.config)
-    projection = () if _projection(student) is None else (str(family.embedding_projection),)
-    for path in (*family.embeddings, *projection):
-        transfer.write(path, student.get_submodule(path), fresh.get_submodule(path).state_dict(), transfer.random)
+def embedding_paths(model: PreTrainedModel) -> list[str]:
+    """Return the paths of the embeddings, and of the map after factorised ones."""
+    family = family_of(model.config)
+    return [*family.embeddings, *([] if _projection(model) is None else [str(family.embedding_projection)])]
 
 
 def _projection(model: PreTrainedModel) -> nn.Linear | None:

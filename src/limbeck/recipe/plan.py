@@ -15,7 +15,7 @@ from limbeck.methods.composition import Pairing, Task, Term
 from limbeck.methods.registry import read_method
 from limbeck.models.blueprint import StudentBlueprint, parse_blueprint, student_config
 from limbeck.models.families import Shape, shape_of
-from limbeck.models.heads import Head, check_has_head, head_class
+from limbeck.models.heads import Head, check_has_head, model_class
 from limbeck.models.initialise import plan_initialisation, selected_layers
 from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer, same_tensors
 from limbeck.models.locating import SentencePooling, sentence_pooling
@@ -331,8 +331,7 @@ def _check_heads(
 ) -> None:
     """Refuse a teacher without the head that is read, and families that have none."""
     of_student, of_teacher = heads
-    if of_student is not None:
-        head_class(student.config, of_student)
+    model_class(student.config, of_student)
     if of_teacher is None:
         return
     if teacher.stage is None:

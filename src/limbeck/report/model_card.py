@@ -14,7 +14,8 @@ from limbeck.core.files import read_json, record_damage
 from limbeck.core.markdown import code_block, one_line
 from limbeck.core.records import Export, Run, Stage
 from limbeck.errors import LimbeckError, RecipeError
-from limbeck.export.source import RUN_STUDENT, head_of, locate
+from limbeck.export.source import RUN_STUDENT, locate
+from limbeck.models.heads import head_of
 from limbeck.models.loading import load_config
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.report import card_parts
