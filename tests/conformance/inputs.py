@@ -131,6 +131,10 @@ MAKERS = {
 }
 
 
+NAMES = list(OBJECTIVES)
+MASKED = [name for name in NAMES if OBJECTIVES[name].takes_valid or OBJECTIVES[name].unit == "label"]
+
+
 def make_case(name: str, seed: int = 0, batch: int = 4, length: int = 6) -> Case:
     """Float64 inputs of one objective."""
     return MAKERS[name](Maker(seed, batch, length))

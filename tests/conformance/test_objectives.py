@@ -7,11 +7,10 @@ import torch
 from torch.testing import assert_close
 
 from limbeck.objectives import OBJECTIVES, LossTerm
-from tests.conformance.inputs import MAKERS, all_masked, make_case, make_equal, with_padding
+from tests.conformance.inputs import MAKERS, MASKED, NAMES, all_masked, make_case, make_equal, with_padding
 
-NAMES = list(OBJECTIVES)
-MASKED = [n for n in NAMES if OBJECTIVES[n].takes_valid or OBJECTIVES[n].unit == "label"]
-TOKENS = [n for n in NAMES if OBJECTIVES[n].unit != "sample" and not OBJECTIVES[n].batch_coupled]
+COUPLED = [name for name in NAMES if OBJECTIVES[name].batch_coupled]
+ALONE = [name for name in NAMES if name not in COUPLED]
 every = pytest.mark.parametrize("name", NAMES)
 every_masked = pytest.mark.parametrize("name", MASKED)
 
@@ -35,11 +34,8 @@ def test_the_record_tells_the_truth(name):
 
 @every
 def test_returns_a_sum_and_a_count(name):
-    for dtype, wanted in (
-        (torch.float64, torch.float64),
-        (torch.float32, torch.float32),
-        (torch.bfloat16, torch.float32),
-    ):
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        wanted = torch.float64 if dtype == torch.float64 else torch.float32
         term, gradients = make_case(name).to(dtype).gradients(name)
         assert isinstance(term, LossTerm)
         for scalar in (term.total, term.count):
@@ -91,21 +87,17 @@ def test_what_lies_at_padding_does_not_matter(name):
     case = make_case(name)
     counted = case.valid if case.valid is not None else case.labels != -100
     for value in (0.0, 1e4, float("inf"), float("nan")):
-        poisoned = replace(
-            case,
-            **{
-                side: [x.masked_fill(~counted[..., None], value) for x in getattr(case, side)]
-                for side in ("student", "teacher")
-            },
+        student, teacher = (
+            [x.masked_fill(~counted[..., None], value) for x in side] for side in (case.student, case.teacher)
         )
+        poisoned = replace(case, student=student, teacher=teacher)
         (term, gradients), (wanted, wanted_gradients) = poisoned.gradients(name), case.gradients(name)
         assert_close(term.total, wanted.total, rtol=1e-12, atol=0)
-        for gradient, wanted_gradient in zip(gradients, wanted_gradients, strict=True):
-            assert_close(gradient, wanted_gradient, rtol=1e-10, atol=1e-14)
-            assert not gradient[~counted].any()
+        assert_close(gradients, wanted_gradients, rtol=1e-10, atol=1e-14)
+        assert not any(gradient[~counted].any() for gradient in gradients)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if not OBJECTIVES[n].batch_coupled])
+@pytest.mark.parametrize("name", ALONE)
 def test_parts_of_a_batch_add_up(name):
     """Three parts of unequal size and unequal padding, and their gradients."""
     case = make_case(name, batch=6, length=7)
@@ -114,18 +106,19 @@ def test_parts_of_a_batch_add_up(name):
     joined = parts[0][0] + parts[1][0] + parts[2][0]
     assert_close(joined.total, whole.total, rtol=1e-12, atol=0)
     assert joined.count == whole.count
-    for position, gradient in enumerate(gradients):
-        assert_close(torch.cat([g[position] for _, g in parts]), gradient, rtol=1e-10, atol=1e-14)
+    assert_close(
+        [torch.cat(same) for same in zip(*(g for _, g in parts), strict=True)], gradients, rtol=1e-10, atol=1e-14
+    )
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if OBJECTIVES[n].batch_coupled])
+@pytest.mark.parametrize("name", COUPLED)
 def test_coupled_terms_say_so(name):
     case = make_case(name, batch=6)
     halves = [case.map(lambda x, s=s: x[s]).call(name).total for s in (slice(0, 3), slice(3, 6))]
     assert abs(sum(halves) - case.call(name).total) > 1e-3
 
 
-@pytest.mark.parametrize("name", TOKENS)
+@pytest.mark.parametrize("name", [name for name in ALONE if OBJECTIVES[name].unit != "sample"])
 @pytest.mark.parametrize("length", [7, 10, 401])
 def test_lengths_that_divide_nothing(name, length):
     """Each sample of a batch alone and packed without its gaps gives the same, in float32 too."""
@@ -143,12 +136,14 @@ def test_lengths_that_divide_nothing(name, length):
 
 
 @every
-def test_teacher_gets_no_gradient(name):
+def test_arguments_are_left_alone_and_the_teacher_gets_no_gradient(name):
     case = make_case(name)
-    streams = [x.clone().requires_grad_() for x in case.teacher]
-    term = replace(case, teacher=streams, student=[x.clone().requires_grad_() for x in case.student]).call(name)
-    term.total.backward()
-    assert all(x.grad is None for x in streams)
+    leaves = [[x.clone().requires_grad_() for x in side] for side in (case.student, case.teacher)]
+    given = replace(case.map(torch.clone), student=leaves[0], teacher=leaves[1])
+    given.call(name).total.backward()
+    assert all(x.grad is None for x in given.teacher)
+    found, before = ([*x.student, *x.teacher, x.labels, x.valid] for x in (given, case))
+    assert all(x is y is None or torch.equal(x, y) for x, y in zip(found, before, strict=True))
 
 
 @every
@@ -176,8 +171,7 @@ def test_upstream_gradient_scales(name):
     case = make_case(name)
     _, gradients = case.gradients(name)
     _, scaled = case.gradients(name, upstream=-3.7)
-    for gradient, other in zip(gradients, scaled, strict=True):
-        assert_close(other, gradient * -3.7, rtol=1e-12, atol=1e-14)
+    assert_close(scaled, [gradient * -3.7 for gradient in gradients], rtol=1e-12, atol=1e-14)
 
 
 @every

@@ -1,10 +1,12 @@
 """The papers' equations written out one number at a time, in float64 Python: slow, plain, and sharing nothing.
 
 No helper of the package is imported, on purpose. Vectors come as nested lists `[B][L][width]` (or `[B][width]`), masks
-as `[B][L]` of truth values. Each function returns `(total, count)`.
+as `[B][L]` of truth values; keywords are called as the objectives'. Each function returns `(total, count)`.
 """
 
 import math
+
+from scipy.optimize import linprog
 
 
 def _softmax(scores):
@@ -75,12 +77,12 @@ def attention_score_mse(student_q, student_k, teacher_q, teacher_k, heads, valid
     return math.fsum(total), count
 
 
-def hidden_mse(student, teacher, valid=None, matrix=None, bias=None):
+def hidden_mse(student, teacher, valid=None, projection=None, bias=None):
     """Comparative study eq. 6 for one pair of layers: squared differences over tokens and features."""
     total, count = [], 0
     for b in range(len(student)):
         for t in _tokens(valid, b, len(student[b])):
-            mapped = student[b][t] if matrix is None else _times(student[b][t], matrix)
+            mapped = student[b][t] if projection is None else _times(student[b][t], projection)
             for f in range(len(teacher[b][t])):
                 total.append((mapped[f] + (bias[f] if bias else 0.0) - teacher[b][t][f]) ** 2)
                 count += 1
@@ -98,7 +100,7 @@ def hidden_cosine(student, teacher, valid=None):
     return math.fsum(total), count
 
 
-def direct_mse(student, teacher, heads, valid=None, matrices=None):
+def direct_mse(student, teacher, heads, valid=None, projections=None):
     """Comparative study eq. 10 for one of Q, K, V: Σ over heads of a mean over tokens and a head's features."""
     means, tokens = [], sum(len(_tokens(valid, b, len(student[b]))) for b in range(len(student)))
     size = len(teacher[0][0]) // heads
@@ -107,29 +109,34 @@ def direct_mse(student, teacher, heads, valid=None, matrices=None):
         for b in range(len(student)):
             for t in _tokens(valid, b, len(student[b])):
                 own = _head(student[b][t], head, heads)
-                mapped = own if matrices is None else _times(own, matrices[head])
+                mapped = own if projections is None else _times(own, projections[head])
                 squares += [(x - y) ** 2 for x, y in zip(mapped, _head(teacher[b][t], head, heads), strict=True)]
         means.append(math.fsum(squares) / (tokens * size))
     # The sum of means, times a count that makes `total / count` that sum again.
     return math.fsum(means) * tokens * size, tokens * size
 
 
-def soft_label_kl(student_rows, teacher_rows, temperature, valid_rows=None):
+def soft_label_kl(student, teacher, temperature=1.0, valid=None):
     """T² KL(softmax(z^T/T) ‖ softmax(z^S/T)) per row (Hinton; comparative study eq. 5 minus the entropy)."""
     total, count = [], 0
-    for r, (student, teacher) in enumerate(zip(student_rows, teacher_rows, strict=True)):
-        if valid_rows is not None and not valid_rows[r]:
-            continue
-        p = _softmax([z / temperature for z in teacher])
-        q = _softmax([z / temperature for z in student])
-        total.append(temperature**2 * _divergence(p, q))
-        count += 1
+    for b in range(len(student)):
+        for t in _tokens(valid, b, len(student[b])):
+            rows = [_softmax([z / temperature for z in model[b][t]]) for model in (teacher, student)]
+            total.append(temperature**2 * _divergence(*rows))
+            count += 1
     return math.fsum(total), count
 
 
 def masked_lm_ce(logits, labels):
-    """Cross entropy over the positions whose label is not −100."""
-    return hard_label_ce([row for rows in logits for row in rows], [label for row in labels for label in row])
+    """Minus the log of the label's share, over the rows of scores whose label is not −100."""
+    rows = [pair for both in zip(logits, labels, strict=True) for pair in zip(*both, strict=True)]
+    found = [-math.log(_softmax(scores)[label]) for scores, label in rows if label != -100]
+    return math.fsum(found), len(found)
+
+
+def hard_label_ce(logits, labels):
+    """The same of the start and the end of answers, `[B][2][L]`."""
+    return masked_lm_ce(logits, labels)
 
 
 def sample_relation_kl(student, teacher):
@@ -141,7 +148,7 @@ def sample_relation_kl(student, teacher):
     return math.fsum(total), len(student)
 
 
-def sample_contrastive(student, teacher, labels, temperature):
+def sample_contrastive(student, teacher, labels, temperature=0.07):
     """MLKD-BERT eq. 16–17 before the division by 2b, with exp(h·h/ρ) and one sum over i."""
     h = [*student, *teacher]
     y = [*labels, *labels]
@@ -164,19 +171,13 @@ def patient_mse(student, teacher):
     return math.fsum(total), len(student)
 
 
-def pooled_cosine(student, teacher, matrix=None):
+def pooled_cosine(student, teacher, projection=None):
     """1 − cos over samples."""
     total = []
     for x, y in zip(student, teacher, strict=True):
-        mapped = x if matrix is None else _times(x, matrix)
+        mapped = x if projection is None else _times(x, projection)
         total.append(1 - _dot(mapped, y) / (_norm(mapped) * _norm(y)))
     return math.fsum(total), len(student)
-
-
-def hard_label_ce(rows, labels):
-    """Minus the log of the label's share, over rows (lists of scores) that have a label."""
-    found = [-math.log(_softmax(row)[label]) for row, label in zip(rows, labels, strict=True) if label != -100]
-    return math.fsum(found), len(found)
 
 
 def soft_label_mse(student, teacher):
@@ -192,3 +193,39 @@ def soft_label_mse(student, teacher):
 def hard_label_mse(values, labels):
     """Sum of (z - y)^2 over samples with one value each."""
     return sum((row[0] - label) ** 2 for row, label in zip(values, labels, strict=True)), len(labels)
+
+
+def transport(costs, own, other):
+    """The least Σ f_ij D_ij and its flow: f ≥ 0, with row sums `own` and column sums `other`."""
+    m, n = len(own), len(other)
+    rows = [[float(k // n == i) for k in range(m * n)] for i in range(m)]
+    columns = [[float(k % n == j) for k in range(m * n)] for j in range(n)]
+    found = linprog([cost for row in costs for cost in row], A_eq=[*rows, *columns], b_eq=[*own, *other])
+    return found.fun, found.x.reshape(m, n)
+
+
+def _moved(pairs, own, other):
+    """BERT-EMD: Σ f_ij D_ij / Σ f_ij of pairs of layers, each a `(total, count)`, times their count."""
+    weights = [given or [1 / size] * size for given, size in ((own, len(pairs)), (other, len(pairs[0])))]
+    count = pairs[0][0][1]
+    least, flow = transport([[total / max(1, count) for total, _ in row] for row in pairs], *weights)
+    return least / flow.sum() * count, count
+
+
+def layer_emd(student, teacher, valid=None, projection=None, student_weights=None, teacher_weights=None):
+    """BERT-EMD's distance between hidden states of all layers."""
+    pairs = [[hidden_mse(x, y, valid, projection) for y in teacher] for x in student]
+    return _moved(pairs, student_weights, teacher_weights)
+
+
+def attention_layer_emd(student, teacher, heads, valid=None, student_weights=None, teacher_weights=None):
+    """BERT-EMD's distance between attention scores of all layers, each a query and a key."""
+    pairs = [[attention_score_mse(*x, *y, heads, valid) for y in teacher] for x in student]
+    return _moved(pairs, student_weights, teacher_weights)
+
+
+def cost_attention(costs, flow, weights, temperature):
+    """BERT-EMD's new weights of the layers along the rows, from their unit transferring costs."""
+    unit = [math.fsum(d * f for d, f in zip(*rows, strict=True)) for rows in zip(costs, flow, strict=True)]
+    unit = [c / w for c, w in zip(unit, weights, strict=True)]
+    return _softmax([math.fsum(unit) / c / temperature for c in unit])
