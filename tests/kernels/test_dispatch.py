@@ -12,53 +12,44 @@ from limbeck.kernels import RELATION_BACKENDS, choose_relation_backend, dispatch
 from limbeck.objectives import attention_score_mse, relation_kl
 
 
-def test_auto_says_so_once(caplog):
-    dispatch._announced.clear()
-    with caplog.at_level(logging.INFO, logger="limbeck.kernels.dispatch"):
-        assert [choose_relation_backend("auto", "cpu") for _ in range(3)] == ["blocked"] * 3
-    assert [record.message for record in caplog.records] == ["relation_kl on cpu: backend 'auto' is 'blocked'"]
-
-
-def test_explicit_choice_is_met_or_refused():
-    for name in ("reference", "blocked"):
-        assert choose_relation_backend(name, "cpu") == name
-    assert choose_relation_backend("reference", "cuda", torch.float64) == "reference"
-    with pytest.raises(KernelError, match="Did you mean 'blocked'"):
-        choose_relation_backend("bloked", "cpu")
-
-
 @pytest.fixture
 def with_triton(monkeypatch):
-    """As on a GPU machine: Triton is there and its interpreter is off."""
+    """As on a GPU machine: Triton is there and its interpreter is off; nothing was logged yet."""
     monkeypatch.setattr(relation_triton, "INSTALLED", True)
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     dispatch._announced.clear()
 
 
-def test_auto_is_triton_on_a_gpu(with_triton, caplog):
+def test_auto_is_the_fastest_that_fits_and_says_so_once(with_triton, caplog):
     with caplog.at_level(logging.INFO, logger="limbeck.kernels.dispatch"):
+        assert [choose_relation_backend("auto", "cpu") for _ in range(3)] == ["blocked"] * 3
         assert [choose_relation_backend("auto", "cuda") for _ in range(2)] == ["triton"] * 2
         assert choose_relation_backend("auto", "cuda", torch.float64) == "blocked"
         assert choose_relation_backend("auto", "mps") == "blocked"
     assert [record.message for record in caplog.records] == [
+        "relation_kl on cpu: backend 'auto' is 'blocked'",
         "relation_kl on cuda: backend 'auto' is 'triton'",
         "relation_kl on cuda: backend 'auto' is 'blocked', since backend 'triton' has no float64",
         "relation_kl on mps: backend 'auto' is 'blocked'",
     ]
 
 
-def test_triton_says_what_is_missing(with_triton, monkeypatch):
+def test_an_explicit_choice_is_met_or_refused(with_triton, monkeypatch):
+    def refuses(line, backend, *given):
+        with pytest.raises(KernelError, match=line):
+            choose_relation_backend(backend, *given)
+
+    for name, given in (("reference", ("cpu",)), ("blocked", ("cpu",)), ("reference", ("cuda", torch.float64))):
+        assert choose_relation_backend(name, *given) == name
+    refuses("Did you mean 'blocked'", "bloked", "cpu")
     assert choose_relation_backend("triton", "cuda") == "triton"
-    with pytest.raises(KernelError, match="needs a CUDA device and the tensors are on cpu; choose backend 'auto'"):
-        choose_relation_backend("triton", "cpu")
-    with pytest.raises(KernelError, match="'triton' has no float64; give float32 or less, or choose"):
-        choose_relation_backend("triton", "cuda", torch.float64)
+    refuses("needs a CUDA device and the tensors are on cpu; choose backend 'auto'", "triton", "cpu")
+    refuses("'triton' has no float64; give float32 or less, or choose", "triton", "cuda", torch.float64)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert choose_relation_backend("triton", "cpu") == "triton"
     assert choose_relation_backend("auto", "cuda") == "blocked"
     monkeypatch.setattr(relation_triton, "INSTALLED", False)
-    with pytest.raises(KernelError, match="needs the package triton, which is not installed; install it or choose"):
-        choose_relation_backend("triton", "cuda")
+    refuses("needs the package triton, which is not installed; install it or choose", "triton", "cuda")
 
 
 WITHOUT_TRITON_AND_FORKED = """

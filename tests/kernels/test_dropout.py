@@ -20,11 +20,6 @@ def test_survivors_are_scaled_and_the_gradient_has_their_mask(dtype):
     torch.testing.assert_close(x.grad.double(), kept.double() * scale, rtol=1e-2, atol=0)
 
 
-def test_the_mean_stays():
-    torch.manual_seed(1)
-    assert abs(float(fast_dropout(torch.ones(1_000_000), 0.1).mean()) - 1) < 5 * (0.1 / 0.9 / 1_000_000) ** 0.5
-
-
 def test_nothing_is_dropped_in_evaluation_or_at_0():
     x = torch.randn(5)
     assert fast_dropout(x, 0.5, training=False) is x

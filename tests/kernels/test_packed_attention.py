@@ -26,16 +26,11 @@ def operands(lengths, dtype=torch.float64, seed=0):
 def plain(query, key, value, lengths, scale, factors=None):
     """softmax(Q Kᵀ · scale) V for every sample and head by itself, `[T, A, D]`; `factors` multiply probabilities."""
     parts = []
-    for sample, (first, size) in enumerate(zip(torch.tensor([0, *lengths]).cumsum(0).tolist(), lengths, strict=False)):
-        tokens = slice(first, first + size)
-        heads = []
-        for head in range(HEADS):
-            q, k, v = (x[head, tokens] for x in (query, key, value))
-            probabilities = (q @ k.T * scale).softmax(-1)
-            if factors is not None:
-                probabilities = probabilities * factors[sample][head]
-            heads.append(probabilities @ v)
-        parts.append(torch.stack(heads, 1))
+    for sample, (end, size) in enumerate(zip(torch.tensor(lengths).cumsum(0).tolist(), lengths, strict=True)):
+        q, k, v = (x[:, end - size : end] for x in (query, key, value))
+        probabilities = torch.stack([(q[head] @ k[head].T * scale).softmax(-1) for head in range(HEADS)])
+        kept = probabilities if factors is None else probabilities * factors[sample]
+        parts.append(torch.stack([kept[head] @ v[head] for head in range(HEADS)], 1))
     return torch.cat(parts)
 
 
@@ -50,19 +45,17 @@ def drawn_factors(query, key, lengths, scale, dropout):
     return [shares[:, end - size : end, :size] for size, end in zip(lengths, ends, strict=True)]
 
 
-def assert_same_gradients(found, expected, inputs, tolerance):
-    upstream = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    own, wanted = (torch.autograd.grad(result, inputs, upstream) for result in (found, expected))
-    torch.testing.assert_close(own, wanted, rtol=tolerance, atol=tolerance)
+def with_gradients(result, inputs):
+    """A result, and the gradients that fixed upstream ones give its inputs; in float64."""
+    upstream = torch.randn(result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return [x.double() for x in (result, *torch.autograd.grad(result, inputs, upstream.to(result.dtype)))]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_without_dropout_it_is_attention(lengths):
     inputs = operands(lengths)
-    found = packed_attention(*inputs, lengths, scale=0.4)
-    expected = plain(*inputs, lengths, 0.4)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    assert_same_gradients(found, expected, inputs, 1e-11)
+    found, expected = packed_attention(*inputs, lengths, scale=0.4), plain(*inputs, lengths, 0.4)
+    torch.testing.assert_close(*(with_gradients(x, inputs) for x in (found, expected)), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("block", [1 << 19, 12, 1], ids=lambda size: f"block {size}")
@@ -78,8 +71,7 @@ def test_dropout_is_a_mask_on_probabilities(lengths, block, monkeypatch):
     torch.set_rng_state(state)
     found = packed_attention(*inputs, lengths, scale=scale, dropout=dropout)
     expected = plain(*inputs, lengths, scale, [part.detach() for part in factors])
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    assert_same_gradients(found, expected, inputs, 1e-8)
+    torch.testing.assert_close(*(with_gradients(x, inputs) for x in (found, expected)), rtol=1e-9, atol=1e-9)
 
 
 def test_the_share_of_dropped_probabilities():
@@ -91,49 +83,32 @@ def test_the_share_of_dropped_probabilities():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_lower_formats(dtype):
-    lengths = [33, 12]
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_lower_formats(dtype, dropout):
+    lengths, found = [33, 12], []
     inputs = operands(lengths, dtype)
-    exact = [x.detach().double().requires_grad_() for x in inputs]
+    for given in (inputs, [x.detach().double().requires_grad_() for x in inputs]):
+        torch.manual_seed(5)
+        result = packed_attention(*given, lengths, scale=0.4, dropout=dropout)
+        assert result.dtype == given[0].dtype
+        found.append(with_gradients(result, given))
     tolerance = {torch.float32: 1e-5}.get(dtype, 3e-2)
-    for dropout in (0.0, 0.3):
-        torch.manual_seed(5)
-        found = packed_attention(*inputs, lengths, scale=0.4, dropout=dropout)
-        torch.manual_seed(5)
-        expected = packed_attention(*exact, lengths, scale=0.4, dropout=dropout)
-        assert found.dtype == dtype
-        torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
-        found.sum().backward()
-        expected.sum().backward()
-        for own, wanted in zip(inputs, exact, strict=True):
-            torch.testing.assert_close(own.grad.double(), wanted.grad, rtol=2 * tolerance, atol=2 * tolerance)
-            own.grad = wanted.grad = None
+    torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
 
 
-@pytest.fixture
-def on_threads():
-    """Runs attention with dropout on so many threads; returns the result and its gradients."""
-    before = torch.get_num_threads()
-
-    def run(threads, lengths, dtype, autocast=False):
-        torch.set_num_threads(threads)
-        inputs = operands(lengths, dtype)
-        torch.manual_seed(7)
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            result = packed_attention(*inputs, lengths, scale=0.4, dropout=0.2)
-            return [result, *torch.autograd.grad(result.square().sum(), inputs)]
-
-    yield run
-    torch.set_num_threads(before)
-
-
-def test_neither_threads_nor_autocast_change_the_result(on_threads, monkeypatch):
+def test_neither_threads_nor_autocast_change_the_result(two_threads, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 1000)
+    lengths = [30, 20, 25]
     for dtype in (torch.float64, torch.float32):
-        expected = on_threads(1, [30, 20, 25], dtype)
-        for threads, autocast in ((3, False), (1, True), (2, True)):
-            found = on_threads(threads, [30, 20, 25], dtype, autocast)
-            assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+        found = []
+        for threads, autocast in ((1, False), (3, False), (1, True), (2, True)):
+            torch.set_num_threads(threads)
+            torch.manual_seed(7)
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                inputs = operands(lengths, dtype)
+                found.append(with_gradients(packed_attention(*inputs, lengths, scale=0.4, dropout=0.2), inputs))
+        for each in found:
+            torch.testing.assert_close(each, found[0], rtol=0, atol=0)
 
 
 def test_a_second_derivative_is_refused():

@@ -5,29 +5,14 @@ import torch
 
 from limbeck.kernels import choose_relation_backend, relation_kl_reference, relation_kl_triton
 from limbeck.objectives import relation_kl
+from tests.kernels.relation_cases import doubles, draw, run
+from tests.support.tensors import EPS, errors
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
-EPS = torch.finfo(torch.float32).eps
 
 
-def draw(seed, length, heads, sizes, dtype, symmetric, near=None):
-    """Vectors of two samples; `near`: the student is the teacher plus that much noise."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(size):
-        return torch.randn(2, length, heads * size, generator=generator, dtype=torch.float64)
-
-    teacher = [normal(sizes[1]) for _ in range(1 if symmetric else 2)]
-    student = [normal(sizes[0]) if near is None else x + near * normal(sizes[1]) for x in teacher]
-    student, teacher = ([x.to("cuda", dtype) for x in pair] for pair in (student, teacher))
-    return [student[0], student[-1], teacher[0], teacher[-1]]
-
-
-def run(backend, tensors, heads, mask=None, causal=False):
-    made = {id(x): x.detach().clone().requires_grad_() for x in tensors[:2]}
-    value = backend(*(made[id(x)] for x in tensors[:2]), *tensors[2:], heads, mask, causal)
-    gradients = torch.autograd.grad(value * -1.7, list(made.values()))
-    return value.detach().double(), torch.cat([x.flatten() for x in gradients]).double()
+def make_mask(seed, length, share):
+    return torch.rand(2, length, generator=torch.Generator().manual_seed(seed)).cuda() < share
 
 
 @pytest.mark.parametrize("near", [None, 0.1], ids=["far", "near"])
@@ -37,29 +22,26 @@ def run(backend, tensors, heads, mask=None, causal=False):
     ("length", "heads", "sizes"), [(128, 12, (8, 16)), (401, 4, (8, 16)), (70, 3, (20, 64)), (100, 1, (384, 768))]
 )
 def test_error_is_at_most_twice_that_of_plain_pytorch(length, heads, sizes, dtype, symmetric, near):
-    sizes = sizes if near is None else (sizes[1], sizes[1])
-    found, scale = {relation_kl_triton: [], relation_kl_reference: []}, []
+    sizes, found = sizes if near is None else (sizes[1], sizes[1]), []
     for seed in range(4):
-        tensors = draw(seed, length, heads, sizes, dtype, symmetric, near)
-        mask = torch.rand(2, length, generator=torch.Generator().manual_seed(seed)).cuda() < 0.8
-        made = {id(x): x.double() for x in tensors}
-        exact, exact_gradient = run(relation_kl_reference, [made[id(x)] for x in tensors], heads, mask, seed % 2 == 1)
-        scale.append((exact, exact_gradient.norm()))
-        for backend, seen in found.items():
-            value, gradient = run(backend, tensors, heads, mask, seed % 2 == 1)
-            seen.append(((value - exact).abs(), (gradient - exact_gradient).norm()))
-    own, plain = (torch.tensor(seen, dtype=torch.float64).square().mean(0).sqrt() for seen in found.values())
-    assert (own <= 2 * plain + EPS * torch.tensor(scale, dtype=torch.float64).mean(0)).all(), f"{own} against {plain}"
+        options = {"heads": heads, "sizes": sizes, "symmetric": symmetric, "near": near, "dtype": dtype}
+        tensors, more = draw(length, seed=seed, device="cuda", **options), (make_mask(seed, length, 0.8), seed % 2 == 1)
+        ways = (
+            (relation_kl_triton, tensors),
+            (relation_kl_reference, tensors),
+            (relation_kl_reference, doubles(tensors)),
+        )
+        found.append([run(function, given, heads, *more) for function, given in ways])
+    own, plain, exact = zip(*found, strict=True)
+    assert (errors(own, exact) <= 2 * errors(plain, exact) + EPS).all()
 
 
 def test_padding_may_hold_nan_and_results_repeat():
-    tensors = draw(0, 130, 4, (8, 16), torch.bfloat16, symmetric=False)
-    mask = torch.rand(2, 130, generator=torch.Generator().manual_seed(0)).cuda() < 0.6
+    tensors, mask = draw(130, heads=4, sizes=(8, 16), dtype=torch.bfloat16, device="cuda"), make_mask(0, 130, 0.6)
     mask[1] = False
     value, gradient = run(relation_kl_triton, tensors, 4, mask)
-    poisoned = [x.masked_fill(~mask[..., None], float("nan")) for x in tensors]
     for _ in range(3):
-        again, same = run(relation_kl_triton, poisoned, 4, mask)
+        again, same = run(relation_kl_triton, tensors, 4, mask)
         assert torch.equal(again, value)
         assert torch.equal(same, gradient)
     assert not gradient.view(2, *tensors[0].shape)[:, ~mask].any()
@@ -67,7 +49,7 @@ def test_padding_may_hold_nan_and_results_repeat():
 
 def test_exactly_zero_at_equality():
     for dtype in (torch.float32, torch.bfloat16):
-        _, _, *teacher = draw(0, 130, 4, (8, 8), dtype, symmetric=False)
+        _, _, *teacher = draw(130, heads=4, sizes=(8, 8), dtype=dtype, device="cuda")
         value, gradient = run(relation_kl_triton, teacher * 2, 4)
         assert value == 0
         assert gradient.abs().max() < 1e-6
@@ -75,7 +57,7 @@ def test_exactly_zero_at_equality():
 
 def test_auto_is_triton_in_one_compiled_graph():
     assert choose_relation_backend("auto", "cuda") == "triton"
-    student, _, teacher, _ = draw(0, 40, 4, (8, 16), torch.float32, symmetric=True)
+    student, _, teacher, _ = draw(40, heads=4, sizes=(8, 16), dtype=torch.float32, symmetric=True, device="cuda")
 
     def loss(x):
         scaled = x * 2
@@ -89,7 +71,7 @@ def test_auto_is_triton_in_one_compiled_graph():
 
 def test_memory_holds_no_logits():
     peaks = {}
-    tensors = draw(0, 512, 48, (8, 16), torch.bfloat16, symmetric=True)
+    tensors = draw(512, heads=48, sizes=(8, 16), dtype=torch.bfloat16, symmetric=True, device="cuda")
     for backend in (relation_kl_triton, relation_kl_reference):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

@@ -9,7 +9,7 @@ import torch
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
 from limbeck.kernels.score_gram import score_distance
 from limbeck.kernels.workers import Scratch, run_tasks
-from tests.kernels.relation_cases import draw, value_and_gradient
+from tests.kernels.relation_cases import draw, run
 from tests.support.masks import make_mask
 
 
@@ -33,37 +33,28 @@ def test_settings_of_the_process_stay(two_threads):
     assert [torch.get_num_threads(), *seen] == [2, 2]
 
 
-def test_errors_arrive(two_threads):
+def test_errors_arrive_and_one_task_stays_where_it_is(two_threads):
     with pytest.raises(ZeroDivisionError):
         run_tasks([lambda: 1, lambda: 1 // 0])
-
-
-def test_one_task_stays_where_it_is(two_threads):
     assert run_tasks([threading.get_ident]) == [threading.get_ident()]
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_kernels_give_the_same_on_several_threads(symmetric, two_threads):
     for length, name in ((10, "empty row"), (128, "right"), (128, "none")):
-        mask = make_mask(name, length)
-        tensors = draw(1, 4, length, symmetric=symmetric)
-        expected = value_and_gradient(relation_kl_reference, tensors, mask)
+        tensors, mask = draw(length, batch=4, heads=3, symmetric=symmetric), make_mask(name, length)
+        expected = run(relation_kl_reference, tensors, 3, mask)
         for _ in range(3):
-            value, gradients = value_and_gradient(relation_kl_blocked, tensors, mask, block=1 << 12)
-            torch.testing.assert_close(value, expected[0], rtol=1e-12, atol=0)
-            for gradient, wanted in zip(gradients, expected[1], strict=True):
-                torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-12)
+            found = run(relation_kl_blocked, tensors, 3, mask, block=1 << 12)
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_inference_mode(two_threads, monkeypatch):
     monkeypatch.setattr("limbeck.kernels.score_gram.CHUNK", 1)
-    tensors = draw(1, 4, 128)
+    tensors = draw(128, batch=4, heads=3)
     with torch.inference_mode():
-        moved = [x.clone() for x in tensors]
-        value = relation_kl_blocked(*moved, 3)
-        distance = score_distance(*moved, 3)
-    torch.testing.assert_close(value, relation_kl_reference(*tensors, 3))
-    torch.testing.assert_close(distance, score_distance(*tensors, 3))
+        found = [function(*(x.clone() for x in tensors), 3) for function in (relation_kl_blocked, score_distance)]
+    torch.testing.assert_close(found, [relation_kl_reference(*tensors, 3), score_distance(*tensors, 3)])
 
 
 def test_scratch_is_used_again():

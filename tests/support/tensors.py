@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -32,3 +32,18 @@ class MadeTensors(TorchDispatchMode):
                 if x.numel() >= self.least:
                     self.large.add(x.untyped_storage().data_ptr())
         return result
+
+
+#: Where plain PyTorch is right by luck, one rounding of the result is not an error.
+EPS = torch.finfo(torch.float32).eps
+
+
+def errors(found: Sequence[Sequence[torch.Tensor]], exact: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+    """Relative errors of a value and of its gradients, root mean square over draws.
+
+    Args:
+        found: Of each draw the value and gradients.
+        exact: The same in float64.
+    """
+    rows = [[(x - y).norm() / y.norm() for x, y in zip(*both, strict=True)] for both in zip(found, exact, strict=True)]
+    return torch.tensor(rows, dtype=torch.float64).square().mean(0).sqrt()
