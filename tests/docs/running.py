@@ -1,37 +1,58 @@
-"""Running what a page says, in the current folder: its files, its commands, its Python."""
+"""Running what a page says, in the current folder and made small: its files, its commands, its Python."""
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.docs.pages import Block, Page
 from tests.docs.shell import Command, commands
-from tests.docs.shrinking import smaller
 
 SHELL = ("bash", "sh", "console")
-#: Options that are laid over a command, since its defaults are those of a real run. They follow what the page gives.
-_SMALL_OPTIONS: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    ("distill",): ("--set", "evaluation.enabled=false", "--quiet"),
-    ("quickstart",): (
-        *("--set", "evaluation.enabled=false", "--quiet"),
-        *("--set", "stages.0.training.max_steps=1", "--set", "stages.1.training.max_steps=1"),
-    ),
-    ("evaluate",): (
-        *("--preset", "quick", "--seeds", "1", "--set", "epochs=1", "--set", "length=32"),
-        *("--seconds", "0.05", "--quiet"),
-    ),
-    ("search", "mapping"): ("--generations", "1", "--population", "2", "--set", "corpus.held_out=0.3"),
-    ("search", "architecture"): ("--trials", "2", "--set", "corpus.held_out=0.3"),
-    ("search", "teacher-layer"): ("--set", "corpus.held_out=0.3"),
-    ("compare",): ("--set", "evaluation.speed.enabled=false", "--quiet"),
-    ("export",): ("--seconds", "0.05", "--quiet"),
-    ("benchmark", "model"): ("--seconds", "0.05", "--quiet"),
-    ("benchmark", "step"): ("--seconds", "0.05", "--no-memory", "--quiet"),
-    ("benchmark", "loss"): ("--seconds", "0.05", "--no-memory", "--quiet"),
-}
+SMALL = yaml.safe_load(Path(__file__).with_name("small.yaml").read_text(encoding="utf-8"))
+_RUN = r"(runs/[\w.-]+)"
+
+
+def smaller(text: str) -> str:
+    """The block, with its numbers made small."""
+    for pattern, small in SMALL["patterns"]:
+        text = re.sub(pattern, small, text)
+    return text
+
+
+def commands_of(block: Block) -> list[Command]:
+    """The commands of a shell block; none of another."""
+    return list(commands(block.text)) if block.language in SHELL else []
+
+
+def runs_made(block: Block) -> set[str]:
+    """Return the runs that a block makes, as `runs/NAME`: by a recipe's `output`, `--output`, or the quickstart."""
+    made = set(re.findall(rf"\boutput[:=] *{_RUN}", block.text)) if block.language in ("yaml", "python") else set()
+    for command in commands_of(block):
+        if "--output" in command.words:
+            made |= set(re.findall(f"^{_RUN}", command.words[command.words.index("--output") + 1]))
+        elif command.limbeck is not None and command.limbeck[0] == "quickstart":
+            made.add("runs/quickstart")
+    return made
+
+
+def runs_used(block: Block) -> set[str]:
+    """Return the runs that a block's Python or commands read."""
+    if block.language == "python":
+        return set(re.findall(f'"{_RUN}', block.text))
+    return {run for command in commands_of(block) for word in command.words for run in re.findall(f"^{_RUN}", word)}
+
+
+def lay_runs(page: Page, finished: Path) -> None:
+    """Copy a finished run to where those of the page's recipes and commands would be."""
+    for run in set().union(*(runs_made(block) for block in page.blocks if block.language != "python")):
+        if not (small := Path(smaller(run))).exists():
+            shutil.copytree(finished, small)
 
 
 def write_files(page: Page) -> None:
@@ -54,7 +75,7 @@ def run_python(page: Page) -> None:
 
 
 def run_commands(page: Page, limbeck: Callable[..., Any], wanted: Callable[[tuple[str, ...]], bool]) -> list[str]:
-    """Run the page's limbeck commands for which `wanted` says so, in order.
+    """Run the page's limbeck commands for which `wanted` says so, in order; the runs they make are not there before.
 
     Args:
         page: The page; its other programs are not started.
@@ -72,28 +93,24 @@ def run_commands(page: Page, limbeck: Callable[..., Any], wanted: Callable[[tupl
         if command.limbeck is not None and wanted(command.limbeck)
     ]
     for _, _, arguments in found:
-        _remove_what_it_makes(arguments)
-    return [failure for block, command, arguments in found for failure in _run(block, command, arguments, limbeck)]
+        if arguments[0] in ("distill", "compare") and "--output" in arguments:
+            shutil.rmtree(arguments[arguments.index("--output") + 1], ignore_errors=True)
+    failed = []
+    for block, command, arguments in found:
+        done = limbeck(*arguments, *_small_options(arguments))
+        if command.output is not None:
+            Path(command.output).write_text(smaller(done.stdout), encoding="utf-8")
+        if done.returncode != 0:
+            failed.append(f"{block.place}: limbeck {' '.join(arguments)}\n{done.stderr[-2000:]}")
+    return failed
 
 
-def _remove_what_it_makes(arguments: tuple[str, ...]) -> None:
-    """A run that the page makes itself is not there before."""
-    if arguments[0] in ("distill", "compare") and "--output" in arguments:
-        shutil.rmtree(arguments[arguments.index("--output") + 1], ignore_errors=True)
-
-
-def _run(block: Block, command: Command, arguments: tuple[str, ...], limbeck: Callable[..., Any]) -> list[str]:
-    done = limbeck(*arguments, *_small_options(arguments))
-    if command.output is not None:
-        Path(command.output).write_text(smaller(done.stdout), encoding="utf-8")
-    return [] if done.returncode == 0 else [f"{block.place}: limbeck {' '.join(arguments)}\n{done.stderr[-2000:]}"]
-
-
-def _small_options(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    more = next((more for names, more in _SMALL_OPTIONS.items() if arguments[: len(names)] == names), ())
+def _small_options(arguments: tuple[str, ...]) -> list[str]:
+    line = " ".join(arguments) + " "
+    more = next((more.split() for names, more in SMALL["options"].items() if line.startswith(f"{names} ")), [])
     if arguments[0] == "search" and "--data" in arguments:
-        more = (*more, "--tasks", "rte", "--preset", "quick", "--seeds", "1", "--set-task", "epochs=1")
+        more += ["--tasks", "rte", "--preset", "quick", "--seeds", "1", "--set-task", "epochs=1"]
     if arguments[0] == "quickstart" and "--corpus" not in arguments:
-        more = (*more, "--corpus", "texts")  # The installed docstrings take half a minute to read.
-        more = more if "--output" in arguments else (*more, "--output", "runs/quickstart")
+        more += ["--corpus", "texts"]  # The installed docstrings take half a minute to read.
+        more += [] if "--output" in arguments else ["--output", "runs/quickstart"]
     return more

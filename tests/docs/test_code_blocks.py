@@ -11,23 +11,23 @@ from limbeck.comparison.plan import load_plan
 from limbeck.core.yaml import parse_yaml
 from limbeck.evaluation.tasks import read_own_task
 from limbeck.recipe import load_recipe, plan_run
-from tests.docs.page_runs import lay_runs, runs_made, runs_used
-from tests.docs.pages import PAGES, ROOT, Page
-from tests.docs.running import SHELL, run_commands, run_python, write_files
+from tests.docs.pages import PAGES, ROOT
+from tests.docs.running import (
+    SHELL,
+    SMALL,
+    commands_of,
+    lay_runs,
+    run_commands,
+    run_python,
+    runs_made,
+    runs_used,
+    write_files,
+)
 from tests.docs.shell import commands, targets
 from tests.support.command_tree import root
 
 #: Languages, and what is done with them. `text` is output, formulas and trees of files.
 LANGUAGES = {*SHELL, "python", "yaml", "json", "toml", "text"}
-#: Blocks that are marked as not run: page, reason, how many.
-NOT_RUN = Counter(
-    {
-        ("docs/export.md", "needs a login to the Hub"): 1,
-        ("docs/extending.md", "adds to the registries; tests/plugins/test_page.py runs it"): 3,
-        ("docs/scaling.md", "needs several GPUs"): 2,
-        ("docs/scaling.md", "needs several machines"): 1,
-    }
-)
 #: Programs that pages use beside limbeck. They are not started; what can be checked of them is.
 OTHER_PROGRAMS = ("make", "pip", "python", "cd", "mkdir", "export", "hf", "optuna-dashboard", "mkdocs", "docker")
 #: Commands that take less than a second and need no run.
@@ -77,8 +77,8 @@ def test_every_block_says_its_language(page):
 
 
 def test_what_is_not_run_is_known():
-    marked = Counter((block.page, block.not_run) for page in PAGES for block in page.blocks if block.not_run)
-    assert marked == NOT_RUN
+    found = {page.path: Counter(block.not_run for block in page.blocks if block.not_run) for page in PAGES}
+    assert {page: marked for page, marked in found.items() if marked} == SMALL["not_run"]
 
 
 @blocks_of(*SHELL)
@@ -96,7 +96,7 @@ def test_commands_exist_with_their_options(block):
 def test_recipes_that_commands_name_are_there(page, world):
     there = {block.title for block in page.blocks}
     for block in page.blocks:
-        for command in commands(block.text) if block.language in SHELL else ():
+        for command in commands_of(block):
             named = [word for word in command.words if word.endswith((".yaml", ".yml")) and "/" not in word[:1]]
             for name in named:
                 made = str(Path(name).parent) in there
@@ -193,8 +193,3 @@ def with_known_places(data, world):
     if "sources" in known:
         known["sources"] = [source if (world / source).exists() else "texts" for source in known["sources"]]
     return known
-
-
-def test_there_is_something_to_check():
-    assert {"README.md", "docs/index.md", "docs/methods/minilmv2.md"} <= {page.path for page in PAGES}
-    assert all(isinstance(page, Page) for page in PAGES)

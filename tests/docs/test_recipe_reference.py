@@ -1,21 +1,15 @@
 """The recipe reference has every key, with what the schema says of it; `mkdocs` puts it into its page."""
 
-import runpy
-from types import SimpleNamespace
-
 import pytest
 from pydantic import BaseModel
 
 from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, script
 from tests.support.recipes import models_in
 
-
-@pytest.fixture(scope="module")
-def hook():
-    pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
-    return SimpleNamespace(**runpy.run_path(str(ROOT / "docs/hooks/recipe_reference.py")))
+pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
+HOOK = script("docs/hooks/recipe_reference.py")
 
 
 def sections(model: type[BaseModel], found=()):
@@ -26,8 +20,8 @@ def sections(model: type[BaseModel], found=()):
     return found
 
 
-def test_every_key_has_its_row(hook):
-    text = hook.recipe_reference()
+def test_every_key_has_its_row():
+    text = HOOK.recipe_reference()
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     for model in (Recipe, *sections(Recipe), *(METHODS[name].options for name in METHODS)):
         for key, field in model.model_fields.items():
@@ -37,8 +31,8 @@ def test_every_key_has_its_row(hook):
             assert any(first in row for row in described), f"{model.__name__}.{key}: {first}"
 
 
-def test_types_ranges_and_defaults_are_said(hook):
-    text = hook.recipe_reference()
+def test_types_ranges_and_defaults_are_said():
+    text = HOOK.recipe_reference()
     assert "| `batch_sizes` | list of whole number, 1 or more | `[1, 32]` |" in text
     assert "| `dropout` | number ≥ 0, < 1 | – |" in text
     assert '| `untrained` | `random`, `teacher` | `"random"` |' in text
@@ -47,7 +41,7 @@ def test_types_ranges_and_defaults_are_said(hook):
     assert "$ref" not in text
 
 
-def test_it_takes_its_place_in_the_page(hook):
+def test_it_takes_its_place_in_the_page():
     page = (ROOT / "docs/recipe_reference.md").read_text(encoding="utf-8")
-    assert page.count(hook.PLACE) == 1
-    assert "| `explosion_factor` |" in hook.on_page_markdown(page, page=None, config=None, files=None)
+    assert page.count(HOOK.PLACE) == 1
+    assert "| `explosion_factor` |" in HOOK.on_page_markdown(page, page=None, config=None, files=None)

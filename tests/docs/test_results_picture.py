@@ -1,17 +1,15 @@
 """The picture of the first page shows the rows of the committed files, and says so to those who cannot see it."""
 
 import re
-import runpy
-from types import SimpleNamespace
 
 import pytest
 
-from tests.docs.pages import ROOT, Page
+from tests.docs.pages import ROOT, Page, script
 
 
 @pytest.fixture(scope="module")
 def picture():
-    return SimpleNamespace(**runpy.run_path(str(ROOT / "docs/pictures/results.py")))
+    return script("docs/pictures/results.py")
 
 
 def test_the_text_and_the_file_are_of_todays_rows(picture):

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,7 +16,7 @@ import yaml
 from safetensors.torch import save_file
 
 import limbeck
-from limbeck.models.heads import Head
+from tests.docs.running import SMALL
 from tests.support.corpora import documents
 from tests.support.models import make_teacher, tiny_config, tiny_tokenizer
 from tests.support.task_files import CHUNKS, squad, write_tasks
@@ -28,55 +26,22 @@ from tests.support.tasks import make_rows
 WIDTH = 48
 
 
-@dataclass(frozen=True)
-class Teacher:
-    """A model that pages name.
-
-    Args:
-        family: Its family.
-        layers: Its depth, in both worlds.
-        hidden: Its real width.
-        heads: Attention heads, in both worlds.
-        ffn: Its real feed-forward width.
-        head: The head that its checkpoint has.
-    """
-
-    family: str
-    layers: int
-    hidden: int
-    heads: int
-    ffn: int
-    head: Head | None = None
-
-
-TEACHERS: Mapping[str, Teacher] = {
-    "google-bert/bert-base-uncased": Teacher("bert", 12, 768, 12, 3072, "masked_lm"),
-    "google-bert/bert-base-multilingual-cased": Teacher("bert", 12, 768, 12, 3072, "masked_lm"),
-    "google-bert/bert-large-uncased": Teacher("bert", 24, 1024, 16, 4096, "masked_lm"),
-    "FacebookAI/xlm-roberta-base": Teacher("xlm-roberta", 12, 768, 12, 3072, "masked_lm"),
-    "sentence-transformers/all-MiniLM-L6-v2": Teacher("bert", 6, 384, 12, 1536),
-    "runs/bert-base-on-mrpc": Teacher("bert", 12, 768, 12, 3072, "classification"),
-    "runs/bert-base-on-sst2": Teacher("bert", 12, 768, 12, 3072, "classification"),
-}
-
-
 def checked_world(folder: Path) -> Path:
     """Make configurations, tokenizers and texts: what a recipe is checked against."""
-    for name, teacher in TEACHERS.items():
-        config = tiny_config(
-            teacher.family, layers=teacher.layers, hidden=teacher.hidden, heads=teacher.heads, ffn=teacher.ffn,
-            max_position_embeddings=514,
-        )  # fmt: skip
-        if teacher.head is not None:
-            config.architectures = [_ARCHITECTURES[teacher.family, teacher.head]]
+    for name, model in SMALL["models"].items():
+        family, head = model["family"], model.get("head")
+        config = tiny_config(**{key: model[key] for key in SIZES}, max_position_embeddings=514)
+        if head is not None:
+            config.architectures = [_ARCHITECTURES[family, head]]
         config.save_pretrained(folder / name)
-        tokenizer = tiny_tokenizer(teacher.family)
+        tokenizer = tiny_tokenizer(family)
         tokenizer.model_max_length = 512
         tokenizer.save_pretrained(folder / name)
     _write_texts(folder)
     return folder
 
 
+SIZES = ("family", "layers", "hidden", "heads", "ffn")
 _ARCHITECTURES = {
     ("bert", "masked_lm"): "BertForMaskedLM",
     ("bert", "classification"): "BertForSequenceClassification",
@@ -86,11 +51,8 @@ _ARCHITECTURES = {
 
 def small_world(folder: Path) -> Path:
     """Make tiny models, texts, tasks and a finished run."""
-    for name, teacher in TEACHERS.items():
-        made = make_teacher(
-            folder / "made", teacher.family, seed=1, head=teacher.head, layers=teacher.layers, hidden=WIDTH,
-            heads=teacher.heads, ffn=4 * WIDTH,
-        )  # fmt: skip
+    for name, model in SMALL["models"].items():
+        made = make_teacher(folder / "made", seed=1, **model | {"hidden": WIDTH, "ffn": 4 * WIDTH})
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         made.rename(folder / name)
     _write_texts(folder)
