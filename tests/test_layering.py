@@ -12,27 +12,22 @@ import limbeck
 
 ROOT = Path(limbeck.__file__).parent
 FLOORS = {
-    "version": 0,
-    "errors": 1,
-    "core": 1,
-    "corpus": 2,
-    "models": 2,
-    "kernels": 2,
-    "objectives": 3,
-    "evaluation": 3,
-    "inspection": 3,
-    "export": 3,
-    "methods": 4,
-    "recipe": 5,
-    "training": 6,
-    "benchmark": 7,
-    "diagnosis": 7,
-    "comparison": 7,
-    "search": 7,
-    "report": 7,
-    "api": 8,
-    "cli": 8,
-    "__main__": 9,
+    room: floor
+    for floor, rooms in enumerate(
+        (
+            "version",
+            "errors core",
+            "corpus models kernels",
+            "objectives evaluation inspection export",
+            "methods",
+            "recipe",
+            "training",
+            "benchmark diagnosis comparison search report",
+            "api cli",
+            "__main__",
+        )
+    )
+    for room in rooms.split()
 }
 #: Bounds of a file's code lines, which are neither blank nor comment nor docstring.
 SHORT, LONG = 60, 420

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import socket
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -57,17 +58,12 @@ def write_run(folder, status, seconds_ago=3.0, **fields):
 )
 def test_what_a_run_says_and_whether_its_process_lives(tmp_path, said, locked, status, well):
     folder = write_run(tmp_path / "run", said)
-    if locked:
-        with folder_lock(folder):
-            found = status_of(folder, NOW)
-        assert (found.host, found.pid) == (socket.gethostname(), os.getpid())
-    else:
+    with folder_lock(folder) if locked else nullcontext():
         found = status_of(folder, NOW)
-        assert (found.host, found.pid) == ("node7", 4242)
     assert (found.status, found.well) == (status, well)
-    assert found.seconds_since == 3.0
+    assert (found.host, found.pid) == ((socket.gethostname(), os.getpid()) if locked else ("node7", 4242))
     assert (found.stage, found.step, found.steps, found.checkpoint) == ("minilmv2 (1 of 2)", 1200, 40000, 1000)
-    assert found.tokens_per_second == 51234.5
+    assert (found.seconds_since, found.tokens_per_second) == (3.0, 51234.5)
     assert found.seconds_left == (7322.0 if locked else None)
 
 
@@ -83,19 +79,16 @@ def test_a_living_run_without_a_step_for_long_is_silent(tmp_path):
 
 
 def test_where_locks_are_not_to_be_had_the_process_is_asked_for(tmp_path, monkeypatch):
-    from limbeck.training import record as run_status
-
     folder = write_run(tmp_path / "run", "running")
-    monkeypatch.setattr(run_status, "is_locked", lambda folder: None)
+    monkeypatch.setattr("limbeck.training.record.is_locked", lambda folder: None)
     assert status_of(folder, NOW).status == "running", "of another host the record is believed"
     (folder / LOCK).write_text(json.dumps({"host": socket.gethostname(), "pid": 1, "started": 5.0}))
     assert status_of(folder, NOW).status == "dead", "the number is another process's now"
 
 
 def test_runs_are_found_at_any_depth_and_not_inside_of_runs(tmp_path):
-    for name in ("b/two", "a", "b/one"):
+    for name in ("b/two", "a", "b/one", "a/stages/inner"):
         write_run(tmp_path / name, "finished")
-    write_run(tmp_path / "a" / "stages" / "inner", "finished")
     assert find_runs([tmp_path]) == [tmp_path / "a", tmp_path / "b" / "one", tmp_path / "b" / "two"]
     assert find_runs([tmp_path / "a", tmp_path / "a"]) == [tmp_path / "a"]
     (tmp_path / "empty").mkdir()
@@ -115,43 +108,24 @@ def test_damaged_files_are_no_obstacle(tmp_path, content):
     assert (status_of(folder, NOW).status, status_of(folder, NOW).pid) == ("dead", None)
 
 
-def test_one_run_in_lines_and_several_in_a_table(tmp_path, limbeck, monkeypatch):
+@pytest.mark.parametrize("several", [False, True], ids=["lines", "table"])
+def test_whatever_is_in_a_run_is_shown_as_it_is_and_damage_in_one_line(tmp_path, limbeck, monkeypatch, several):
     monkeypatch.setenv("COLUMNS", "250")
-    run = write_run(tmp_path / "[bold]run", "running", problem="it\x1b[31m broke")
-    done = limbeck("status", run)
-    assert done.returncode == 1
-    lines = dict(line.split(": ", 1) for line in done.stdout.strip().splitlines())
-    assert lines["run"] == f"[bold]run ({run})"
-    assert (lines["status"], lines["at"], lines["step"]) == ("dead", "minilmv2 (1 of 2)", "1,200 of 40,000")
-    assert (lines["tokens/s"], lines["checkpoint"], lines["process"]) == ("51,234", "step 1,000", "4242 on node7")
-    assert lines["last sign"].endswith(" ago") and lines["left"] == "–"
-    assert "\x1b" not in done.stdout
-    write_run(tmp_path / "other", "finished")
+    write_run(tmp_path / "[bold]run", "running", problem="it\x1b[31m broke")
+    if several:
+        write_run(tmp_path / "whole", "finished")
     done = limbeck("status", tmp_path)
     assert done.returncode == 1
-    table = done.stdout
-    assert "[bold]run" in table and "dead" in table and "finished" in table and "last sign" in table
-    done = limbeck("status", tmp_path / "other")
-    assert done.returncode == 0
-    done = limbeck("status", tmp_path / "nowhere")
-    assert done.returncode == 2 and done.stderr.startswith("error: ")
-
-
-def test_a_damaged_record_is_said_in_one_line(tmp_path, limbeck):
-    folder = write_run(tmp_path / "runs" / "torn", "finished")
-    (folder / RECORD).write_text('{"name": "to')
-    said = f"'{folder / RECORD}' is damaged and cannot be read"
-    done = limbeck("status", folder)
-    assert done.returncode == 1 and sum(said in line for line in done.stdout.splitlines()) == 1
-    write_run(tmp_path / "runs" / "whole", "finished")
-    done = limbeck("status", tmp_path / "runs")
-    assert done.returncode == 1 and sum(said in line for line in done.stdout.splitlines()) == 1
-    done = limbeck("status", tmp_path / "runs" / "whole")
-    assert "is damaged" not in done.stdout
+    assert "[bold]run" in done.stdout and "\x1b" not in done.stdout
+    (tmp_path / "[bold]run" / RECORD).write_text('{"name": "to')
+    done = limbeck("status", tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.count(f"'{tmp_path / '[bold]run' / RECORD}' is damaged and cannot be read") == 1
 
 
 def test_json_has_everything(tmp_path, limbeck):
     write_run(tmp_path / "a", "finished")
+    assert [run["problem"] for run in limbeck.json("status", tmp_path)] == [None]
     write_run(tmp_path / "b", "failed", problem="No space left on device")
     done = limbeck("status", tmp_path, "--json")
     assert done.returncode == 1

@@ -3,20 +3,13 @@
 import io
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from limbeck.core import progress as progress
+from limbeck.core import progress
 from limbeck.core.progress import CorpusProgress, Count, ProgressBar, describe_rate, line_by_line, no_progress, part_of
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    def __init__(self, monkeypatch):
-        self.now = 100.0
-        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
 
 
 class Terminal(io.StringIO):
@@ -28,7 +21,10 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    return Clock(monkeypatch)
+    """Time that passes when a test says so."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock.now)
+    return clock
 
 
 @pytest.fixture
@@ -72,13 +68,22 @@ def test_a_part_reports_its_share_of_the_whole_and_its_count():
     assert no_progress(0.5, "x", Count(1, "cells")) is None
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(clock):
+@pytest.mark.parametrize(
+    ("seconds", "reports", "line"),
+    [
+        (6, [(done / 10, "mrpc [x]", Count(done, "cells")) for done in range(4)],
+         "20%: mrpc [x], 10 cells/min, about 72 s left"),
+        (10, [(0.0, "loading"), (0.0, "loading")], "0%: loading"),
+        (10, [(0.0, "loading"), (0.5, "loading")], "50%: loading, about 20 s left"),
+    ],
+)  # fmt: skip
+def test_without_a_terminal_there_is_a_line_now_and_then(clock, seconds, reports, line):
     stream = io.StringIO()
     with ProgressBar(Console(file=stream, width=40)) as bar:
-        for done in range(5):
-            bar(done / 10, "mrpc [x]", Count(done, "cells"))
-            clock.now += 6
-    assert stream.getvalue().splitlines() == ["30%: mrpc [x], 10 cells/min, about 42 s left"]
+        for report in reports:
+            clock.now += seconds
+            bar(*report)
+    assert stream.getvalue().splitlines() == [line]
 
 
 def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
@@ -91,15 +96,6 @@ def test_what_begins_is_a_line_where_no_bar_shows_it(clock, terminal):
     line_by_line(lambda *now: told.append(now), Console(stderr=True))(0.5, "loading", Count(1, "models"))
     assert screen.getvalue() == ""
     assert told == [(0.5, "loading", (1, "models"))]
-
-
-def test_a_line_without_a_count_or_a_share_says_what_is_known(clock):
-    stream = io.StringIO()
-    with ProgressBar(Console(file=stream)) as bar:
-        for share in (0.0, 0.5):
-            clock.now += 20
-            bar(share, "loading")
-    assert stream.getvalue().splitlines() == ["0%: loading", "50%: loading, about 40 s left"]
 
 
 def test_nothing_is_said_on_a_quiet_console(clock, capfd):

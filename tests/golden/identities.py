@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import limbeck
-from tests.golden import internals
+from limbeck.core.files import fingerprint
 
 MODIFIED = 1_700_000_000
 """Seconds since 1970 that files are given, since identities of text hold when it was changed."""
@@ -24,11 +24,10 @@ MODIFIED = 1_700_000_000
 def recorded() -> Iterator[list[tuple[str, Any]]]:
     """List (hash, values) of every identity that is made, in whichever module."""
     _import_all()
-    original = internals.fingerprint
     made: list[tuple[str, Any]] = []
 
     def record(values: Any) -> str:
-        found = original(values)
+        found = fingerprint(values)
         made.append((found, json.loads(json.dumps(values))))
         return found
 
@@ -37,7 +36,7 @@ def recorded() -> Iterator[list[tuple[str, Any]]]:
         for title, module in list(sys.modules.items())
         if title.partition(".")[0] == "limbeck"
         for name, value in list(vars(module).items())
-        if value is original
+        if value is fingerprint
     ]
     assert homes
     for module, name in homes:
@@ -46,7 +45,7 @@ def recorded() -> Iterator[list[tuple[str, Any]]]:
         yield made
     finally:
         for module, name in homes:
-            setattr(module, name, original)
+            setattr(module, name, fingerprint)
 
 
 @cache

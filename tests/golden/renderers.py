@@ -10,16 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from rich.console import Console, RenderableType
 
-from limbeck.inspection import (
-    AttentionDivergence,
-    Contribution,
-    LayerScores,
-    LayerSimilarity,
-    PhraseClustering,
-    SpanSample,
-)
+from limbeck.inspection import AttentionDivergence, Contribution, LayerSimilarity, PhraseClustering
 from tests.golden.committed import FOLDERS
 
 
@@ -84,21 +78,15 @@ def inspection_tables(folder: str) -> tuple[dict[str, RenderableType], dict[str,
     """The tables of the inspections, from the files that they wrote."""
     from limbeck.report.inspection import contribution_table, divergence_table, phrase_table, similarity_table
 
-    phrases = read(folder, "phrases.json")["result"]
-    models = tuple(LayerScores(model["name"], _tuples(model["scores"])) for model in phrases.pop("models"))
-    sample = SpanSample(**{name: _tuples(value) for name, value in phrases.pop("sample").items()})
-    divergence = {
-        name: _tuples(value) for name, value in read(folder, "attention.json")["result"]["divergence"].items()
-    }
-    similarity = {name: _tuples(value) for name, value in read(folder, "similarity.json")["result"].items()}
-    contribution = read(folder, "contribution.json")["result"]
+    def found(kind: Any, name: str) -> Any:
+        return TypeAdapter(kind).validate_python(read(folder, f"{name}.json")["result"])
+
+    divergence = read(folder, "attention.json")["result"]["divergence"]
     shown = {
-        "phrases": phrase_table(PhraseClustering(models, sample=sample, **phrases)),
-        "divergence": divergence_table(AttentionDivergence(**divergence)),
-        "similarity": similarity_table(LayerSimilarity(**similarity)),
-        "contribution": contribution_table(
-            [Contribution(**{name: _tuples(value) for name, value in model.items()}) for model in contribution]
-        ),
+        "phrases": phrase_table(found(PhraseClustering, "phrases")),
+        "divergence": divergence_table(TypeAdapter(AttentionDivergence).validate_python(divergence)),
+        "similarity": similarity_table(found(LayerSimilarity, "similarity")),
+        "contribution": contribution_table(found(list[Contribution], "contribution")),
     }
     return shown, {}
 
@@ -119,24 +107,12 @@ def run_card(folder: Path, record: dict[str, Any], export: dict[str, Any] | None
     return write_model_card(record, folder, export=export).read_text(encoding="utf-8")
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
 TABLES = {
-    "finished": run_tables,
-    "large-run": run_tables,
-    "evaluation": evaluation_tables,
-    "evaluation-with-costs": evaluation_tables,
-    "large-evaluation": evaluation_tables,
-    "comparison": comparison_tables,
-    "comparison-with-costs": comparison_tables,
-    "large-comparison": comparison_tables,
-    "search-mapping": search_tables,
-    "large-search-mapping": search_tables,
-    "search-architecture": search_tables,
-    "large-search-architecture": search_tables,
-    "search-teacher-layer": search_tables,
+    **dict.fromkeys(("finished", "large-run"), run_tables),
+    **dict.fromkeys(("evaluation", "evaluation-with-costs", "large-evaluation"), evaluation_tables),
+    **dict.fromkeys(("comparison", "comparison-with-costs", "large-comparison"), comparison_tables),
+    **dict.fromkeys(("search-mapping", "search-architecture", "search-teacher-layer"), search_tables),
+    **dict.fromkeys(("large-search-mapping", "large-search-architecture"), search_tables),
     "inspections": inspection_tables,
     "export-onnx-int8": export_tables,
 }

@@ -1,6 +1,5 @@
 """The names of the files that a run, its checkpoints, its student and every export consist of."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,8 @@ from transformers import TrainerCallback
 
 from limbeck.api import distill
 from limbeck.errors import Interrupted
-from tests.golden import internals
+from limbeck.export.formats import FORMATS
+from limbeck.training.trainer import DistillationTrainer
 from tests.golden.snapshot import check
 from tests.support.models import make_teacher
 from tests.support.recipes import MINILMV2, recipe_of
@@ -42,18 +42,20 @@ class Stop(TrainerCallback):
 
 def test_a_stopped_run(tiny_recipe, tmp_path, monkeypatch):
     """Its checkpoints included."""
-    trainer = internals.DistillationTrainer
-    original = trainer.train
-    monkeypatch.setattr(trainer, "train", lambda self, **named: (self.add_callback(Stop()), original(self, **named))[1])
+    original = DistillationTrainer.train
+
+    def train(self, **named):
+        self.add_callback(Stop())
+        return original(self, **named)
+
+    monkeypatch.setattr(DistillationTrainer, "train", train)
     with pytest.raises(Interrupted):
         distill(tiny_recipe)
     check("files/stopped_run", names(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("name", internals.registered_names()["formats"])
+@pytest.mark.parametrize("name", FORMATS)
 def test_an_export(name, run, limbeck, tmp_path):
     output = tmp_path / "export"
-    done = limbeck("export", run, "--format", name, "--output", output, "--json")
-    assert done.returncode == 0, done.stderr
-    printed = sorted(json.loads(done.stdout))
+    printed = sorted(limbeck.json("export", run, "--format", name, "--output", output))
     check(f"files/export_{name.replace('-', '_')}", {"files": names(output), "printed": printed})

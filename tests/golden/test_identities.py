@@ -11,9 +11,12 @@ import pytest
 import yaml
 
 import limbeck
+from limbeck.core.files import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
+from limbeck.corpus.packing import TokenEncoder
 from limbeck.errors import OutputError
-from tests.golden import internals
+from limbeck.evaluation.cell import data_fingerprint, model_fingerprint, tokenizer_fingerprint, training_set_fingerprint
+from limbeck.evaluation.task_files import load_task
 from tests.golden.identities import Names, fixed_times, recorded
 from tests.golden.snapshot import check
 from tests.support.commands import call
@@ -23,6 +26,14 @@ from tests.support.methods import write_rows
 from tests.support.models import tiny_tokenizer
 from tests.support.searches import recipe_of
 from tests.support.task_files import write_tasks
+
+CHANGES = Path(__file__).with_name("changes.yaml")
+
+
+def rows_fingerprints(task, folder):
+    """The hashes of a task's rows and of those it is trained on."""
+    data = load_task(task, data=folder)
+    return {"rows": data_fingerprint(data), "training_set": training_set_fingerprint(data)}
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +56,9 @@ def teacher(files) -> Path:
 @pytest.fixture(scope="module")
 def names(files, teacher):
     return lambda **more: Names(
-        teacher_weights=internals.model_fingerprint(str(teacher)),
-        tokenizer_files=internals.tokenizer_fingerprint(str(teacher)),
-        tokenizer=internals.encoder_fingerprint(tiny_tokenizer()),
+        teacher_weights=model_fingerprint(str(teacher)),
+        tokenizer_files=tokenizer_fingerprint(str(teacher)),
+        tokenizer=TokenEncoder(tiny_tokenizer()).fingerprint(),
         **more,
         files=files,
     )
@@ -64,10 +75,10 @@ def test_hashes_of_values_and_files(tmp_path):
     check(
         "identities/hashes",
         {
-            "values": internals.fingerprint({"b": [1, 2.5, None, True], "a": {"é": "text"}}),
-            "model": internals.model_fingerprint(str(folder)),
-            "tokenizer": internals.tokenizer_fingerprint(str(folder)),
-            "rows": {name: internals.rows_fingerprints(name, data) for name in ("rte", "mrpc")},
+            "values": fingerprint({"b": [1, 2.5, None, True], "a": {"é": "text"}}),
+            "model": model_fingerprint(str(folder)),
+            "tokenizer": tokenizer_fingerprint(str(folder)),
+            "rows": {name: rows_fingerprints(name, data) for name in ("rte", "mrpc")},
         },
     )
 
@@ -100,20 +111,13 @@ def test_corpora(files, names, tmp_path):
 
 
 def test_cells_of_an_evaluation(files, teacher, names, tmp_path):
-    own = {f"{task}_{kind}": found for task in ("rte", "mrpc") for kind, found in
-            internals.rows_fingerprints(task, files / "tasks").items()}  # fmt: skip
-    overrides = [
-        "length=32",
-        "epochs=1",
-        "batch_size=8",
-        "bf16=false",
-        "learning_rates=[1e-4,2e-4]",
-        "mrpc.keep=best_epoch",
-    ]
+    hashes = {task: rows_fingerprints(task, files / "tasks") for task in ("rte", "mrpc")}
+    own = {f"{task}_{kind}": found for task, kinds in hashes.items() for kind, found in kinds.items()}
+    overrides = ["length=32", "epochs=1", "batch_size=8", "bf16=false", "learning_rates=[1e-4,2e-4]"]
     with recorded() as made:
         result = limbeck.evaluate(
             [teacher], "rte,mrpc", output=tmp_path / "out", data=files / "tasks", preset="quick", seeds=1,
-            overrides=overrides,
+            overrides=[*overrides, "mrpc.keep=best_epoch"],
         )  # fmt: skip
     assert not result.failed
     rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -130,15 +134,16 @@ def search_recipe(files: Path, method: dict, shape) -> dict:
     return recipe | {"name": "searched", "evaluation": {"enabled": False}}
 
 
+RELATIONS = {"name": "minilmv2", "relation_heads": 4}
 SEARCHES = {
-    "mapping": ({"name": "elm"}, ["--steps", 2, "--generations", 1, "--population", 3]),
+    "mapping": ({"name": "elm"}, "--steps 2 --generations 1 --population 3"),
     "architecture": (
-        {"name": "minilmv2", "relation_heads": 4},
-        ["--layers", "1,2", "--hidden", "8,16", "--heads", "2", "--ffn", "1.5,2", "--trials", 2, "--batch", 2,
-         "--steps", 2, "--device", "cpu", "--measure-length", 16, "--measure-seconds", 0.05],
+        RELATIONS,
+        "--layers 1,2 --hidden 8,16 --heads 2 --ffn 1.5,2 --trials 2 --batch 2 --steps 2 --device cpu "
+        "--measure-length 16 --measure-seconds 0.05",
     ),
-    "teacher-layer": ({"name": "minilmv2", "relation_heads": 4}, ["--layers", "1-3", "--steps", 4]),
-}  # fmt: skip
+    "teacher-layer": (RELATIONS, "--layers 1-3 --steps 4"),
+}
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
@@ -149,7 +154,7 @@ def test_searches(kind, files, names, tmp_path):
     shape = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 16}
     recipe.write_text(yaml.safe_dump(search_recipe(files, method, shape)), encoding="utf-8")
     with recorded() as made:
-        assert call("search", kind, recipe, *options, "--output", tmp_path / "out", "--quiet") == 0
+        assert call("search", kind, recipe, *options.split(), "--output", tmp_path / "out", "--quiet") == 0
     record = json.loads((tmp_path / "out/search.json").read_text(encoding="utf-8"))
     found = names()
     hashed = found.hashed(made)
@@ -176,50 +181,16 @@ def test_a_comparison(files, teacher, names, tmp_path):
     )
 
 
-#: Changes of a finished run's recipe, by what they are.
-CHANGES = {
-    "name": ["name=other"],
-    "seed": ["seed=2"],
-    "teacher.dtype": ["teacher.dtype=bfloat16"],
-    "student.dropout": ["student.dropout=0.2"],
-    "student.shape": ["student.shape.ffn=64"],
-    "corpus.length": ["corpus.length=16"],
-    "corpus.held_out": ["corpus.held_out=0.1"],
-    "evaluation": ["evaluation.speed=false"],
-    "stages.0.name": ["stages.0.name=other"],
-    "method option": ["stages.0.method.relation_heads=2"],
-    "guard": ["stages.0.guard.on_bad_loss=skip"],
-    "max_steps": ["stages.0.training.max_steps=5"],
-    "learning_rate": ["stages.0.training.learning_rate=0.002"],
-    "batch": ["stages.0.training.per_device_train_batch_size=4"],
-    "batch and accumulation": [
-        "stages.0.training.per_device_train_batch_size=4", "stages.0.training.gradient_accumulation_steps=2",
-    ],
-    "save_steps": ["stages.0.training.save_steps=1"],
-    "save_total_limit": ["stages.0.training.save_total_limit=1"],
-    "eval_steps": ["stages.0.training.eval_steps=1"],
-    "logging_steps": ["stages.0.training.logging_steps=2"],
-    "report_to": ["stages.0.training.report_to=none"],
-    "dataloader_num_workers": ["stages.0.training.dataloader_num_workers=1"],
-    "weight_decay": ["stages.0.training.weight_decay=0.1"],
-    "warmup_steps": ["stages.0.training.warmup_steps=1"],
-    "optim": ["stages.0.training.optim=sgd"],
-    "max_grad_norm": ["stages.0.training.max_grad_norm=2.0"],
-}  # fmt: skip
-
-
 def test_what_a_run_is_resumed_with(files, teacher, names, tmp_path):
     """Each change of a finished run's recipe either takes the run as it is, or is refused with the difference."""
-    recipe = search_recipe(
-        files, {"name": "minilmv2", "relation_heads": 4}, {"layers": 1, "hidden": 16, "heads": 4, "ffn": 16}
-    )
+    recipe = search_recipe(files, RELATIONS, {"layers": 1, "hidden": 16, "heads": 4, "ffn": 16})
     recipe["output"] = str(tmp_path / "run")
     recipe["stages"][0]["training"] |= {"max_steps": 2}
     limbeck.distill(recipe)
     found = names(run=tmp_path / "run")
     kept = found.plain(yaml.safe_load((tmp_path / "run/recipe.yaml").read_text(encoding="utf-8")))
     answers = {}
-    for title, overrides in CHANGES.items():
+    for title, overrides in yaml.safe_load(CHANGES.read_text(encoding="utf-8")).items():
         try:
             limbeck.distill(recipe, overrides, resume=True)
             answers[title] = "taken as it is"

@@ -8,35 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.golden.making import Made
+from tests.golden.making import KINDS, MAKING, Made
 from tests.golden.snapshot import check
 
-RECORDS = {
-    "run": ("run", "run.json"),
-    "stage": ("run", "stages/1-layers/stage.json"),
-    "stage-log": ("run", "stages/1-layers/log.jsonl"),
-    "heartbeat": ("run", "heartbeat.json"),
-    "lock": ("run", ".run.lock"),
-    "comparison": ("comparison", "comparison.json"),
-    "comparison-table": ("comparison", "comparison_table.json"),
-    "comparison-costs": ("comparison", "costs.json"),
-    "comparison-held-out-teacher": ("comparison", "teacher/held_out.json"),
-    "comparison-held-out-student": ("comparison", "runs/*minilmv2-seed1*/held_out.json"),
-    "comparison-evaluation": ("comparison", "evaluation/evaluation.json"),
-    "comparison-results": ("comparison", "evaluation/results.jsonl"),
-    "search-mapping": ("search-mapping", "search.json"),
-    "search-architecture": ("search-architecture", "search.json"),
-    "search-teacher-layer": ("search-teacher-layer", "search.json"),
-    "evaluation": ("evaluation", "evaluation.json"),
-    "evaluation-results": ("evaluation", "results.jsonl"),
-    "evaluation-table": ("evaluation", "evaluation_table.json"),
-    "export": ("export", "export.json"),
-    "inspection-phrases": ("inspection", "phrases.json"),
-    "inspection-attention": ("inspection", "attention.json"),
-    "inspection-similarity": ("inspection", "similarity.json"),
-    "inspection-contribution": ("inspection", "contribution.json"),
-}
+RECORDS = yaml.safe_load(MAKING.read_text(encoding="utf-8"))["records"]
 MACHINE = ("hardware", "machine", "git_commit", "peak_device_memory_bytes")
 """Facts of the machine: one with an accelerator, or without git, has others."""
 
@@ -73,7 +50,7 @@ def test_keys_of_a_record(made, name):
     check(f"records/{name}", describe_rows(path) if rows else describe(json.loads(path.read_text(encoding="utf-8"))))
 
 
-@pytest.mark.parametrize("kind", Made.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_files_of_a_folder(made, kind):
     paths = (path.relative_to(made[kind]).as_posix() for path in made[kind].rglob("*") if path.is_file())
     # The names of a comparison's runs end with the hash of their recipes, which name folders of this machine.

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import limbeck
 from limbeck.methods import METHODS
-from tests.golden import internals
+from limbeck.training.trainer import DistillationTrainer
 from tests.golden.snapshot import check
 from tests.support.methods import tiny_run
 from tests.support.models import make_teacher
@@ -32,7 +32,7 @@ def teachers(tmp_path_factory):
 def rows_met(monkeypatch):
     """A hash of the batches trained on, in order: their rows, masks and labels."""
     digest = hashlib.sha256()
-    original = internals.DistillationTrainer.training_step
+    original = DistillationTrainer.training_step
 
     def step(self, model, inputs, *arguments, **named):
         for name in sorted(inputs):
@@ -41,7 +41,7 @@ def rows_met(monkeypatch):
                 digest.update(inputs[name].long().numpy().tobytes())
         return original(self, model, inputs, *arguments, **named)
 
-    monkeypatch.setattr(internals.DistillationTrainer, "training_step", step)
+    monkeypatch.setattr(DistillationTrainer, "training_step", step)
     return digest
 
 

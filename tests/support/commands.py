@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from rich.console import Console
 
 from limbeck.cli import main
@@ -28,18 +32,42 @@ def call(*arguments: object) -> int:
     return 0
 
 
-@pytest.fixture
-def limbeck(capsys, monkeypatch):
-    """Run the command line in this process, and return its exit code and all that it prints."""
+def write_documents(making: Path, folder: Path) -> dict[str, list[list[str]]]:
+    """Write the documents of a YAML file into a folder, and return the calls that make further folders of them."""
+    said = yaml.safe_load(making.read_text(encoding="utf-8"))
+    for name, content in said["documents"].items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return {name: [shlex.split(call) for call in calls] for name, calls in said["calls"].items()}
 
-    def run(*arguments):
-        monkeypatch.setattr(main, "errors", Console(stderr=True, width=100, no_color=True))
-        capsys.readouterr()
+
+class CommandLine:
+    """The command line in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys, self._monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *arguments: object) -> Done:
+        """Run `limbeck ARGUMENTS`, and return its exit code and all that it prints."""
+        self._monkeypatch.setattr(main, "errors", Console(stderr=True, width=100, no_color=True))
+        self._capsys.readouterr()
         code = call(*arguments)
-        captured = capsys.readouterr()
+        captured = self._capsys.readouterr()
         return Done(code, captured.out, captured.err)
 
-    return run
+    def shown(self, *arguments: object) -> str:
+        """Return the result of a call that ends well."""
+        done = self(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def json(self, *arguments: object) -> Any:
+        """Return the result of a call that ends well, as JSON."""
+        return json.loads(self.shown(*arguments, "--json"))
+
+
+@pytest.fixture
+def limbeck(capsys, monkeypatch):
+    return CommandLine(capsys, monkeypatch)
 
 
 def assert_one_line_error(done, code, *parts):

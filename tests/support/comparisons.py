@@ -37,3 +37,10 @@ def tiny_plan(teacher: Path | str, text: Path | str, **changes: Any) -> dict[str
         },
         "evaluation": {"held_out": {"blocks": 16, "pairs": 30, "retrieval_pairs": 10}, "speed": {"enabled": False}},
     } | changes
+
+
+def mixed_plan(teacher: Path | str, text: Path | str) -> dict[str, Any]:
+    """A plan of six combinations, one of which cannot be and is left out."""
+    methods = [{"name": "hidden_states", "mappings": ["last", "single"]}, "tinybert"]
+    students = [STUDENT, {"name": "few heads", "shape": {**STUDENT, "heads": 2}}]
+    return tiny_plan(teacher, text, methods=methods, students=students, skip_impossible=True)
