@@ -37,8 +37,8 @@ def main() -> int:
     failures = 0
     print(f"{'task':<12} {'split':<22} {'rows':>8} {'expected':>8} {'seconds':>8}  file")
     for name, definition in DEFINITIONS.items():
-        for split, source in definition.sources.items():
-            found = find_file(source.files, [folder])
+        for split in definition.split_names:
+            found = find_file(definition.paths(split), [folder])
             if found is None:
                 continue
             path = found[0]

@@ -65,7 +65,7 @@ def test_a_measured_model_is_left_as_it_was(family, tmp_path):
     model = load_or_make(str(folder), length=8, dtype=torch.float32, device=CPU)
     inputs = {"input_ids": torch.arange(5, 13)[None], "attention_mask": torch.ones(1, 8, dtype=torch.long)}
     attention, before = model.config._attn_implementation, model(**inputs).last_hidden_state
-    assert measure_size(str(folder), model).forward.weights > 0
+    assert measure_size(str(folder), model)[1].weights > 0
     assert model.config._attn_implementation == attention
     assert torch.equal(model(**inputs).last_hidden_state, before)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

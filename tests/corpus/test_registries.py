@@ -9,7 +9,7 @@ from limbeck.corpus.readers import FILE_KINDS, FileKind, FileText, PlacedRow
 from limbeck.corpus.sources import SOURCES, SourceKind, check_source, open_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.task_files import read_split_file
-from limbeck.evaluation.tasks import Columns, FileSource
+from limbeck.evaluation.tasks import FileSource
 from tests.support.models import tiny_tokenizer
 from tests.support.streams import build_rows, build_text, examples, read, stream, take
 
@@ -44,7 +44,7 @@ def test_a_new_kind_of_file_works_everywhere(bars, tmp_path, cache, monkeypatch)
     assert build_text(cache, TOKENIZER, bars).manifest["documents"] == 40
     assert sorted(set(build_rows(cache, TOKENIZER, bars).train["labels"])) == [0, 1]
     assert len(take(stream(cache, TOKENIZER, bars), 1, batch_size=4)[0][0]) == 4
-    assert len(list(read_split_file(bars, FileSource("text.bars", Columns("text")), SourceReport()))) == 40
+    assert len(list(read_split_file(bars, FileSource(path="text.bars"), SourceReport()))) == 40
     # A recipe takes such a name for a file that is missing, never for a data set of the Hub.
     check_source(str(bars))
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError
-from limbeck.evaluation.costs import ParameterCounts, count_parameters, model_megabytes
+from limbeck.evaluation.costs import count_parameters, model_megabytes
 from limbeck.evaluation.inference import encoder_of, longest_input
 from limbeck.evaluation.published import matching_costs
 from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
-from limbeck.models.families import Shape, depth, shape_of
+from limbeck.models.families import depth, shape_of
 from limbeck.models.loading import load_config, load_model
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.models.streams import StreamKey
@@ -69,51 +68,32 @@ def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.de
     return model.to(device).eval()
 
 
-@dataclass(frozen=True)
-class ModelSize:
-    """The size of a model.
-
-    Attributes:
-        shape: Its shape.
-        parameters: By place.
-        megabytes: Of its weights (10⁶ bytes).
-        megabytes_of: `"files"`, or `"tensors"` in the present dtype where the model has no files here.
-        forward: What a whole forward pass without a head multiplies.
-    """
-
-    shape: Shape
-    parameters: ParameterCounts
-    megabytes: float
-    megabytes_of: str
-    forward: ForwardCost
-
-    def columns(self, length: int) -> Row:
-        """Return it as columns of a benchmark's row; operations are those of each token of a text of `length`."""
-        return {
-            "shape": str(self.shape),
-            "heads": self.shape.heads,
-            "embedding_parameters": self.parameters.embedding,
-            "transformer_parameters": self.parameters.transformer,
-            "parameters": self.parameters.total,
-            "megabytes": self.megabytes,
-            "megabytes_of": self.megabytes_of,
-            "megaflops_per_token": self.forward.operations([length]) / length / 1e6,
-        }
-
-
-def measure_size(name: str, model: PreTrainedModel) -> ModelSize:
+def measure_size(name: str, model: PreTrainedModel) -> tuple[Row, ForwardCost]:
     """Measure the size of a loaded model; it is left as it was.
 
     Args:
         name: Its folder, package or Hub name.
         model: The model.
+
+    Returns:
+        Columns of a benchmark's row, and the products of a whole forward pass without a head. Megabytes (10⁶ bytes) are
+        those of the weights' `"files"`, or of its `"tensors"` where the model has no files here.
     """
-    shape = shape_of(model.config)
+    shape, counts = shape_of(model.config), count_parameters(model)
     located = None if names_shape(name) else resolve_model(name)
     megabytes, source = model_megabytes(model, located if located is not None and is_local(located) else None)
     with StreamTap(model, [StreamKey("hidden", depth(model.config))]) as whole:
         forward = forward_cost(whole, shape)
-    return ModelSize(shape, count_parameters(model), megabytes, source, forward)
+    size: Row = {
+        "shape": str(shape),
+        "heads": shape.heads,
+        "embedding_parameters": counts.embedding,
+        "transformer_parameters": counts.transformer,
+        "parameters": counts.total,
+        "megabytes": megabytes,
+        "megabytes_of": source,
+    }
+    return size, forward
 
 
 def measure_models(
@@ -163,12 +143,13 @@ def measure_models(
         if limit is not None and max(lengths) > limit:
             raise RecipeError(f"--lengths {max(lengths)} is longer than the {limit} tokens '{name}' takes; use less.")
     sizes = {name: measure_size(name, model) for name, model in models.items()}
-    vocabulary = min(size.shape.vocabulary for size in sizes.values())
+    shapes = [shape_of(model.config) for model in models.values()]
+    vocabulary = min(shape.vocabulary for shape in shapes)
     generator = torch.Generator().manual_seed(seed)
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     for batch, length in cases:
         tokens = batch * length
-        needed = max(measuring.least_forward_bytes(size.shape, tokens, dtype.itemsize) for size in sizes.values())
+        needed = max(measuring.least_forward_bytes(shape, tokens, dtype.itemsize) for shape in shapes)
         measuring.check_memory(f"--batch-sizes {batch} and --lengths {length}", needed, device)
     rows: list[Row] = []
     for index, (batch, length) in enumerate(cases):
@@ -176,11 +157,12 @@ def measure_models(
         here = part_of(report, 0.1 + 0.9 * index / len(cases), 0.1 + 0.9 * (index + 1) / len(cases))
         times = _time(models, input_ids, seconds / len(cases), warmup, here)
         for name, seen in times.items():
-            spread = summarise(seen)
+            spread, (size, forward) = summarise(seen), sizes[name]
             rows.append(
                 {
                     "model": name,
-                    **sizes[name].columns(length),
+                    **size,
+                    "megaflops_per_token": forward.operations([length]) / length / 1e6,
                     "dtype": str(dtype).removeprefix("torch."),
                     "device_type": device.type,
                     "batch": batch,
@@ -253,6 +235,6 @@ def measure_costs(
 
 
 def _size(rows: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """What the rows of one model say of its size; operations by length."""
+    """Return the size of one model from its rows; operations by length."""
     operations = {str(row["length"]): row["megaflops_per_token"] for row in rows}
     return {name: rows[0][name] for name in _SIZES} | {"megaflops_per_token": operations}

@@ -1,4 +1,4 @@
-"""Rows of a benchmark, with the machine they were measured on: to CSV or JSON and back, and as tables."""
+"""Rows of a benchmark, with the machine they were measured on, as CSV, as JSON and as tables."""
 
 import csv
 import json
@@ -51,6 +51,12 @@ def tidy(row: Mapping[str, Value]) -> Row:
     return {key: _tidy_value(value) for key, value in row.items()}
 
 
+def _tidy_value(value: Value) -> Value:
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return None if value == "" else value
+
+
 def report_dict(benchmark: str, rows: Sequence[Mapping[str, Value]], machine: Machine) -> dict[str, Any]:
     """Return a whole benchmark as plain values, fit for JSON."""
     return {"benchmark": benchmark, "machine": machine, "rows": [dict(row) for row in rows]}
@@ -94,27 +100,12 @@ def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], 
             return
         whole = [{"benchmark": benchmark, **row, **_machine_columns(machine)} for row in rows]
         with path.open("w", encoding="utf-8", newline="") as file:
-            # Text is quoted and numbers are not, by which `read_rows` tells them apart.
-            writer = csv.DictWriter(
-                file, list(whole[0]) if whole else [], lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC
-            )
+            # Text is quoted and numbers are not, by which readers tell them apart.
+            writer = csv.DictWriter(file, list(whole[0]), lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
             writer.writeheader()
             writer.writerows(whole)
     except OSError as error:
         raise OutputError(f"--output '{path}' cannot be written: {error.strerror}.") from None
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Read what `write_rows` wrote: the same rows from both formats, each with the columns of its machine."""
-    if path.suffix == ".json":
-        report = json.loads(path.read_text(encoding="utf-8"))
-        columns = _machine_columns(report["machine"])
-        return [{"benchmark": report["benchmark"], **row, **columns} for row in report["rows"]]
-    with path.open(encoding="utf-8", newline="") as file:
-        return [
-            {key: _from_csv(value) for key, value in row.items()}
-            for row in csv.DictReader(file, quoting=csv.QUOTE_NONNUMERIC)
-        ]
 
 
 def _machine_columns(machine: Machine) -> Row:
@@ -129,21 +120,6 @@ def _machine_columns(machine: Machine) -> Row:
         "commit": machine["commit"],
         "created": machine["created"],
     }
-
-
-def _tidy_value(value: Value) -> Value:
-    if not isinstance(value, float):
-        return None if value == "" else value
-    if not math.isfinite(value):
-        return None
-    return float(f"{value:.{_DIGITS}g}")
-
-
-def _from_csv(value: Any) -> Value:
-    """None was written as empty text; a whole number is one again."""
-    if value == "":
-        return None
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Rows: TypeAlias = Sequence[Mapping[str, Value]]

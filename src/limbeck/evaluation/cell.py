@@ -174,11 +174,7 @@ def model_fingerprint(name: str) -> str:
     Raises:
         ModelError: if there is no such model.
     """
-    resolved = resolve_model(name)
-    if not is_local(resolved):
-        commit = getattr(load_config(name), "_commit_hash", None)
-        return hashlib.blake2b(f"{resolved}@{commit}".encode(), digest_size=12).hexdigest()
-    return _files_hash(Path(resolved), (*_MODEL_FILES, *_TOKENIZER_FILES))
+    return _hash_of(name, (*_MODEL_FILES, *_TOKENIZER_FILES))
 
 
 def tokenizer_fingerprint(name: str) -> str:
@@ -187,14 +183,15 @@ def tokenizer_fingerprint(name: str) -> str:
     Raises:
         ModelError: if there is no such model.
     """
-    resolved = resolve_model(name)
+    return _hash_of(name, _TOKENIZER_FILES)
+
+
+def _hash_of(name: str, patterns: Sequence[str]) -> str:
+    resolved, digest = resolve_model(name), hashlib.blake2b(digest_size=12)
     if not is_local(resolved):
-        return model_fingerprint(name)
-    return _files_hash(Path(resolved), _TOKENIZER_FILES)
-
-
-def _files_hash(folder: Path, patterns: Sequence[str]) -> str:
-    digest = hashlib.blake2b(digest_size=12)
+        digest.update(f"{resolved}@{getattr(load_config(name), '_commit_hash', None)}".encode())
+        return digest.hexdigest()
+    folder = Path(resolved)
     for file in sorted({file for pattern in patterns for file in folder.glob(pattern)}):
         digest.update(f"{file.relative_to(folder)}\0".encode())
         with file.open("rb") as stream:

@@ -52,7 +52,6 @@ class BestEpoch(TrainerCallback):
         self._best = -math.inf
         self._weights: dict[str, Tensor] = {}
         self.epoch: float | None = None
-        self.scores: list[float] = []
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -61,7 +60,6 @@ class BestEpoch(TrainerCallback):
         model = kwargs["model"]
         with torch.random.fork_rng():
             value = self._score()
-        self.scores.append(value)
         # A correlation of constant predictions is NaN: no better than anything, but better than no weights at all.
         if value > self._best or not self._weights:
             self._best = value if math.isfinite(value) else -math.inf

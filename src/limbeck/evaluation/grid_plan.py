@@ -229,7 +229,11 @@ class Planner:
         if not (task.scored or task.predicted):
             raise CorpusError(f"{task.title} has no split to score or to predict; give --data a folder that has one.")
         settings = self.protocol.settings(task, self.overrides)
-        _check_metric(task, settings)
+        if settings.metric not in (None, *task.metrics):
+            names = ", ".join(task.metrics)
+            raise RecipeError(
+                f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {names}."
+            )
         runs = grid_cell.seeds(task, self.seeds or settings.seeds)
         points = grid_cell.grid(task, settings, bf16=self.bf16)
         rows, training_set = grid_cell.data_fingerprint(data), grid_cell.training_set_fingerprint(data)
@@ -275,11 +279,3 @@ def _planned(cell: Cell, model: PlannedModel, rows: str, training_set: str) -> P
     return PlannedCell(
         cell, own, grid_cell.training_identity(cell, model=model.fingerprint, training_set=training_set) or own
     )
-
-
-def _check_metric(task: Task, settings: FineTuning) -> None:
-    names = {*task.metrics, *(metric for facts in task.splits.values() for metric in facts.metrics)}
-    if settings.metric is not None and settings.metric not in names:
-        raise RecipeError(
-            f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {', '.join(names)}."
-        )

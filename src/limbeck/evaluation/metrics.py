@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,18 +176,6 @@ THRESHOLD = 0.0
 """Null odds above it mean no answer, where no better threshold has been searched."""
 
 
-def threshold_scores(scores: AnswerScores, odds: NDArray[np.float64], answerable: NDArray[np.bool_]) -> AnswerScores:
-    """Return the scores of answers that are empty where the null odds are above the threshold.
-
-    Args:
-        scores: Of the answers that are never empty.
-        odds: Null odds, `[rows]`.
-        answerable: Whether the question has an answer, `[rows]`.
-    """
-    emptied = odds > THRESHOLD
-    return AnswerScores(*(np.where(emptied, ~answerable, part) for part in scores))
-
-
 def best_threshold(
     scores: NDArray[np.float64], odds: NDArray[np.float64], answerable: NDArray[np.bool_], empty: NDArray[np.bool_]
 ) -> tuple[float, float]:
@@ -214,46 +202,36 @@ def best_threshold(
     return float(reached[best]) / len(scores), float(odds[order[best]])
 
 
-def no_answer_scores(
+def answer_figures(
     predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task
 ) -> dict[str, float]:
-    """Return what SQuAD 2.0 reports beside exact match and F1.
+    """Return exact match and F1, with those that SQuAD 2.0 reports too where questions may have no answer.
 
     Args:
         predictions: Row id to answer and null odds.
         rows: With their gold answers; a row without any is a question without an answer.
-        task: One whose questions may have no answer.
+        task: Whether its questions may have no answer; an answer is then empty where its null odds are above 0.
 
     Returns:
-        `best_exact`, `best_f1` and their thresholds; `has_answer_exact`, `has_answer_f1`, `no_answer_exact`,
-        `no_answer_f1` at a threshold of 0, the parts that have rows. All within 0 and 1, save the thresholds.
+        `exact_match` and `f1_answer`; of such a task also `best_exact`, `best_f1` and their thresholds, and
+        `has_answer_exact`, `has_answer_f1`, `no_answer_exact`, `no_answer_f1`, the parts that have rows. All within 0
+        and 1, save the thresholds.
     """
-    scores, odds, answerable = _arrays(predictions, rows, task)
-    empty = np.array([not (row.id in predictions and predictions[row.id].text) for row in rows])
-    found: dict[str, float] = {}
-    for name, values in (("exact", scores.exact), ("f1", scores.f1)):
-        found[f"best_{name}"], found[f"best_{name}_threshold"] = best_threshold(values, odds, answerable, empty)
-    at_zero = threshold_scores(scores, odds, answerable)
-    for part, chosen in (("has_answer", answerable), ("no_answer", ~answerable)):
-        if chosen.any():
-            found[f"{part}_exact"] = float(at_zero.exact[chosen].mean())
-            found[f"{part}_f1"] = float(at_zero.f1[chosen].mean())
-    return found
-
-
-def thresholded(predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task) -> AnswerScores:
-    """Return the scores of the answers, empty above a threshold of 0 where questions may have no answer."""
-    if task.answerable_only:
-        return score_answers(predictions, rows, task)
-    return threshold_scores(*_arrays(predictions, rows, task))
-
-
-def _arrays(
-    predictions: Mapping[str, AnswerPrediction], rows: Sequence[TaskRow], task: Task
-) -> tuple[AnswerScores, NDArray[np.float64], NDArray[np.bool_]]:
+    scores = score_answers(predictions, rows, task)
     odds = np.array([predictions[row.id].null_odds if row.id in predictions else -np.inf for row in rows])
     answerable = np.array([bool(row.answers) for row in rows])
-    return score_answers(predictions, rows, task), odds, answerable
+    emptied = (odds > THRESHOLD) & (not task.answerable_only)
+    at_zero = AnswerScores(*(np.where(emptied, ~answerable, values) for values in scores))
+    found = {"exact_match": float(at_zero.exact.mean()), "f1_answer": float(at_zero.f1.mean())}
+    if task.answerable_only:
+        return found
+    empty = np.array([not (row.id in predictions and predictions[row.id].text) for row in rows])
+    for name, values in scores._asdict().items():
+        found[f"best_{name}"], found[f"best_{name}_threshold"] = best_threshold(values, odds, answerable, empty)
+    for part, chosen in (("has_answer", answerable), ("no_answer", ~answerable)):
+        if chosen.any():
+            found |= {f"{part}_{name}": float(values[chosen].mean()) for name, values in at_zero._asdict().items()}
+    return found
 
 
 Metric: TypeAlias = Callable[[Predictions, Sequence[TaskRow], Task], float]
@@ -267,13 +245,13 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
 
     Args:
         task: Whose split it is.
-        split: Its name; its own metrics come before the task's.
+        split: Its name.
         rows: With labels or gold answers.
         predictions: One a row, in order; answers by row id.
 
     Returns:
         Metric to value, the main metric first. A correlation with predictions or labels that are all equal is 0. Where
-        questions may have no answer, also what `no_answer_scores` returns.
+        questions may have no answer, also the other figures of `answer_figures`.
 
     Raises:
         CorpusError: if the split has no rows, or none of its labels is known.
@@ -281,9 +259,7 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
     """
     if not rows:
         raise CorpusError(f"The split '{split}' of {task.title} has no rows to score.")
-    facts = task.splits.get(split)
-    names = (facts.metrics if facts is not None else ()) or task.metrics
-    answers = task.kind == "question_answering"
+    facts, answers = task.splits.get(split), task.kind == "question_answering"
     if (facts is not None and not facts.labelled) or (not answers and any(row.label is None for row in rows)):
         raise CorpusError(
             f"The split '{split}' of {task.title} is unlabelled: its predictions can be written, but not scored."
@@ -292,10 +268,9 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
         raise ValueError(f"predictions of {task.title} must be {'answers by row id' if answers else 'one a row'}")
     if not answers and len(predictions) != len(rows):
         raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
-    scores = {name: METRICS[name](predictions, rows, task) for name in names}
-    if answers and not task.answerable_only:
-        scores |= no_answer_scores(cast(Mapping[str, AnswerPrediction], predictions), rows, task)
-    return scores
+    scores = {name: METRICS[name](predictions, rows, task) for name in task.metrics}
+    more = answer_figures(predictions, rows, task) if isinstance(predictions, Mapping) else {}
+    return scores | {name: value for name, value in more.items() if name not in METRICS}
 
 
 def _of_classes(name: str) -> Metric:
@@ -323,10 +298,8 @@ def _correlation(function: Callable[..., Any]) -> Metric:
     return correlate
 
 
-def _of_answers(part: Literal["exact", "f1"]) -> Metric:
-    return lambda predictions, rows, task: float(
-        getattr(thresholded(cast(Mapping[str, AnswerPrediction], predictions), rows, task), part).mean()
-    )
+def _of_answers(name: str) -> Metric:
+    return lambda predictions, rows, task: answer_figures(cast(Any, predictions), rows, task)[name]
 
 
 def _labels(rows: Sequence[TaskRow]) -> NDArray[np.generic]:
@@ -338,8 +311,8 @@ METRICS.register("f1", _class_f1)
 METRICS.register("matthews", _of_classes("matthews_corrcoef"))
 METRICS.register("pearson", _correlation(pearsonr))
 METRICS.register("spearman", _correlation(spearmanr))
-METRICS.register("exact_match", _of_answers("exact"))
-METRICS.register("f1_answer", _of_answers("f1"))
+METRICS.register("exact_match", _of_answers("exact_match"))
+METRICS.register("f1_answer", _of_answers("f1_answer"))
 
 
 # The segmentation of CMRC 2018's script: Chinese by the character, other scripts by the word. The script leaves the

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from limbeck.corpus.opening import open_file
 from limbeck.corpus.readers import PlacedRow
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation import tasks
-from limbeck.evaluation.tasks import Columns, SplitFacts, Task, TaskDefinition, TaskRow
+from limbeck.evaluation.tasks import Columns, FileSource, SplitFacts, Task, TaskDefinition, TaskRow
 
 # A corpus may pass over these, a split may not: its score would be of other rows.
 _FATAL = (
@@ -28,22 +28,22 @@ _FATAL = (
 )
 
 
-def find_file(sources: Sequence[tasks.FileSource], folders: Sequence[Path]) -> tuple[Path, tasks.FileSource] | None:
-    """Return the first file that is there, and which of the names it has.
+def find_file(names: Sequence[tuple[str, FileSource]], folders: Sequence[Path]) -> tuple[Path, FileSource] | None:
+    """Return the first file that is there, and its layout.
 
     Args:
-        sources: Names in the order of preference, each also with `.gz` or `.zst`.
+        names: In the order of preference, each also with `.gz` or `.zst`; see `TaskDefinition.paths`.
         folders: In their order, each before its subfolders, in alphabetical order.
     """
     places = [place for folder in folders for place in (folder, *sorted(folder.glob("*/")))]
-    for source, place, ending in itertools.product(sources, places, ("", ".gz", ".zst")):
-        path = place / f"{source.path}{ending}"
+    for (name, source), place, ending in itertools.product(names, places, ("", ".gz", ".zst")):
+        path = place / f"{name}{ending}"
         if path.is_file():
             return path, source
     return None
 
 
-def read_split_file(path: Path, source: tasks.FileSource, report: SourceReport) -> Iterator[PlacedRow]:
+def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split's file.
 
     Args:
@@ -81,81 +81,34 @@ def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) ->
                 yield PlacedRow(where, dict(zip(header, fields, strict=False)))
 
 
-def read_split_of_hub(source: tasks.HubSource) -> Iterator[PlacedRow]:
+def read_split_of_hub(source: tasks.HubSource, split: tasks.HubSplit) -> Iterator[PlacedRow]:
     """Iterate over the rows of a split, downloaded as a whole and kept in the cache of `datasets`.
 
     Args:
-        source: Data set, configuration and split.
+        source: The data set.
+        split: Its split, and the configuration that has it.
 
     Raises:
         CorpusError: if the data set cannot be reached, or has no such configuration or split.
     """
-    name = " ".join(filter(None, (source.name, source.config)))
+    name = " ".join(filter(None, (source.name, split.config)))
     try:
-        rows = datasets.load_dataset(source.name, source.config, split=source.split, revision=source.revision)
+        rows = datasets.load_dataset(source.name, split.config, split=split.split, revision=source.revision)
     except Exception as error:  # The Hub's client raises of many kinds: network, names, formats.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CorpusError(
-            f"Cannot load the split '{source.split}' of the Hub data set '{name}': {reason.rstrip('.')}. "
-            f"Give a folder with its files instead."
+            f"Cannot load the split '{split.split}' of the Hub data set '{name}': {reason.rstrip('.')}. "
+            "Give a folder with its files instead."
         ) from error
     names = readers.class_names(rows.features)
     for number, row in enumerate(rows, start=1):
-        yield PlacedRow(f"{name} {source.split}:{number}", row, names)
+        yield PlacedRow(f"{name} {split.split}:{number}", row, names)
 
 
 # Spellings of XNLI's translated training files.
 _OTHER_SPELLINGS = {"contradictory": "contradiction"}
 UNDECIDED = "-"
 """In place of a class on which the annotators did not agree; the sources do not count such rows."""
-
-LabelReader = Callable[[PlacedRow, str], int | float | None]
-
-
-def label_reader(task: Task) -> LabelReader:
-    """Return the function that reads the label in a column of a row.
-
-    It gives None where the annotators did not agree on a class, and raises a CorpusError for a row without a label, a
-    class that is none of the task's, or a value that is not a finite number.
-
-    Args:
-        task: Names the classes, in the order of their numbers.
-    """
-    if task.kind != "classification":
-        return _value
-    numbers = ClassNumbers(task.labels)
-
-    def read_class(row: PlacedRow, column: str) -> int | None:
-        value = row.values[column]
-        if value == UNDECIDED and UNDECIDED not in task.labels:
-            return None
-        if is_missing(value) or (value in (-1, "-1") and value not in numbers):
-            raise _unlabelled(row, column)
-        try:
-            spelt = _OTHER_SPELLINGS.get(value, value) if isinstance(value, str) else value
-            return numbers.number(spelt, row.where, row.class_names.get(column, ()))
-        except CorpusError:
-            raise CorpusError(
-                f"{row.where} has the label {value!r}, which is none of {task.title}'s ({', '.join(task.labels[:20])}) "
-                f"nor a number from 0 to {len(task.labels) - 1}."
-            ) from None
-
-    return read_class
-
-
-def _value(row: PlacedRow, column: str) -> float:
-    value: Any = row.values[column]
-    if is_missing(value):
-        raise _unlabelled(row, column)
-    return parse_value(value, row.where)
-
-
-def _unlabelled(row: PlacedRow, column: str) -> CorpusError:
-    return CorpusError(
-        f"{row.where} is unlabelled (its {column} is {row.values[column]!r}), and a labelled split is asked for."
-    )
-
-
 _SHOWN_CHARACTERS, _SHOWN_NAMES = 40, 6
 TRAIN = "train"
 """The key of the rows to train on, whichever split of whichever task they are."""
@@ -180,7 +133,7 @@ def read_task_rows(
     """
     rows: list[TaskRow] = []
     ids: set[str] = set()
-    read_label = label_reader(task) if facts.labelled and columns.label is not None else None
+    numbers = ClassNumbers(task.labels) if task.kind == "classification" else None
     for place in placed:
         if task.kind == "question_answering":
             row = _question_row(place, len(rows), task, facts, columns, report)
@@ -190,34 +143,49 @@ def read_task_rows(
         else:
             text = _text(place, columns.text)
             pair = None if columns.pair is None else _text(place, columns.pair)
-            row = TaskRow(_row_id(place, columns, len(rows)), text, pair, language=facts.language)
-            if read_label is not None and columns.label is not None:
-                _require(place, columns.label)
-                label = read_label(place, columns.label)
-                if label is None:
+            row = TaskRow(_row_id(place, columns.id, len(rows)), text, pair, language=facts.language)
+            if facts.labelled:
+                row = replace(row, label=_label(place, columns.label, task, numbers))
+                if row.label is None:
                     report.note("row on whose class the annotators did not agree, left out", place.where)
                     continue
-                row = replace(row, label=label)
         rows.append(row)
     return rows
+
+
+def _label(row: PlacedRow, column: str, task: Task, numbers: ClassNumbers | None) -> int | float | None:
+    """Return a row's value, or the number of its class; None where the annotators did not agree on a class."""
+    _require(row, column)
+    value: Any = row.values[column]
+    if numbers is not None and value == UNDECIDED and UNDECIDED not in task.labels:
+        return None
+    if is_missing(value) or (numbers is not None and value in (-1, "-1") and value not in numbers):
+        raise CorpusError(f"{row.where} is unlabelled (its {column} is {value!r}), and a labelled split is asked for.")
+    if numbers is None:
+        return parse_value(value, row.where)
+    try:
+        spelt = _OTHER_SPELLINGS.get(value, value) if isinstance(value, str) else value
+        return numbers.number(spelt, row.where, row.class_names.get(column, ()))
+    except CorpusError:
+        raise CorpusError(
+            f"{row.where} has the label {value!r}, which is none of {task.title}'s ({', '.join(task.labels[:20])}) "
+            f"nor a number from 0 to {len(task.labels) - 1}."
+        ) from None
 
 
 def _question_row(
     row: PlacedRow, number: int, task: Task, facts: SplitFacts, columns: Columns, report: SourceReport
 ) -> TaskRow:
-    if columns.pair is None:
-        raise CorpusError(f"The task '{task.name}' names no column for the question.")
-    context, question = _text(row, columns.text), _text(row, columns.pair)
-    row_id = _row_id(row, columns, number)
+    context, question = _text(row, columns.context), _text(row, columns.question)
+    found = TaskRow(_row_id(row, columns.id or "id", number), context, question, language=facts.language)
     if not facts.labelled:
-        return TaskRow(row_id, context, question, language=facts.language)
+        return found
     _require(row, columns.answers)
     pairs = [] if row.values.get("is_impossible") else _answers(row, columns.answers)
     if not pairs and task.answerable_only:
         raise CorpusError(f"{row.where} has no answer, but every question of {task.title} has one.")
-    answers = tuple(answer for answer, _ in pairs)
     starts = tuple(_place(context, answer, start, row.where, report) for answer, start in pairs)
-    return TaskRow(row_id, context, question, answers=answers, answer_starts=starts, language=facts.language)
+    return replace(found, answers=tuple(answer for answer, _ in pairs), answer_starts=starts)
 
 
 def _answers(row: PlacedRow, column: str) -> list[tuple[str, int]]:
@@ -251,8 +219,8 @@ def _place(context: str, answer: str, start: int, where: str, report: SourceRepo
     return min(places, key=lambda place: abs(place - start))
 
 
-def _row_id(row: PlacedRow, columns: Columns, number: int) -> str:
-    value = row.values.get(columns.id) if columns.id is not None else None
+def _row_id(row: PlacedRow, column: str | None, number: int) -> str:
+    value = row.values.get(column) if column is not None else None
     return str(number if is_missing(value) else value)
 
 
@@ -329,10 +297,11 @@ class _Splits:
     def has(self, key: str) -> bool:
         """Whether a split is there: of the Hub, whether it is known to be."""
         definition, split, folders = self._locate(key)
-        source = definition.sources[split]
-        if source.parts:
-            return any(map(self.has, self._keys(definition, source.parts)))
-        return find_file(source.files, folders) is not None if folders else source.hub is not None
+        if split in definition.parts:
+            return any(map(self.has, self._parts(definition, split)))
+        if folders:
+            return find_file(definition.paths(split), folders) is not None
+        return definition.on_hub(split) is not None
 
     def read(self, key: str, notes: dict[str, None]) -> list[TaskRow]:
         """Return the rows of a split.
@@ -345,24 +314,27 @@ class _Splits:
             CorpusError: if it is not there, cannot be read, or has no rows.
         """
         definition, split, folders = self._locate(key)
-        source, task, facts = definition.sources[split], definition.task, definition.task.splits[split]
-        if source.parts:
-            return self._read_parts(task, split, self._keys(definition, source.parts), notes)
+        task, facts = definition.task, definition.task.splits[split]
+        if split in definition.parts:
+            return self._read_parts(task, split, self._parts(definition, split), notes)
         report, published = SourceReport(), facts.published_rows
         if not folders:
-            if source.hub is None:
+            on_hub = definition.on_hub(split)
+            if on_hub is None:
                 raise CorpusError(f"{task.title} is not on the Hub: give a folder with its files.")
-            placed, columns = read_split_of_hub(source.hub), source.hub.columns
-            origin, published = f"The Hub's '{source.hub.name}'", source.hub.published_rows or published
+            hub = on_hub[0]
+            placed, columns, origin = read_split_of_hub(*on_hub), hub.columns, f"The Hub's '{hub.name}'"
+            published = hub.rows.get(split, published)
         else:
-            found = find_file(source.files, folders)
+            names = definition.paths(split)
+            found = find_file(names, folders)
             if found is None:
-                wanted, where = ", ".join(file.path for file in source.files), " and ".join(map(_quoted, folders))
+                wanted, where = ", ".join(name for name, _ in names), " and ".join(f"'{folder}'" for folder in folders)
                 raise CorpusError(
                     f"No file of the split '{split}' of {task.title} in {where} or a subfolder: looked for {wanted}."
                 )
-            placed, columns, origin = read_split_file(*found, report), found[1].columns, _quoted(found[0])
-        rows = read_task_rows(placed, task, facts, columns, report)
+            placed, columns, origin = read_split_file(*found, report), found[1].columns, f"'{found[0]}'"
+        rows = read_task_rows(placed, task, facts, columns or definition.columns, report)
         if not rows:
             why = f": {'; '.join(report.lines())}" if report.lines() else ""
             raise CorpusError(f"{origin} holds no row of the split '{split}' of {task.title}{why}.")
@@ -381,8 +353,9 @@ class _Splits:
             notes[f"{task.title} {split}: made of {len(there)} of its {len(parts)} parts"] = None
         return rows
 
-    def _keys(self, definition: TaskDefinition, splits: Sequence[str]) -> list[str]:
-        return [split if definition is self.definition else f"{definition.task.name}:{split}" for split in splits]
+    def _parts(self, definition: TaskDefinition, split: str) -> list[str]:
+        other = "" if definition is self.definition else f"{definition.name}:"
+        return [f"{other}{part}" for part in definition.parts[split]]
 
     def _locate(self, key: str) -> tuple[TaskDefinition, str, list[Path]]:
         """Return whose split a key names, its name, and the folders that it is looked for in; none for the Hub."""
@@ -393,17 +366,13 @@ class _Splits:
         if colon:
             definition = tasks.DEFINITIONS[other]
         elif self.beside is not None:
-            sources = [source for source in definition.sources.values() if not source.parts]
-            on_hub = all(source.hub is not None for source in sources)
-            has_files = any(source.files for source in sources)
+            whole = [name for name in definition.split_names if name not in definition.parts]
+            on_hub = all(map(definition.on_hub, whole))
+            has_files = any(definition.files.get(name) for name in whole)
             folders = [] if on_hub and not (has_files and folders) else [self.beside, *folders]
-        if split not in definition.sources:
-            raise CorpusError(f"{definition.task.title} has no split '{split}'.{suggestion(split, definition.sources)}")
+        if split not in (known := definition.split_names):
+            raise CorpusError(f"{definition.task.title} has no split '{split}'.{suggestion(split, known)}")
         return definition, split, folders
-
-
-def _quoted(path: Path) -> str:
-    return f"'{path}'"
 
 
 def _what_is_there(places: _Splits) -> tuple[list[str], list[str]]:
@@ -413,9 +382,7 @@ def _what_is_there(places: _Splits) -> tuple[list[str], list[str]]:
     scored: Collection[str] = task.scored
     if not any(map(places.has, scored)):
         scored = [key for key in definition.second_choice if places.has(key)] or scored
-    train = () if task.train is None else (TRAIN,)
-    select = () if task.select is None else (task.select,)
-    keys = list(dict.fromkeys((*train, *select, *scored, *task.predicted)))
+    keys = list(filter(None, dict.fromkeys((task.train and TRAIN, task.select, *scored, *task.predicted))))
     there = [key for key in keys if places.has(key)]
     if not there:
         places.read(keys[0], {})  # Raises, naming the files that it looked for.

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -66,13 +66,11 @@ class SplitFacts:
         published_rows: Rows that the source publishes; a mismatch is reported, never hidden.
         labelled: Whether its labels or answers are public.
         language: Of its texts, or of the context of its questions.
-        metrics: Names in `METRICS`; empty for the task's own.
     """
 
     published_rows: int | None = None
     labelled: bool = True
     language: str = "en"
-    metrics: tuple[str, ...] = ()
 
 
 class Submission(Strict):
@@ -141,109 +139,29 @@ class TaskData:
     notes: tuple[str, ...] = field(default=())
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns that a row is made of.
-
-    Attributes:
-        text: The text, or the context; of a list of texts the parts are joined by spaces.
-        pair: The second text, or the question.
-        label: The class or the value; None for question answering, and where there is none.
-        id: Of the row; where a table has no such column, rows are numbered from 0.
-        answers: As SQuAD has them.
-    """
-
-    text: str
-    pair: str | None = None
-    label: str | None = "label"
-    id: str | None = None
-    answers: str = "answers"
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """One name that the file of a split may have.
-
-    Attributes:
-        path: Below the data folder, or below one of its subfolders.
-        columns: Those that a row is made of.
-        header: Names of the fields of a table without a header; further fields are passed over.
-        only: Fields and the values that a row must have in them to belong to the split.
-    """
-
-    path: str
-    columns: Columns
-    header: tuple[str, ...] = ()
-    only: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class HubSource:
-    """A split of a Hub data set.
-
-    Attributes:
-        name: `owner/name`.
-        split: As the data set calls it.
-        columns: Those that a row is made of.
-        config: Of the data set.
-        revision: Of the data set; None is the newest.
-        published_rows: Where the Hub's copy has another number of rows than the source publishes.
-    """
-
-    name: str
-    split: str
-    columns: Columns
-    config: str | None = None
-    revision: str | None = None
-    published_rows: int | None = None
-
-
-@dataclass(frozen=True)
-class SplitSource:
-    """Everything a split can be read from.
-
-    Attributes:
-        files: Tried in this order; the first that is there is read.
-        hub: Read where no folder is given.
-        parts: Splits of the task whose rows, one after another, are this split; then there is nothing else.
-    """
-
-    files: tuple[FileSource, ...] = ()
-    hub: HubSource | None = None
-    parts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class TaskDefinition:
-    """A task and where its rows come from.
-
-    Attributes:
-        task: The task.
-        sources: A source per split of the task.
-        second_choice: Splits that are scored where none of `task.scored` is there.
-    """
-
-    task: Task
-    sources: Mapping[str, SplitSource]
-    second_choice: tuple[str, ...] = ()
-
-
 _LONGEST_TITLE = 200
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _MOST_WRITTEN_OUT = 5_000_000
-"""Characters of a description once what stands for several splits is written out."""
-
-TaskType = Literal["classification", "regression", "pair", "question_answering", "similarity"]
-
+"""Characters of a description once the keys that stand for several splits are written out."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """Several names, or one alone."""
 
 
-class ColumnNames(Strict):
-    """Names of the columns; those of question answering are SQuAD's unless said otherwise."""
+class Columns(Strict):
+    """The columns that a row is made of; those of question answering are SQuAD's by default.
 
-    text: str | None = None
+    Attributes:
+        text: The text; of a list of texts the parts are joined by spaces.
+        pair: The second text.
+        label: The class or the value.
+        id: Of the row; where a table has no such column, rows are numbered from 0.
+        context: The text that a question is asked of.
+        question: The question.
+        answers: Texts and starts of its answers.
+    """
+
+    text: str = ""
     pair: str | None = None
     label: str = "label"
     id: str | None = None
@@ -252,11 +170,18 @@ class ColumnNames(Strict):
     answers: str = "answers"
 
 
-class FileNames(Strict):
-    """The names that the file of a split may have, and its layout where that is not the task's."""
+class FileSource(Strict):
+    """A file of a split, and its layout.
+
+    Attributes:
+        path: Names that it may have, below the data folder or one of its subfolders.
+        columns: Those that a row is made of, where they are not the task's.
+        header: Names of the fields of a table without a header; further fields are passed over.
+        only: Fields and the values that a row must have in them to belong to the split.
+    """
 
     path: Names = Field(min_length=1)
-    columns: ColumnNames | None = None
+    columns: Columns | None = None
     header: tuple[str, ...] = ()
     only: dict[str, str] = Field({})
 
@@ -272,13 +197,22 @@ def _split_of_a_name(value: Any) -> Any:
     return {"split": value} if isinstance(value, str) else value
 
 
-class HubData(Strict):
-    """A Hub data set, and which of its splits are which of the task's; by default those of the same names."""
+class HubSource(Strict):
+    """A Hub data set, and which of its splits are which of the task's; by default those of the same names.
+
+    Attributes:
+        name: `owner/name`.
+        config: Of the data set.
+        revision: Of the data set; None is the newest.
+        columns: Those that a row is made of, where they are not the task's.
+        splits: The data set's splits, by the task's.
+        rows: Numbers of rows of this copy, where they are not the published ones.
+    """
 
     name: str = Field(pattern=r"^\w[\w.-]*(/\w[\w.-]*)?$")
     config: str | None = None
     revision: str | None = None
-    columns: ColumnNames | None = None
+    columns: Columns | None = None
     splits: dict[str, Annotated[HubSplit, BeforeValidator(_split_of_a_name)]] = Field({})
     rows: dict[str, int] = Field({})
 
@@ -291,25 +225,25 @@ def _files_of_names(value: Any) -> Any:
 
 
 Files = Annotated[
-    dict[str, Annotated[tuple[FileNames, ...], BeforeValidator(_files_of_names)]],
+    dict[str, Annotated[tuple[FileSource, ...], BeforeValidator(_files_of_names)]],
     BeforeValidator(lambda value: {} if value is None else value),
 ]
 
 
-class TaskDescription(Strict):
-    """A task as its author describes it; docs/evaluation_tasks.md explains every key."""
+class TaskDefinition(Strict):
+    """A task and the sources of its rows, as its YAML describes them; docs/evaluation_tasks.md explains every key."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)
-    type: TaskType
+    type: Literal["classification", "regression", "pair", "question_answering", "similarity"]
     title: str | None = None
     group: str = Field(default="own", pattern=r"^\w{1,100}$")
-    columns: ColumnNames = ColumnNames()
+    columns: Columns = Columns()
     labels: tuple[str, ...] = ()
     metric: Names = ()
     each: dict[str, tuple[str, ...]] = Field({})
     folders: tuple[str, ...] = ("",)
     files: Files = Field({})
-    hub: HubData | None = None
+    hub: HubSource | None = None
     parts: dict[str, tuple[str, ...]] = Field({})
     rows: dict[str, int] = Field({})
     language: str | dict[str, str] = "en"
@@ -330,7 +264,7 @@ class TaskDescription(Strict):
             return data
         if len(repr(data)) * math.prod(map(len, each.values())) > _MOST_WRITTEN_OUT:
             raise ValueError("each stands for too many splits: give fewer values")
-        return {key: value if key == "each" else _written_out(value, each) for key, value in data.items()}
+        return {key: value if key == "each" else _written_out(value, each, {}) for key, value in data.items()}
 
     @field_validator("labels", mode="before")
     @classmethod
@@ -352,46 +286,47 @@ class TaskDescription(Strict):
         return value
 
     @model_validator(mode="after")
-    def _is_whole(self) -> TaskDescription:
-        if not self.files and self.hub is None:
-            raise ValueError("give files, hub or both")
-        if not self.split_names:
-            raise ValueError("hub names no split: give at least one, such as validation")
-        for split in self.split_names:  # Files of predictions are named after them.
-            if not _SPLIT.fullmatch(split):
-                raise ValueError(f"the split {split[:40]!r} has to be named by letters, digits, '.', '-' and '_'")
-        # A description may come from anywhere, and reads nothing but what lies beside it or in the data folder.
-        for split, files in self.files.items():
-            for name in (name for file in files for name in self.paths(file)):
-                parts = Path(name).parts
-                if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
-                    raise ValueError(
-                        f"the file '{name[:80]}' of {split} has to lie beside the description or in --data"
-                    )
-        self._check_columns_and_labels()
-        self._check_splits()
+    def _is_whole(self) -> TaskDefinition:
+        problems = itertools.chain(self._problems_of_names(), self._problems_of_rows(), self._problems_of_splits())
+        if problem := next(problems, None):
+            raise ValueError(problem)
         return self
 
-    def _check_columns_and_labels(self) -> None:
-        if self.kind != "question_answering" and self.columns.text is None:
-            raise ValueError("columns.text is missing: name the column of the text")
-        if self.type in ("pair", "similarity") and self.columns.pair is None:
-            raise ValueError(f"columns.pair is missing: the type {self.type} needs two texts")
-        if self.kind == "classification" and len(set(self.labels)) < 2:
-            raise ValueError("labels is missing: name two classes or more, in the order of their numbers")
-        if len(set(self.labels)) < len(self.labels) or not all(label.strip() for label in self.labels):
-            raise ValueError("labels have to differ, and none may be empty")
-        if self.kind != "classification" and self.labels:
-            raise ValueError(f"labels are for classification and pair, not for {self.type}")
-        for metric in self.metric:
-            if metric not in METRIC_NAMES[self.kind]:
-                hint = suggestion(metric, METRIC_NAMES[self.kind]).rstrip(".")
-                raise ValueError(f"{self.type} has no metric '{metric}'.{hint}")
+    def _problems_of_names(self) -> Iterator[str]:
+        """Find splits without a place; a description may come from anywhere, and reads nothing but what lies near."""
+        if not self.files and self.hub is None:
+            yield "give files, hub or both"
+        if not self.split_names:
+            yield "hub names no split: give at least one, such as validation"
+        for split in self.split_names:  # Files of predictions are named after them.
+            if not _SPLIT.fullmatch(split):
+                yield f"the split {split[:40]!r} has to be named by letters, digits, '.', '-' and '_'"
+            for name, _ in self.paths(split):
+                parts = Path(name).parts
+                if not parts or Path(name).is_absolute() or ".." in parts or not name.isprintable():
+                    yield f"the file '{name[:80]}' of {split} has to lie beside the description or in --data"
 
-    def _check_splits(self) -> None:
+    def _problems_of_rows(self) -> Iterator[str]:
+        if self.kind != "question_answering" and not self.columns.text:
+            yield "columns.text is missing: name the column of the text"
+        if self.type in ("pair", "similarity") and self.columns.pair is None:
+            yield f"columns.pair is missing: the type {self.type} needs two texts"
+        if self.kind == "classification" and len(set(self.labels)) < 2:
+            yield "labels is missing: name two classes or more, in the order of their numbers"
+        if len(set(self.labels)) < len(self.labels) or not all(label.strip() for label in self.labels):
+            yield "labels have to differ, and none may be empty"
+        if self.kind != "classification" and self.labels:
+            yield f"labels are for classification and pair, not for {self.type}"
+        known = METRIC_NAMES[self.kind]
+        yield from (
+            f"{self.type} has no metric '{it}'.{suggestion(it, known)}" for it in self.metric if it not in known
+        )
+
+    def _problems_of_splits(self) -> Iterator[str]:
+        known = self.split_names
         for split in self.unlabelled:
-            if split not in self.split_names or split in (self.train, self.select):
-                raise ValueError(f"unlabelled names '{split}', which is not a split that is only predicted")
+            if split not in known or split in (self.train, self.select):
+                yield f"unlabelled names '{split}', which is not a split that is only predicted"
         named = {
             "parts": [part for parts in self.parts.values() for part in parts],
             "rows": [*self.rows, *(self.hub.rows if self.hub is not None else ())],
@@ -402,116 +337,90 @@ class TaskDescription(Strict):
         }
         for key, splits in named.items():
             for split in splits:
-                if split not in self.split_names or (key in ("scored", "second_choice") and split in self.unlabelled):
-                    raise ValueError(f"{key} names '{split}'.{suggestion(split, self.split_names)}".rstrip("."))
-        if ":" not in self.train and self.kind != "similarity" and self.train not in self.split_names:
-            raise ValueError(f"there is no split '{self.train}' to train on.{suggestion(self.train, self.split_names)}")
+                if split not in known or (key in ("scored", "second_choice") and split in self.unlabelled):
+                    yield f"{key} names '{split}'.{suggestion(split, known)}"
+        if ":" not in self.train and self.kind != "similarity" and self.train not in known:
+            yield f"there is no split '{self.train}' to train on.{suggestion(self.train, known)}"
 
     @property
     def kind(self) -> TaskKind:
         """The kind of task: a pair is a classification of two texts."""
         return "classification" if self.type == "pair" else self.type
 
-    @property
+    @cached_property
     def split_names(self) -> tuple[str, ...]:
         """Names of the splits, in the order of the description."""
         return tuple(dict.fromkeys((*self.parts, *self.files, *(self.hub.splits if self.hub is not None else ()))))
 
-    def paths(self, file: FileNames) -> list[str]:
-        """Return every name that a file may have, those of the first folder first."""
-        return [f"{folder}/{name}" if folder else name for folder in self.folders for name in file.path]
+    def paths(self, split: str) -> list[tuple[str, FileSource]]:
+        """Return every name that the file of a split may have, in the order of preference."""
+        folders = [f"{folder}/" if folder else "" for folder in self.folders]
+        return [(folder + name, file) for file in self.files.get(split, ()) for folder in folders for name in file.path]
+
+    def on_hub(self, split: str) -> tuple[HubSource, HubSplit] | None:
+        """Return the data set and its split that a split is read from; None where there is none."""
+        hub = self.hub
+        if hub is None or split in self.parts or (hub.splits and split not in hub.splits):
+            return None
+        found = hub.splits.get(split) or HubSplit(split=split)
+        return hub, HubSplit(split=found.split, config=found.config or hub.config)
+
+    @cached_property
+    def task(self) -> Task:
+        """The task."""
+        labelled = [name for name in self.split_names if name not in self.unlabelled]
+        held_out = [name for name in labelled if name != self.train and name not in self.parts]
+        is_trained = self.kind != "similarity"
+        select = self.select if ":" in self.select or self.select in labelled else next(iter(held_out), None)
+        languages = self.language if isinstance(self.language, dict) else dict.fromkeys(self.split_names, self.language)
+        return Task(
+            name=self.name,
+            title=self.title or self.name,
+            group=self.group,
+            kind=self.kind,
+            labels=self.labels,
+            metrics=self.metric or METRIC_NAMES[self.kind],
+            train=self.train if is_trained else None,
+            select=select if is_trained else None,
+            scored=tuple(held_out if is_trained else labelled) if self.scored is None else self.scored,
+            predicted=self.unlabelled,
+            splits={
+                name: SplitFacts(self.rows.get(name), name in labelled, languages.get(name, "en"))
+                for name in self.split_names
+            },
+            answerable_only=not self.no_answers,
+            answer_rules=self.answer_rules,
+            submissions=self.submissions,
+        )
 
 
-def _written_out(value: Any, each: Mapping[str, Sequence[str]]) -> Any:
+def _written_out(value: Any, each: Mapping[str, Sequence[str]], chosen: Mapping[str, str]) -> Any:
     """Return plain values with every key and listed text that has a `{name}` once for each value of that name."""
     if isinstance(value, dict):
         return {
-            text: _written_out(_put_in(item, chosen), each)
+            text: _written_out(item, each, more)
             for key, item in value.items()
-            for text, chosen in _choices(key, each)
+            for text, more in _choices(key, each, chosen)
         }
     if isinstance(value, list):
-        return [_written_out(text, each) for item in value for text, _ in _choices(item, each)]
-    return value
+        return [_written_out(item, each, more) for part in value for item, more in _choices(part, each, chosen)]
+    return _put_in(value, chosen)
 
 
-def _choices(text: Any, each: Mapping[str, Sequence[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
-    names = [name for name in each if isinstance(text, str) and f"{{{name}}}" in text]
-    for values in itertools.product(*(map(str, each[name]) for name in names)):
-        chosen = dict(zip(names, values, strict=True))
-        yield _put_in(text, chosen), chosen
+def _choices(text: Any, each: Mapping[str, Any], chosen: Mapping[str, str]) -> Iterator[tuple[Any, dict[str, str]]]:
+    free = [name for name in each if isinstance(text, str) and name not in chosen and f"{{{name}}}" in text]
+    for values in itertools.product(*(map(str, each[name]) for name in free)):
+        more = {**chosen, **dict(zip(free, values, strict=True))}
+        yield _put_in(text, more), more
 
 
-def _put_in(value: Any, chosen: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {_put_in(key, chosen): _put_in(item, chosen) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_put_in(item, chosen) for item in value]
-    for name, text in chosen.items() if isinstance(value, str) else ():
-        value = value.replace(f"{{{name}}}", text)
-    return value
+def _put_in(text: Any, chosen: Mapping[str, str]) -> Any:
+    for name, value in chosen.items() if isinstance(text, str) else ():
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
-def define(described: TaskDescription) -> TaskDefinition:
-    """Make a task and the sources of its splits from their description."""
-    names = [name for name in described.split_names if name not in described.unlabelled]
-    held_out = [name for name in names if name != described.train and name not in described.parts]
-    similarity = described.kind == "similarity"
-    select: str | None = described.select
-    if ":" not in described.select and described.select not in names:
-        select = next(iter(held_out), None)
-    language = described.language
-    task = Task(
-        name=described.name,
-        title=described.title or described.name,
-        group=described.group,
-        kind=described.kind,
-        labels=described.labels,
-        metrics=described.metric or METRIC_NAMES[described.kind],
-        train=None if similarity else described.train,
-        select=None if similarity else select,
-        scored=tuple(names if similarity else held_out) if described.scored is None else described.scored,
-        predicted=described.unlabelled,
-        splits={
-            name: SplitFacts(
-                described.rows.get(name),
-                labelled=name in names,
-                language=language if isinstance(language, str) else language.get(name, "en"),
-            )
-            for name in described.split_names
-        },
-        answerable_only=not described.no_answers,
-        answer_rules=described.answer_rules,
-        submissions=described.submissions,
-    )
-    sources = {split: _source(described, split) for split in described.split_names}
-    return TaskDefinition(task, sources, described.second_choice)
-
-
-def _source(described: TaskDescription, split: str) -> SplitSource:
-    if split in described.parts:
-        return SplitSource(parts=described.parts[split])
-    files = tuple(
-        FileSource(path, _columns(described, file.columns), file.header, file.only)
-        for file in described.files.get(split, ())
-        for path in described.paths(file)
-    )
-    hub = described.hub
-    if hub is None or (hub.splits and split not in hub.splits):
-        return SplitSource(files)
-    found = hub.splits.get(split) or HubSplit(split=split)
-    columns, config = _columns(described, hub.columns), found.config or hub.config
-    return SplitSource(files, HubSource(hub.name, found.split, columns, config, hub.revision, hub.rows.get(split)))
-
-
-def _columns(described: TaskDescription, own: ColumnNames | None) -> Columns:
-    given = own or described.columns
-    if described.kind == "question_answering":
-        return Columns(given.context, given.question, label=None, id=given.id or "id", answers=given.answers)
-    return Columns(given.text or "", given.pair, label=given.label, id=given.id)
-
-
-class _BuiltInTask(TaskDescription):
+class _BuiltInTask(TaskDefinition):
     """A task of the package: the groups that `--tasks` knows it by, and its place among the others."""
 
     listed_in: tuple[str, ...] = ()
@@ -528,7 +437,7 @@ def read_own_task(path: Path) -> TaskDefinition:
         CorpusError: if the file cannot be read.
         RecipeError: if it is not YAML, has an unknown key, contradicts itself, or has the name of a built-in task.
     """
-    described = _read(path, TaskDescription)
+    described = _read(path, TaskDefinition)
     problem = ""
     if described.name in TASKS:  # Tables and published rows know a task by its name.
         problem = f"name: '{described.name}' is a task of limbeck; give the task another name"
@@ -538,10 +447,10 @@ def read_own_task(path: Path) -> TaskDefinition:
             problem = f"{key} names the split '{split}' of no task.{suggestion(other, TASKS)}".rstrip(".")
     if problem:
         raise RecipeError(f"The task file '{path}': {problem}.")
-    return define(described)
+    return described
 
 
-D = TypeVar("D", bound=TaskDescription)
+D = TypeVar("D", bound=TaskDefinition)
 
 
 def _read(path: Path, kind: type[D]) -> D:
@@ -551,15 +460,11 @@ def _read(path: Path, kind: type[D]) -> D:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise RecipeError(f"The task file '{path}': {first_problem(error)}.") from None
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return the first thing that is wrong, and where, without a full stop."""
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}".removeprefix(": ").rstrip(".")
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        message = "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+        problem = f"{place}: {message}".removeprefix(": ").rstrip(".")
+        raise RecipeError(f"The task file '{path}': {problem}.") from None
 
 
 @cache
@@ -576,14 +481,10 @@ def _groups() -> Iterator[tuple[str, tuple[str, ...]]]:
 DATA = Path(__file__).parent / "data"
 """The package's tasks, protocols and published figures."""
 
-DEFINITIONS: Registry[TaskDefinition] = Registry(
-    "task", source=lambda: ((described.name, define(described)) for described in _built_in())
-)
+DEFINITIONS: Registry[TaskDefinition] = Registry("task", source=lambda: ((each.name, each) for each in _built_in()))
 """Name to task and sources."""
 
-TASKS: Registry[Task] = Registry(
-    "task", source=lambda: ((name, definition.task) for name, definition in DEFINITIONS.items())
-)
+TASKS: Registry[Task] = Registry("task", source=lambda: ((each.name, each.task) for each in _built_in()))
 """Name to task."""
 
 TASK_GROUPS: Registry[tuple[str, ...]] = Registry("group of tasks", source=_groups)

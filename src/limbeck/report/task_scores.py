@@ -143,14 +143,14 @@ def _rows(summary: Evaluation, own: EvaluatedModel, partly: Collection[tuple[str
 
 def _dataset(column: Column, partly: Collection[tuple[str, str]]) -> dict[str, str]:
     """Return the place of the rows on the Hub if all of them were scored, else the task's own name."""
-    hub, task = None, str(column.task)
-    whole = not any((task, split) in partly for split in column.splits)
-    if whole and task in DEFINITIONS:
-        hub = DEFINITIONS[task].sources[column.splits[0]].hub
-    if hub is None:
+    task = str(column.task)
+    whole = task in DEFINITIONS and not any((task, split) in partly for split in column.splits)
+    found = DEFINITIONS[task].on_hub(column.splits[0]) if whole else None
+    if found is None:
         return {"type": task, "name": column.title}
-    config = {"config": hub.config} if hub.config else {}
-    return {"type": hub.name, "name": column.title, **config, "split": hub.split}
+    hub, split = found
+    config = {"config": split.config} if split.config else {}
+    return {"type": hub.name, "name": column.title, **config, "split": split.split}
 
 
 def _is(student: Path, name: str) -> bool:

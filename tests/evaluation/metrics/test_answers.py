@@ -1,0 +1,99 @@
+"""Answers as SQuAD, MLQA and CMRC 2018 score them: by hand, and against their scripts done slowly."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from limbeck.errors import CorpusError
+from limbeck.evaluation.metrics import (
+    best_threshold,
+    compare_cmrc,
+    mixed_segments,
+    normalise_answer_of,
+    score,
+    score_answers,
+)
+from limbeck.evaluation.submission import AnswerPrediction
+from limbeck.evaluation.tasks import TASKS, TaskRow
+from tests.evaluation.metrics import naive
+
+TABLES = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text(encoding="utf-8"))
+
+
+def row(row_id, *answers, language="en"):
+    return TaskRow(row_id, "context", "question", answers=answers, answer_starts=(0,) * len(answers), language=language)
+
+
+def scores(name, language, prediction, answers):
+    task = replace(TASKS["squad"], name="mine", group="own") if name == "mine" else TASKS[name]
+    found = score_answers({"q": AnswerPrediction(prediction)}, [row("q", *answers, language=language)], task)
+    return found.exact[0], found.f1[0]
+
+
+@pytest.mark.parametrize(("name", "language", "prediction", "answers", "exact", "f1"), TABLES["by hand"])
+def test_scores_by_hand(name, language, prediction, answers, exact, f1):
+    assert scores(name, language, prediction, answers) == pytest.approx((exact, f1))
+
+
+@pytest.mark.parametrize(("name", "language", "pieces"), TABLES["pieces"], ids=lambda part: str(part)[:6])
+def test_scores_are_those_of_the_slow_scripts(name, language, pieces):
+    draw, seen = random.Random(0), set()
+    tokens = naive.mlqa_tokens(language) if name == "mlqa" else naive.squad_tokens
+    for _ in range(400):
+        prediction, *answers = (
+            "".join(draw.choice(pieces) + draw.choice(("", " ")) for _ in range(draw.randint(0, 4)))
+            for _ in range(draw.randint(2, 4))
+        )
+        golds = [answer for answer in answers if tokens(answer)] or [""] if name == "squad2" else answers
+        f1 = naive.f1(prediction, golds, tokens, empty_is_right=name == "squad2")
+        expected = naive.exact(prediction, golds, tokens), f1
+        assert scores(name, language, prediction, answers) == pytest.approx(expected), (prediction, answers)
+        seen.add(round(f1, 3))
+    assert len(seen) > 4
+
+
+def test_a_language_without_rules_is_refused():
+    with pytest.raises(CorpusError, match="no rules for the language 'tr'"):
+        normalise_answer_of("köprü", "tr")
+
+
+@pytest.mark.parametrize(("text", "segments"), TABLES["segments"])
+def test_segments_of_cmrc(text, segments):
+    assert mixed_segments(text) == segments
+
+
+def test_the_longest_common_run_is_that_of_a_search():
+    draw = random.Random(2)
+    for _ in range(200):
+        first, second = ("".join(draw.choices("战国无", k=draw.randint(1, 9))) for _ in range(2))
+        common = naive.longest_common(first, second)
+        assert compare_cmrc(first, second)[1] == pytest.approx(2 * common / (len(first) + len(second)))
+
+
+@pytest.mark.parametrize(("name", "golds", "predictions", "expected"), TABLES["figures"])
+def test_figures_by_hand(name, golds, predictions, expected):
+    rows = [row(row_id, *answers) for row_id, answers in golds.items()]
+    found = score(TASKS[name], "validation", rows, {key: AnswerPrediction(*of) for key, of in predictions.items()})
+    assert list(found) == list(expected) and found == pytest.approx(expected)
+
+
+def test_a_question_without_an_answer_is_refused_where_there_can_be_none():
+    with pytest.raises(CorpusError, match="The question 'a' of SQuAD 1.1 has no gold answer"):
+        score(TASKS["squad"], "validation", [row("a")], {"a": AnswerPrediction("river")})
+
+
+def test_the_best_threshold_is_that_of_a_search():
+    draw, found = random.Random(3), set()
+    for _ in range(200):
+        count = draw.randint(1, 12)
+        odds = [draw.uniform(-5, 5) for _ in range(count)]
+        answerable = [draw.random() < 0.6 for _ in range(count)]
+        values = [draw.choice((0.0, 0.25, 0.5, 1.0)) if has else 0.0 for has in answerable]
+        ours = best_threshold(np.array(values), np.array(odds), np.array(answerable), np.zeros(count, dtype=bool))
+        assert ours == pytest.approx(naive.best_threshold(values, odds, answerable))
+        found.add(ours)
+    assert len(found) > 50
