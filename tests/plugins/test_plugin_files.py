@@ -22,16 +22,19 @@ GOOD = """
 """
 
 
-def test_a_file_runs_when_a_registry_is_read(write_plugin, tmp_path):
-    ran = tmp_path / "ran"
-    path = write_plugin(GOOD + f"    from pathlib import Path\n    Path({str(ran)!r}).touch(exist_ok=False)\n")
+def test_a_file_runs_once_when_a_registry_is_read_even_if_it_reads_one(write_plugin, tmp_path):
+    log = tmp_path / "log"
+    path = write_plugin(f"""{GOOD}
+    from limbeck.methods import METHODS
+    with open({str(log)!r}, "a") as file:
+        file.write(str(len(METHODS)) + " ")
+    """)
     use_plugins([path])
-    assert not ran.exists()
+    assert not log.exists()
     assert "from_a_file" in METHODS
     assert METHODS["from_a_file"].summary == "Of a file."
-    assert ran.exists()
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert plugins_in_use() == [{"file": str(path), "sha256": digest}]
+    assert log.read_text() == f"{len(METHODS)} "
+    assert plugins_in_use() == [{"file": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}]
 
 
 def test_processes_that_are_started_know_the_files(write_plugin, monkeypatch):
@@ -42,22 +45,21 @@ def test_processes_that_are_started_know_the_files(write_plugin, monkeypatch):
     assert os.environ[VARIABLE].split(os.pathsep) == [str(first), str(second)]
 
 
-def test_a_recipe_may_name_what_a_file_adds(write_plugin, tiny_recipe):
+def test_a_recipe_may_name_what_a_file_adds_but_no_file(write_plugin, tiny_recipe):
+    path = write_plugin(GOOD)
+    with pytest.raises(Exception, match="plugins"):
+        load_recipe(tiny_recipe | {"plugins": [str(path)]})
     tiny_recipe["stages"][0]["method"] = {"name": "from_a_file", "share": 0.25}
     with pytest.raises(Exception, match=r"Unknown method 'from_a_file'.*Your own methods come with --plugin FILE"):
         load_recipe(tiny_recipe)
-    use_plugins([write_plugin(GOOD)])
+    use_plugins([path])
     assert load_recipe(tiny_recipe).stages[0].method["share"] == 0.25
     tiny_recipe["stages"][0]["method"]["sahre"] = 1
     with pytest.raises(Exception, match="Did you mean 'share'"):
         load_recipe(tiny_recipe)
 
 
-def test_a_recipe_names_no_files(tiny_recipe, write_plugin):
-    tiny_recipe["plugins"] = [str(write_plugin(GOOD))]
-    with pytest.raises(Exception, match="plugins"):
-        load_recipe(tiny_recipe)
-    assert "from_a_file" not in METHODS
+TAKEN = "from limbeck.methods import METHODS, register_method\n\nregister_method(METHODS['minilm'])\n"
 
 
 @pytest.mark.parametrize(
@@ -66,10 +68,7 @@ def test_a_recipe_names_no_files(tiny_recipe, write_plugin):
         ("x = 1\nundefined_name\n", r"line 2: NameError: name 'undefined_name' is not defined\.$"),
         ("def f(:\n", r"line 1: SyntaxError: "),
         ("import no_such_module_at_all\n", r"line 1: ModuleNotFoundError: No module named 'no_such_module_at_all'\.$"),
-        (
-            "from limbeck.methods import METHODS, register_method\n\nregister_method(METHODS['minilm'])\n",
-            r"line 3: The method 'minilm' already exists; give yours another name\.$",
-        ),
+        (TAKEN, r"line 3: The method 'minilm' already exists; give yours another name\.$"),
     ],
 )
 def test_a_file_that_fails_is_one_line_every_time(write_plugin, code, said):
@@ -84,35 +83,23 @@ def test_a_file_that_fails_is_one_line_every_time(write_plugin, code, said):
     assert plugins_in_use() == []
 
 
-def test_a_file_that_reads_a_registry_does_not_run_again(write_plugin, tmp_path):
-    log = tmp_path / "log"
-    use_plugins([write_plugin(f"""
-        from limbeck.methods import METHODS
-        with open({str(log)!r}, "a") as file:
-            file.write(str(len(METHODS)) + " ")
-    """)])  # fmt: skip
-    count = len(METHODS)
-    assert log.read_text() == f"{count} "
-
-
-def test_what_is_no_python_file_is_refused_at_once(tmp_path, write_plugin):
+def test_what_is_no_python_file_is_refused_at_once(tmp_path, write_plugin, monkeypatch):
+    text = write_plugin("", "text.txt")
     for path, said in (
         (tmp_path / "none.py", "does not exist"),
-        (write_plugin("", "text.txt"), "is no Python file"),
+        (text, "is no Python file"),
         (tmp_path, "is a folder"),
     ):
         with pytest.raises(PluginError, match=said):
             use_plugins([path])
     assert VARIABLE not in os.environ
-
-
-def test_a_name_in_the_environment_that_is_no_file(monkeypatch, tmp_path):
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "gone.py"))
-    with pytest.raises(PluginError, match=r"gone\.py' cannot be loaded: FileNotFoundError"):
-        load_plugins()
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "text.txt"))
-    with pytest.raises(PluginError, match="is no Python file"):
-        load_plugins()
+    for path, said in (
+        (tmp_path / "gone.py", r"gone\.py' cannot be loaded: FileNotFoundError"),
+        (text, "no Python file"),
+    ):
+        monkeypatch.setenv(VARIABLE, str(path))
+        with pytest.raises(PluginError, match=said):
+            load_plugins()
 
 
 def test_a_method_of_a_file_is_shown_without_a_card(write_plugin, limbeck):

@@ -1,19 +1,26 @@
-"""Methods and objectives from outside are held to what recipes and training need, each with one line."""
+"""Objectives and methods from outside: what is read from a function, and the one line for what recipes cannot use."""
 
 import dataclasses
-import re
+import functools
+import inspect
 
 import pytest
 import torch
 from pydantic import Field
+from transformers import BertConfig
 
+from limbeck.benchmark.loss import LossCase, measure_losses
+from limbeck.benchmark.operations import loss_operations
 from limbeck.core.registry import PluginPoint, Registry
 from limbeck.errors import PluginError
-from limbeck.methods import METHODS, Method, MethodOptions, Term, register_method
+from limbeck.methods import METHODS, Citation, Method, MethodOptions, Term, register_as_method, register_method
+from limbeck.models.families import shape_of
 from limbeck.models.streams import StreamKey
-from limbeck.objectives import OBJECTIVES, LossTerm, Objective, register_objective
+from limbeck.objectives import OBJECTIVES, Benchmark, LossTerm, Objective, register_as_objective, register_objective
 from limbeck.recipe.method_recipe import method_recipe, method_terms
 from limbeck.recipe.schema import recipe_schema
+
+KEY = (StreamKey("hidden", 1),)
 
 
 class Options(MethodOptions):
@@ -29,104 +36,217 @@ class Named(MethodOptions):
 
 
 def compose(options, pairing):
-    key = (StreamKey("hidden", 1),)
-    return [Term("mine", "absolute", key, key, options.share)]
+    """Teach all there is,
+    and more.
+
+    Further words.
+    """
+    return [Term("mine", "absolute", KEY, KEY, options.share)]
 
 
 def absolute(student, teacher, *, valid=None):
-    difference = (student - teacher).abs()
-    return LossTerm(difference.sum(), torch.tensor(float(difference.numel())))
+    return LossTerm((student - teacher).abs().sum(), torch.tensor(float(teacher.numel())))
 
 
 METHOD = Method("mine", "What is mine.", Options, compose)
 OBJECTIVE = Objective("absolute", absolute, 1, "token", takes_valid=True)
+BY_FIELDS = (lambda: register_objective(OBJECTIVE), lambda: register_method(METHOD))
+BY_DECORATORS = (
+    lambda: register_as_objective(unit="token")(absolute),
+    lambda: register_as_method(options=Options, name="mine", summary="What is mine.")(compose),
+)
 
 
-def refused(add, item, **changes):
-    with pytest.raises(PluginError) as caught:
-        add(dataclasses.replace(item, **changes) if changes else item)
-    return str(caught.value)
-
-
-def test_a_method_takes_part_like_any_other():
-    assert register_objective(OBJECTIVE) is OBJECTIVE
-    assert register_method(METHOD) is METHOD
-    assert METHODS["mine"] is METHOD
+@pytest.mark.parametrize(
+    ("register", "returned"), [(BY_FIELDS, [OBJECTIVE, METHOD]), (BY_DECORATORS, [absolute, compose])]
+)
+def test_a_method_takes_part_like_any_other(register, returned):
+    assert [add() for add in register] == returned
+    assert (OBJECTIVES["absolute"], METHODS["mine"]) == (OBJECTIVE, dataclasses.replace(METHOD))
     assert list(METHODS)[-1] == "mine"
     assert "name: mine" in method_recipe("mine")
-    (stage, terms), *_ = method_terms("mine")[1]
-    assert (stage, terms[0].objective, terms[0].unit) == ("mine", "absolute", "token")
+    (stage, (term, *_)), *_ = method_terms("mine")[1]
+    assert (stage, term.name, term.objective, term.unit, term.weight) == ("mine", "mine", "absolute", "token", 0.5)
     methods = recipe_schema()["$defs"]["StageSpec"]["properties"]["method"]["anyOf"]
     assert "mine" in methods[0]["enum"]
     assert methods[-1]["properties"]["share"]["default"] == 0.5
 
 
-def test_names_are_not_taken_twice():
-    assert "'minilm' already" in refused(register_method, METHOD, name="minilm")
-    register_method(METHOD)
-    assert "'mine' already" in refused(register_method, METHOD)
-    assert "'relation_kl' already" in refused(register_objective, OBJECTIVE, name="relation_kl")
+def test_a_method_is_named_and_summed_up_by_its_function_unless_it_is_said():
+    register_as_method()(compose)
+    plain = METHODS["compose"]
+    assert (plain.summary, plain.options) == ("Teach all there is, and more.", MethodOptions)
+    assert (plain.citation, plain.tasks) == (None, METHODS["hidden_states"].tasks)
+    citation = Citation("Words", "A. Uthor", 2020, "https://example.org", "Here", "@misc{words}")
+    register_as_method(name="mine", summary="Another.", citation=citation, tasks=("classification",))(compose)
+    method = METHODS["mine"]
+    assert (method.summary, method.citation, method.tasks) == ("Another.", citation, ("classification",))
 
 
-def test_only_what_came_from_outside_is_replaced():
-    register_method(METHOD)
-    newer = dataclasses.replace(METHOD, summary="Newer.")
-    assert register_method(newer, replace=True) is METHODS["mine"] is newer
-    with pytest.raises(PluginError, match="'minilm' already"):
-        register_method(dataclasses.replace(METHOD, name="minilm"), replace=True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"name": "My Method"}, "small letters"),
-        ({"options": dict}, "no subclass of limbeck.methods.MethodOptions"),
-        ({"options": Demanding}, "option 'share' has no default"),
-        ({"options": Named}, "an option is called 'name'"),
-        ({"compose": None}, "compose is no function"),
-        ({"tasks": ("text", "poetry")}, "poetry.*give some of text, classification"),
-        ({"tasks": ()}, "give some of text"),
-    ],
-)
-def test_methods_that_recipes_could_not_name(changes, said):
-    message = refused(register_method, METHOD, **changes)
-    assert "cannot be added" in message
-    assert re.search(said, message)
-    assert not [name for name, method in METHODS.items() if method.summary == METHOD.summary]
+def flags_of(objective):
+    return {key for key, value in vars(objective).items() if value is True}
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("function", "streams", "flags"),
     [
-        ({"name": "Absolute"}, "small letters"),
-        ({"student_streams": 0}, "takes 0 streams"),
-        ({"unit": "word"}, "unit is 'word'; give one of token"),
-        ({"student_streams": 2}, "cannot be called with 4 tensors"),
-        ({"takes_labels": True}, "cannot be called with 3 tensors"),
-        ({"takes_heads": True}, "with 2 tensors, valid, heads: got an unexpected keyword argument 'heads'"),
-        ({"takes_projection": True}, "projection"),
-        ({"function": None}, "not a callable"),
+        (lambda student, teacher, scale=1.0: None, 1, {"is_divergence"}),
+        (
+            lambda student_query, student_key, teacher_query, teacher_key, *, valid=None, heads=None: None,
+            2,
+            {"is_divergence", "takes_valid", "takes_heads"},
+        ),
+        (lambda student, teacher, *, projection=None: None, 1, {"is_divergence", "takes_projection"}),
+        (
+            lambda student, teacher, *, heads, projections=None: None,
+            1,
+            {"is_divergence", "takes_heads", "takes_projection"},
+        ),
+        (lambda student, teacher, labels: None, 1, {"is_divergence", "takes_labels"}),
     ],
 )
-def test_objectives_that_training_could_not_call(changes, said):
-    message = refused(register_objective, OBJECTIVE, **changes)
-    assert "cannot be added" in message
-    assert said in message
+def test_the_arguments_of_a_function_say_how_it_is_called(function, streams, flags):
+    assert register_as_objective(unit="pair", name="mine")(function) is function
+    objective = OBJECTIVES["mine"]
+    assert (objective.function, objective.unit, objective.student_streams) == (function, "pair", streams)
+    assert flags_of(objective) == {"takes_teacher", *flags}
+
+
+def test_without_a_teacher_nothing_diverges_from_it_and_what_arguments_cannot_say_is_given():
+    register_as_objective(unit="label", name="labelled")(lambda student_logits, labels, *, valid=None: None)
+    assert flags_of(OBJECTIVES["labelled"]) == {"takes_labels", "takes_valid"}
+    register_as_objective(unit="sample", name="another", batch_coupled=True, is_divergence=False)(absolute)
+    assert flags_of(OBJECTIVES["another"]) == {"takes_teacher", "takes_valid", "batch_coupled"}
     assert "absolute" not in OBJECTIVES
 
 
-def test_a_registry_without_a_plugin_point_stays_closed():
-    closed = Registry("thing")
-    with pytest.raises(PluginError, match="Nothing can be added to the registry of things"):
-        closed.add("mine", 1)
+def test_layers_in_lists_are_asked_for():
+    def weighed(student_layers, teacher_layers, *, valid=None, student_weights=None):
+        """Computes nothing."""
+
+    register_as_objective(unit="token", layers=2, batch_coupled=True)(weighed)
+    objective = OBJECTIVES["weighed"]
+    assert (objective.student_streams, objective.takes_layers) == (2, True)
+    offered = {"valid": 1, "projection": 2, "student_weights": 3, "across": 4}
+    assert objective.arguments(offered) == {"valid": 1, "student_weights": 3}
+    assert objective.gathers_rows  # It does not sum across processes.
+    assert objective.by_layer("abcd") == [("a", "b"), ("c", "d")]
 
 
-def test_only_an_open_registry_speaks_of_plugins():
-    for registry, speaks in (
-        (Registry("thing"), False),
-        (Registry("thing", plugins=PluginPoint("limbeck.none", lambda name, item: item)), True),
-    ):
-        registry.register("known", 1)
-        with pytest.raises(Exception, match=r"Unknown thing 'knwon'\. Did you mean 'known'\? Known: known\.") as caught:
-            registry["knwon"]
-        assert ("Your own things come with --plugin FILE." in str(caught.value)) == speaks
+def refused(add, *arguments, **options):
+    with pytest.raises(PluginError) as caught:
+        add(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda s, t: None, id="other names"),
+        pytest.param(lambda: None, id="nothing"),
+        pytest.param(lambda teacher, student: None, id="teacher first"),
+        pytest.param(lambda student_a, student_b, teacher: None, id="fewer teachers"),
+        pytest.param(lambda student, labels, teacher: None, id="labels between"),
+        pytest.param(lambda student, teacher, margin: None, id="option without default"),
+        pytest.param(lambda *streams: None, id="any number"),
+    ],
+)
+def test_arguments_of_other_names_are_refused(function):
+    message = refused(register_as_objective(unit="token", name="mine"), function)
+    takes = ", ".join(inspect.signature(function).parameters)
+    assert message.startswith(f"The objective 'mine' cannot be added: it takes ({takes}); call the student's streams")
+    assert "mine" not in OBJECTIVES
+
+
+@pytest.mark.parametrize(
+    ("item", "changes", "said"),
+    [
+        (METHOD, {"name": "My Method"}, "small letters"),
+        (METHOD, {"options": dict}, "no subclass of limbeck.methods.MethodOptions"),
+        (METHOD, {"options": Demanding}, "option 'share' has no default"),
+        (METHOD, {"options": Named}, "an option is called 'name'"),
+        (METHOD, {"compose": None}, "compose is no function"),
+        (METHOD, {"tasks": ("text", "poetry")}, "'poetry'); give some of text, classification"),
+        (METHOD, {"tasks": ()}, "give some of text"),
+        (OBJECTIVE, {"name": "Absolute"}, "small letters"),
+        (OBJECTIVE, {"student_streams": 0}, "takes 0 streams"),
+        (OBJECTIVE, {"unit": "word"}, "unit is 'word'; give one of token"),
+        (OBJECTIVE, {"student_streams": 2}, "cannot be called with 4 tensors"),
+        (OBJECTIVE, {"takes_labels": True}, "cannot be called with 3 tensors"),
+        (OBJECTIVE, {"takes_heads": True}, "2 tensors, valid, heads: got an unexpected keyword argument 'heads'"),
+        (OBJECTIVE, {"takes_projection": True}, "projection"),
+        (OBJECTIVE, {"function": None}, "not a callable"),
+    ],
+)
+def test_what_recipes_could_not_name_or_training_not_call(item, changes, said):
+    message = refused(register_method if item is METHOD else register_objective, dataclasses.replace(item, **changes))
+    assert "cannot be added" in message and said in message
+    assert "mine" not in METHODS and "absolute" not in OBJECTIVES
+
+
+@pytest.mark.parametrize(
+    ("add", "item", "said"),
+    [
+        (register_as_objective(unit="token", name="mine"), 3, "its function is no function"),
+        (register_as_method(name="mine"), lambda options, pairing: [], "'mine' cannot be added: it has no summary"),
+        (register_as_method(summary="Nameless."), functools.partial(compose), "small letters"),
+        (functools.partial(OBJECTIVES.add, "mine"), absolute, "no limbeck.objectives.Objective. For a function, put"),
+        (
+            functools.partial(METHODS.add, "mine"),
+            compose,
+            "no limbeck.methods.Method. For a function, put @register_as",
+        ),
+        (functools.partial(METHODS.add, "mine"), {"name": "mine"}, "'mine' is a dict, no limbeck.methods.Method."),
+        (functools.partial(Registry("thing").add, "mine"), 1, "Nothing can be added to the registry of things"),
+    ],
+)
+def test_what_is_neither_a_function_nor_an_item(add, item, said):
+    assert said in refused(add, item)
+
+
+def test_names_are_not_taken_twice_and_only_what_came_from_outside_is_replaced():
+    for add in BY_FIELDS:
+        add()
+        assert "already exists" in refused(add)
+    for replace in (False, True):
+        own = dataclasses.replace(METHOD, name="minilm")
+        assert "'minilm' already" in refused(register_method, own, replace=replace)
+        assert "'minilm' already" in refused(register_as_method(name="minilm", replace=replace), compose)
+        decorator = register_as_objective(unit="token", name="relation_kl", replace=replace)
+        assert "'relation_kl' already" in refused(decorator, absolute)
+    newer = dataclasses.replace(METHOD, summary="Newer.")
+    assert register_method(newer, replace=True) is METHODS["mine"] is newer
+    register_as_objective(unit="row", replace=True)(absolute)
+    assert OBJECTIVES["absolute"].unit == "row"
+
+
+@pytest.mark.parametrize("point", [None, PluginPoint("limbeck.none", lambda name, item: item)])
+def test_only_an_open_registry_speaks_of_plugins(point):
+    registry = Registry("thing", plugins=point)
+    registry.register("known", 1)
+    with pytest.raises(Exception, match=r"Unknown thing 'knwon'\. Did you mean 'known'\? Known: known\.") as caught:
+        registry["knwon"]
+    assert ("Your own things come with --plugin FILE." in str(caught.value)) == (point is not None)
+
+
+def test_an_objective_says_what_it_costs_and_how_it_is_measured():
+    def distance(student, other_student, teacher, other_teacher, *, valid, scale=1.0):
+        total = (student - teacher).abs().sum() + (other_student - other_teacher).abs().sum()
+        return LossTerm(total * scale, valid.sum())
+
+    def inputs(case, normal):
+        student, teacher = ([normal(case.batch, case.length, case.student_width) for _ in "ab"] for _ in "st")
+        return student, teacher, {"scale": 2.0}
+
+    hooks = {
+        "operations": lambda work: 3 * sum(work.lengths) * work.student_width * work.student_streams,
+        "benchmark": Benchmark({"plain": distance, "other": distance}, inputs, lambda case: case.batch, sizes=()),
+    }
+    register_as_objective(unit="token", name="mine", **hooks)(absolute)
+    shape = shape_of(BertConfig(hidden_size=8, num_attention_heads=2))
+    assert loss_operations(Term("t", "mine", KEY, KEY), shape, shape, [5, 2]) == 3 * 7 * 8
+    rows = measure_losses([LossCase("mine", 2, 4, student_width=3)], seconds=0.01, memory=False)
+    assert [row["backend"] for row in rows] == ["plain", "other"]
+    assert {row[size] for row in rows for size in ("heads", "classes", "relation")} == {None}
+    assert all(row["gradient_error"] == 0 for row in rows)
