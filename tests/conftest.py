@@ -3,12 +3,14 @@
 import gc
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Of processes that tests start, beside each other.
 
+import accelerate
 import pytest
 import torch
 
@@ -53,14 +55,16 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone(tmp_path_factory):
-    """Keep corpora that tests build out of the user's cache, and wait for no disk.
+    """Keep corpora that tests build out of the user's cache, and wait for no disk and no collection of garbage.
 
-    Tiny tensors: threads only cost, and one thread sums in one order.
+    Tiny tensors: threads only cost, and one thread sums in one order. Every training begins with a full collection,
+    which takes as long as some steps of tiny models; the automatic ones are enough here.
     """
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIMBECK_CACHE", str(tmp_path_factory.mktemp("limbeck-cache")))
         patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr(accelerate.utils.memory, "gc", SimpleNamespace(collect=lambda: 0))
         yield
 
 
