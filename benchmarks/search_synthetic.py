@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from limbeck import __version__
-from limbeck.search.genetic import GeneticSettings, default_population, first_generation, next_generation
+from limbeck.search.genetic import GeneticSettings, default_population, next_generation
 from limbeck.search.mapping_space import elm_space
 
 SPACES = ((4, 12), (6, 12), (4, 24), (6, 24))
@@ -67,10 +67,7 @@ def evolve(members, seen, settings, generations, seed):
     history, rows, after = [], {}, []
     for number in range(1, generations + 1):
         random = np.random.default_rng([seed, number])
-        if history:
-            genomes, _ = next_generation(members.space, history, settings, random)
-        else:
-            genomes = first_generation(members.space, settings, random)
+        genomes, _ = next_generation(members.space, history, settings, random)
         found = [members.rows[genome] for genome in genomes]
         rows.update(dict.fromkeys(found))
         history.append([(genome, float(seen[row])) for genome, row in zip(genomes, found, strict=True)])

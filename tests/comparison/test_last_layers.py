@@ -16,6 +16,10 @@ def batches():
     return [tiny_batch(seed=seed, rows=12) for seed in range(6)]
 
 
+#: Of the student, which has 24 relation heads in common with its teacher.
+SHAPES = [shape_of(tiny_model(hidden=24, heads=4).config)]
+
+
 @pytest.fixture(scope="module")
 def models():
     return tiny_model(layers=2, hidden=24, heads=4, seed=1).double(), tiny_model(seed=2).double()
@@ -41,15 +45,15 @@ def relations(model, batch, heads):
 
 def test_relations_are_the_mean_divergence_from_the_teacher(models, batches):
     student, teacher = models
-    found, _ = LastLayers(teacher, batches, heads=6).compare(student)
+    found, _ = LastLayers(teacher, batches, SHAPES).compare(student)
     total = rows = 0.0
     for batch in batches:
-        for ours, theirs in zip(relations(student, batch, 6), relations(teacher, batch, 6), strict=True):
+        for ours, theirs in zip(relations(student, batch, 24), relations(teacher, batch, 24), strict=True):
             terms = torch.where(theirs > 0, theirs * (theirs.log() - ours.clamp(min=1e-300).log()), 0).sum(-1)
             valid = batch["attention_mask"].bool()[:, None].expand_as(terms)
             total, rows = total + float(terms[valid].sum()), rows + int(valid.sum())
     assert found == pytest.approx(total / rows, rel=1e-5)
-    kept = LastLayers(teacher, batches, heads=6, kept=True)
+    kept = LastLayers(teacher, batches, SHAPES, kept=True)
     assert kept.compare(student) == (pytest.approx(found), None) and kept.uniform > 0
 
 
@@ -65,20 +69,20 @@ def test_explained_is_a_ridge_regression_on_other_rows(models, batches):
     scores = {10.0**power: score(x1, y1, x2, y2, 10.0**power) for power in range(-4, 3)}
     best = max(scores, key=scores.get)
     expected = score(np.concatenate([x1, x2]), np.concatenate([y1, y2]), x3, y3, best)
-    _, found = LastLayers(models[1], batches, heads=6).compare(models[0])
+    _, found = LastLayers(models[1], batches, SHAPES).compare(models[0])
     assert 1e-4 < best < 100, "neither end of the range, so that choosing is tested"
     assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_model_has_all_of_itself(models, batches):
     copy = tiny_model(seed=2).double()
-    found, explained = LastLayers(models[1], batches, heads=6).compare(copy)
+    found, explained = LastLayers(models[1], batches, SHAPES).compare(copy)
     assert found == pytest.approx(0.0, abs=1e-9)
     assert explained > 0.99
 
 
 def test_two_batches_leave_nothing_to_measure_a_map_on(models, batches):
-    assert LastLayers(models[1], batches[:2], heads=6).compare(models[0])[1] is None
+    assert LastLayers(models[1], batches[:2], SHAPES).compare(models[0])[1] is None
 
 
 def test_heads_are_the_same_for_all_students():

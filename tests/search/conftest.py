@@ -17,7 +17,7 @@ def place(request, tmp_path):
 
 @pytest.fixture(scope="module")
 def kind(request):
-    return request.module.searched
+    return getattr(request, "param", None) or request.module.searched
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,14 @@ import torch
 from optuna.trial import TrialState
 from rich.console import Console
 
-from limbeck.errors import Interrupted, LimbeckError, OutputError, RecipeError, TrainingError
+from limbeck.comparison.held_out import LastLayers
+from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search.architecture import ArchitectureSearch, MeasuringRequest, search_architecture
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
-from limbeck.search.scores import held_out_batches, last_layers
+from limbeck.search.scores import loss_batches
 from limbeck.search.shape_space import ShapeLimits, ShapePoint, ShapeSizes, pareto_front, shape_points, with_shape
 from limbeck.search.workers import worker_key
 from limbeck.training.proxy import Proxy
@@ -165,17 +166,6 @@ def test_a_shape_that_another_worker_has_is_left_to_it(run, recipe, asked, tmp_p
     assert record["cost"]["trained"] == EVERYTHING
 
 
-def test_a_study_of_other_sizes_limits_or_measurements_is_refused(run, asked):
-    run(trials=2)
-    for change, key in (
-        ({"sizes": ShapeSizes((1, 2), (8, 12), (2,), (1,))}, "space.layers"),
-        ({"limits": ShapeLimits(parameters=10**6)}, "limit.parameters"),
-        ({"limits": ShapeLimits(latency_share=1.0)}, "limit.latency_share"),
-    ):
-        with pytest.raises(OutputError, match=f"was made for another {key}"):
-            run(**change)
-
-
 def test_a_worker_that_is_killed_loses_only_what_it_was_training(run, asked, files, tmp_path, study):
     log = tmp_path / "log"
     arguments = (*files, tmp_path / "out", log)
@@ -193,50 +183,6 @@ def test_a_worker_that_is_killed_loses_only_what_it_was_training(run, asked, fil
     record = run()
     assert asked.batches[0] == killed and not set(first) & set(asked.tried)
     assert record["cost"]["trained"] == 6 and record["cost"]["failed"] == 2
-
-
-# Refused before anything is trained.
-
-
-def sizes(**changes):
-    return dataclasses.replace(FEW, **changes)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"trials": 0}, "--trials 0 leaves nothing to do; give 1 or more"),
-        ({"batch": 0}, "--batch 0 leaves nothing to do"),
-        ({"sampler": "cmaes"}, r"Unknown sampler 'cmaes'\. Known: gp, nsga2, random, tpe"),
-        ({"limits": ShapeLimits(parameters=100)}, "No shape has at most 100 parameters: the smallest, 1x8"),
-        ({"limits": ShapeLimits(latency_share=0.0)}, "--max-latency-share 0 is no share"),
-        ({"limits": ShapeLimits(latency_share=float("nan"))}, "--max-latency-share nan is no share"),
-        ({"measuring": MeasuringRequest("gpu")}, "There is no device 'gpu' here"),
-        ({"measuring": MeasuringRequest("cpu", length=129)}, "--measure-length 129 is longer than the 128 tokens"),
-        ({"measuring": MeasuringRequest("cpu", batch=0)}, "--measure-batch 0 leaves nothing to do"),
-        ({"sizes": sizes(layers=(2, 6))}, "--layers 6 is in no shape .*the student has 6 layers and the teacher 3"),
-        # The usual mapping of this method would take any depth.
-        (
-            ["stages.0.method={name: minilmv2, relation_heads: 4}"],
-            "^--layers 6 is deeper than the teacher, which has 3 layers; list at most 3",
-        ),
-        (["stages.0.training={num_train_epochs: 1}"], "The recipe counts epochs, .*--no-prune"),
-        (
-            ["stages=[{name: a, method: hidden_states}, {name: b, method: minilmv2}]"],
-            "The recipe has 2 stages, and candidates are stopped early only where it has one; give --no-prune",
-        ),
-        (["stages.0.student={shape: 2x16h2}"], "no stage trains the recipe's student"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_searches_that_cannot_be(run, recipe, asked, options, message):
-    changes = options if isinstance(options, list) else []
-    options = {"prune": True, "sizes": FEW} if changes else {"sizes": FEW, **options}
-    if "minilmv2, relation" in str(changes):
-        options["sizes"] = sizes(layers=(2, 3, 6))
-    with pytest.raises(LimbeckError, match=message) as caught:
-        run(load_recipe(recipe, changes), **options)
-    assert "\n" not in str(caught.value) and not asked.batches
 
 
 def test_the_loss_is_of_hidden_states_or_of_relations(recipe):
@@ -278,8 +224,8 @@ def test_a_search_that_trains(trained, tmp_path):
     proxy = Proxy(plan, console=Console(quiet=True))
     [alone] = proxy.train([plan])
     shapes = ArchitectureSearch(request).space.shapes
-    batches = held_out_batches(proxy.corpora[0], proxy.tokenizer)
-    layers = last_layers(proxy.load_teacher(), batches, [shape.plan.student for shape in shapes.values()])
+    batches = loss_batches(proxy.corpora[0], proxy.tokenizer)
+    layers = LastLayers(proxy.load_teacher(), batches, [shape.plan.student for shape in shapes.values()])
     smallest = shapes[ShapePoint(1, 8, 2, 2)].plan
     untrained, _ = make_student(smallest.student_choice, None, None, proxy.load_teacher, 3)
     losses = [1 - layers.compare(student)[1] for student in (alone.student, untrained)]

@@ -5,19 +5,14 @@ import json
 
 import pytest
 import yaml
-from optuna.study import get_all_study_names
 from optuna.trial import TrialState
 from rich.console import Console
 
-from limbeck.errors import Interrupted, LimbeckError, OutputError, TrainingError
-from limbeck.recipe.load import load_recipe
+from limbeck.errors import Interrupted, OutputError, TrainingError
 from limbeck.search import engine
-from limbeck.search.study import open_storage
 from limbeck.search.workers import worker_key
 from tests.support import mapping_search, shape_search, teacher_layer_search
-from tests.support.corpora import write_text
 from tests.support.known_search import sign_of_life
-from tests.support.models import make_teacher
 
 KINDS = [mapping_search, shape_search, teacher_layer_search]
 COMMON = {"kind", "name", "status", "created", "storage", "identity", "teacher", "methods", "share", "best", "recipe",
@@ -99,65 +94,6 @@ def test_the_trial_of_a_killed_worker_is_failed_and_its_candidate_trained(kind, 
     assert len(asked.tried) == len(set(asked.tried))
 
 
-def test_a_study_of_another_run_is_refused_and_left_alone(kind, run, recipe, asked, study, tmp_path):
-    run()
-    before = study()
-    layers, hidden, heads, ffn = kind.TEACHER
-    head = "masked_lm" if kind is mapping_search else None
-    sizes = {"head": head, "layers": layers, "hidden": hidden, "heads": heads, "ffn": ffn}
-    other = make_teacher(tmp_path / "another", "bert", seed=9, **sizes)
-    changes = {
-        "seed=4": "another seed: 3, not 4",
-        "stages.0.training.learning_rate=1e-4": "another stages.0.training.learning_rate: ",
-        "stages.0.training.bf16=true": "another stages.0.training.bf16: false, not true",
-        "corpus.length=20": "another corpus: ",
-        f"corpus.sources=[{write_text(tmp_path / 'other', 20)}]": "another corpus: ",
-        f"teacher.model={other}": "another teacher: ",
-    }
-    refused = [(load_recipe(recipe, [change]), {}, named) for change, named in changes.items()]
-    refused.append((recipe, {"steps": 29}, "another stages.0.training.max_steps: "))
-    refused.append((recipe, {"share": 0.5}, "another share: 1.0, not 0.5"))
-    for data, options, named in refused:
-        with pytest.raises(OutputError, match="continue it as it was made, or search into another output") as caught:
-            run(data, **options)
-        assert named in str(caught.value) and "\n" not in str(caught.value)
-    after = study()
-    assert (after.trials, after.user_attrs) == (before.trials, before.user_attrs)
-    tried = list(asked.tried)
-    run(recipe | {"teacher": {"model": str(kind.write_teacher(tmp_path / "same"))}})
-    assert asked.tried == tried, "the same teacher in another place"
-
-
-def test_requests_that_cannot_be_met(run, recipe, asked, tmp_path, monkeypatch):
-    monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"text": f"text {n}", "label": n % 2}) + "\n" for n in range(30)))
-    labelled = {"sources": [str(rows)], "length": 24, "task": {"kind": "classification"}}
-    nan = float("nan")
-    for data, options, message in (
-        (recipe, {"steps": 0}, "--steps 0 leaves nothing to do; give 1 or more"),
-        (recipe, {"steps": 10**20}, "--steps 10{20} is more than any training takes; give at most 1,000,000,000"),
-        (recipe, {"share": 0.0}, "--share 0.0 is no share of the corpus"),
-        (recipe, {"share": 1.5}, "--share 1.5 is no share of the corpus"),
-        (recipe, {"share": nan}, "--share nan is no share of the corpus"),
-        (recipe, {"name": " "}, "--name is empty"),
-        (recipe | {"corpus": labelled}, {}, r"labelled rows \(classification\).*leave corpus.task out"),
-        (recipe | {"stages": []}, {}, "The recipe has no stages"),
-    ):
-        with pytest.raises(LimbeckError, match=message) as caught:
-            run(data, **options)
-        assert "\n" not in str(caught.value) and not asked.batches and not (tmp_path / "out").exists()
-    for data, options, message in (
-        (recipe, {"storage": "mongodb://somewhere/search"}, "Unknown storage 'mongodb'"),
-        (recipe, {"storage": "sqlite:////nowhere/at/all/search.db"}, "cannot be reached.*check the URL"),
-        # Refused before there is a study.
-        (recipe | {"corpus": recipe["corpus"] | {"held_out": 0.0}}, {}, r"held out.*corpus\.held_out"),
-    ):
-        with pytest.raises(LimbeckError, match=message):
-            run(data, **options)
-    assert not asked.batches and get_all_study_names(open_storage(tmp_path / "out" / "search.journal")) == []
-
-
 def test_an_output_that_holds_something_else_is_left_as_it_is(kind, run, asked, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError, match="is a file"):
@@ -182,9 +118,6 @@ with_workers = pytest.mark.parametrize("kind", KINDS[:2], ids=[kind.NAME for kin
 
 @with_workers
 def test_workers_that_all_end_early_say_why_and_keep_what_there_is(kind, run, asked, monkeypatch):
-    for count, message in ((-1, "--workers -1 leaves nothing to do"), (1025, "--workers 1025 is more than any search")):
-        with pytest.raises(LimbeckError, match=message):
-            run(workers=count)
     kept = kind.STOPPED.removeprefix("what")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "run_workers", lambda work, task, count, watch: ["Killed.", "Killed."])

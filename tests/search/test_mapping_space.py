@@ -94,24 +94,6 @@ def test_teacher_layers_may_be_limited():
     assert space.description != whole.description
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((13, 12), "The student has 13 layers and its teacher 12;"),
-        ((0, 12), "A student of 0 layers"),
-        ((4, 12, [13]), "Teacher layer 13 does not exist: this teacher's layers are 1 to 12."),
-        ((4, 12, [1, 2]), "only [1, 2] may be learned from"),
-        ((4, 12, []), "No layer mapping is left"),
-    ],
-    ids=str,
-)
-def test_spaces_that_cannot_be_searched_are_refused(arguments, message):
-    with pytest.raises(RecipeError) as caught:
-        elm_space(*arguments)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_illegal_genomes_and_mappings_are_refused():
     space = elm_space(4, 12)
     crossing = (7, 1, 0, 7)  # (7, 2, 0, 12)

@@ -11,6 +11,7 @@ from rich.console import Console
 from scipy.stats import spearmanr
 
 import limbeck
+from limbeck.comparison.held_out import LastLayers
 from limbeck.core.studies import Evaluation
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.protocols import task_columns
@@ -26,9 +27,8 @@ from limbeck.search.scores import (
     HeldOutScores,
     TaskScores,
     describe_tasks,
-    held_out_batches,
     held_out_pairs,
-    last_layers,
+    loss_batches,
     loss_kind,
     mean_score,
     plain_copy,
@@ -84,7 +84,7 @@ def student(plan, teacher):
 
 @torch.no_grad()
 def naive_agreement(student, teacher, tokenizer, corpus):
-    pairs = held_out_pairs(corpus)
+    pairs = [(pair.first, pair.second) for pair in held_out_pairs(corpus)]
     similarities = []
     for model in (student, teacher):
         vectors = {}
@@ -102,7 +102,7 @@ def test_held_out_scores_are_those_of_the_outputs(measure, student, plan, teache
     assert not student.training and all(torch.equal(before[k], v) for k, v in student.state_dict().items())
     assert not any(module._forward_hooks for module in student.modules())
     assert of_mapping["agreement"] == of_layer["agreement"]
-    relations, explained = last_layers(teacher, held_out_batches(corpus, tokenizer), [plan.student]).compare(student)
+    relations, explained = LastLayers(teacher, loss_batches(corpus, tokenizer), [plan.student]).compare(student)
     assert of_layer["explained"] == pytest.approx(100 * explained)
     assert 0 < of_mapping["relations"] < 100 and relations > 0
     monkeypatch.setattr(scores_module, "PAIRS", 60)
@@ -155,10 +155,10 @@ def test_held_out_blocks_come_in_three_batches_or_more():
         return SimpleNamespace(held_out=[{"input_ids": [5 + number % 9] * 6} for number in range(count)])
 
     tokenizer = tiny_tokenizer("bert")
-    assert [len(batch["input_ids"]) for batch in held_out_batches(rows(200), tokenizer)] == [32, 32, 32]
-    assert [len(batch["input_ids"]) for batch in held_out_batches(rows(10), tokenizer)] == [3, 3, 3, 1]
+    assert [len(batch["input_ids"]) for batch in loss_batches(rows(200), tokenizer)] == [32, 32, 32]
+    assert [len(batch["input_ids"]) for batch in loss_batches(rows(10), tokenizer)] == [3, 3, 3, 1]
     with pytest.raises(CorpusError, match="2 blocks are held out"):
-        held_out_batches(rows(2), tokenizer)
+        loss_batches(rows(2), tokenizer)
 
 
 def test_a_plain_copy_is_the_student_without_its_taps(plan, student):

@@ -26,7 +26,6 @@ from limbeck.search.shape_space import (
     parse_count,
     shape_reward,
     with_shape,
-    written_count,
 )
 from tests.support.shape_search import SIZES, recipe_data, write_teacher
 from tests.support.word_models import tiny_bert
@@ -65,25 +64,6 @@ def test_ffn_widths_are_rounded_and_factorised_embeddings_stay(recipe):
     assert with_shape(recipe, ShapePoint(1, 12, 2, 2)).student.shape.embedding is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"heads": (2, 5)}, "--heads 5 is in no shape that can be trained: 5 heads do not divide"),
-        ({"hidden": (8, 9)}, "--hidden 9 is in no shape that can be trained: 2 heads do not divide"),
-        ({"layers": (2, 4)}, "--layers 4 is in no shape that can be trained: stages.0.method: mapping 'last'"),
-        ({"layers": ()}, "--layers lists no size"),
-        ({"ffn": (2, 2.0)}, "--ffn lists 2 twice"),
-        ("student.initialise.checkpoint=somewhere", r"student\.initialise\.checkpoint is a model of one shape"),
-        ("student.initialise.layers=[1, 3]", "--layers 1 is in no shape"),
-    ],
-    ids=str,
-)
-def test_spaces_that_cannot_be_searched(recipe, changes, message):
-    changes, listed = ({}, [changes]) if isinstance(changes, str) else (changes, [])
-    with pytest.raises(RecipeError, match=message):
-        divide_shapes(load_recipe(recipe, listed), sizes(**{"hidden": (8,), "heads": (2,), **changes}))
-
-
 def test_a_depth_that_only_some_shapes_may_have_leaves_the_others_out(recipe):
     listed = load_recipe(recipe, ["student.initialise.layers=[1, 3]"])
     assert {point.layers for point in divide_shapes(listed, sizes(layers=(2,), hidden=(8,))).shapes} == {2}
@@ -94,14 +74,6 @@ def test_a_depth_that_only_some_shapes_may_have_leaves_the_others_out(recipe):
 )
 def test_counts_have_letters(text, count):
     assert parse_count("--max-parameters", text) == count
-    assert parse_count("--max-parameters", written_count(count)) == pytest.approx(count, rel=0.006)
-    assert list(map(written_count, (999, 1000, 23_400_000, 109_482_240, 10**9))) == [
-        "999",
-        "1.00k",
-        "23.4M",
-        "109M",
-        "1.00B",
-    ]
     for other in ("", "M", "-3M", "0", "30 million", "1e6", "nan"):
         with pytest.raises(RecipeError, match="--max-parameters '.*' is no number of parameters"):
             parse_count("--max-parameters", other)
@@ -213,19 +185,19 @@ class Passes:
     [
         # A long pass is mostly interrupted, and judged by the one that was not.
         ([PassTime(0.2 + n, 0.1) for n in range(EACH - 1)] + [PassTime(0.1, 0.1)], [PassTime(0.01, 0.01)],
-         (0.1, 0.01, False), 1),
+         (100, 10, False), 1),
         # A disturbed measurement is made again.
-        ([PassTime(0.2, 0.1)] * EACH + [PassTime(0.11, 0.1)], [PassTime(0.01, 0.01)], (0.11, 0.01, False), 2),
+        ([PassTime(0.2, 0.1)] * EACH + [PassTime(0.11, 0.1)], [PassTime(0.01, 0.01)], (110, 10, False), 2),
         # Where every attempt is disturbed, processor times are compared.
-        ([PassTime(0.2, 0.1)], [PassTime(0.01, 0.01)], (0.1, 0.01, True), 3),
+        ([PassTime(0.2, 0.1)], [PassTime(0.01, 0.01)], (100, 10, True), 3),
         # Without a processor clock wall times stand.
-        ([PassTime(0.2)], [PassTime(0.1)], (0.2, 0.1, False), 1),
+        ([PassTime(0.2)], [PassTime(0.1)], (200, 100, False), 1),
     ],
 )  # fmt: skip
 def test_the_least_disturbed_pass_counts(teacher, student, expected, attempts):
     teacher, student = Passes(*teacher), Passes(*student)
     found = time_in_turns(teacher, student, seconds=0)
-    assert (found.teacher, found.student, found.busy) == expected
+    assert (found.teacher_ms, found.student_ms, found.busy) == pytest.approx(expected)
     assert teacher.asked == student.asked == attempts * EACH
 
 

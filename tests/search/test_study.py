@@ -8,7 +8,7 @@ import optuna
 import pytest
 from sqlalchemy.pool import NullPool
 
-from limbeck.errors import OutputError, RecipeError
+from limbeck.errors import OutputError
 from limbeck.search import GeneticSettings, elm_space, generation_rows, open_study, run_search
 from limbeck.search.study import open_storage, prepare_search_folder
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, open_known, sampler
@@ -101,33 +101,6 @@ def test_files_that_are_no_journals_are_left_alone(tmp_path, content, message):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("url", "error", "message"),
-    [
-        ("sqlte:///search.db", RecipeError, "Unknown storage 'sqlte'. Did you mean 'sqlite'?"),
-        ("redis://localhost", RecipeError, "Unknown storage 'redis'."),
-        ("://nothing", RecipeError, "malformed"),
-        ("sqlite://::::bad", RecipeError, "malformed"),
-        ("sqlite:/search.db", RecipeError, "malformed; write one like sqlite:///search.db"),
-        ("/proc/nowhere/search.journal", OutputError, "cannot be opened"),
-        ("sqlite:////nowhere/at/all/search.db", OutputError, "cannot be reached: unable to open database file"),
-        ("folder", OutputError, "cannot be opened"),
-        ("sqlite:///text.db", OutputError, "file is not a database"),
-        ("postgresql+nodriver://me:secret@localhost/x", OutputError, "needs a database driver"),
-    ],
-)
-def test_storages_that_cannot_be_reached_say_so_in_one_line(url, error, message, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "text.db").write_text("no database at all, " * 100)
-    monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
-    with pytest.raises(error) as caught:
-        open_known(url)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert "secret" not in str(caught.value)
 
 
 def test_no_connection_to_a_file_is_left_open(tmp_path):

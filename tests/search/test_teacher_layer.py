@@ -8,7 +8,7 @@ import pytest
 from optuna.trial import TrialState
 from rich.console import Console
 
-from limbeck.errors import Interrupted, LimbeckError, OutputError, RecipeError, TrainingError
+from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.search import engine
@@ -200,43 +200,3 @@ def test_survivors_are_those_of_lowest_loss():
     losses = {"a": 0.5, "b": math.nan, "c": 0.1, "d": 0.5, "e": math.inf}
     assert survivors(losses, 3) == ["c", "a", "d"]
     assert survivors(losses, 9) == ["c", "a", "d", "b", "e"]
-
-
-# What is refused before anything is trained.
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layers": (3, 5)}, "--layers names layer 5, but this teacher has layers 1 to 4"),
-        ({"layers": (0, 1)}, "--layers names layer 0, but this teacher has layers 1 to 4"),
-        ({"layers": (2, 2)}, "1 candidate leaves nothing to choose; give --layers two or more of 1 to 4"),
-        ({"halving": 1}, "A halving factor of 1 drops no candidate"),
-        ({"steps": 1}, "1 steps are too few for 2 rounds of 4 candidates; give more, or --no-halving"),
-        ({"steps_total": 10**9 + 1}, "--steps-total 1000000001 is more than any training takes"),
-        ({"steps_total": 7}, "7 steps for 4 candidates in 2 rounds leave some without a step; give at least 8"),
-        ({"steps_total": 3, "halving": None}, "--steps-total 3 leaves some of 4 candidates without a step"),
-        ({"steps_total": 9, "steps": 9}, "--steps and --steps-total both say how long candidates train"),
-        (["stages.0.method=tinybert"], "'tinybert' reads no teacher layer by number; methods that do are direct_m"),
-        (["student.shape=6x8h4"], "The student has 6 layers and its teacher 4; give student.shape at most 4"),
-        (["stages=[{name: a, method: minilmv2}, {name: b, method: direct_minilm}]"], "The stages a, b each read a"),
-        (
-            ["stages=[{name: a, method: minilmv2}, {name: b, method: hidden_states}]"],
-            "has 2 stages, and candidates are stopped early only where it has one; give --no-halving",
-        ),
-        (["stages.0.training={}"], "The recipe counts epochs, .*give --steps, or --no-halving"),
-    ],
-    ids=str,
-)
-def test_searches_that_cannot_be(recipe, asked, tmp_path, options, message):
-    changes, options = ([], options) if isinstance(options, dict) else (options, {})
-    with pytest.raises(LimbeckError, match=message) as caught:
-        search_teacher_layer(make_request(load_recipe(recipe, changes), tmp_path / "out", **options))
-    assert "\n" not in str(caught.value) and not asked.batches
-
-
-def test_a_study_of_something_else_is_refused(recipe, asked, tmp_path):
-    search_teacher_layer(make_request(recipe, tmp_path / "out"))
-    with pytest.raises(OutputError, match=r"was made for another (stages\.0\.training\.max_steps|layers)"):
-        search_teacher_layer(make_request(recipe, tmp_path / "out", layers=(2, 3)))
-    assert len(asked.batches) == 1

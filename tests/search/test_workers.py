@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from limbeck.search import run_search, workers
 from limbeck.search.genetic_sampler import genome_of, suggest
-from limbeck.search.workers import LostTrials, SignOfLife, machine, worker_key
+from limbeck.search.workers import LostTrials, machine, worker_key
 from tests.support import known_search
 from tests.support.known_search import (
     GENERATIONS,
@@ -133,13 +133,13 @@ def test_a_trial_that_nobody_put_a_name_to_is_lost_after_a_while(study, monkeypa
 
 
 def test_a_trial_without_a_name_is_lost_at_once_where_all_other_workers_are_dead(study):
-    with SignOfLife(study) as life:
+    with workers.sign_of_life(study) as worker:
         first = running_trial(study)
         assert LostTrials(study).fail() == []
-        assert [lost.number for lost in LostTrials(study).fail(life.worker)] == [first.number]
-        with SignOfLife(study):
+        assert [lost.number for lost in LostTrials(study).fail(worker)] == [first.number]
+        with workers.sign_of_life(study):
             second = running_trial(study)
-            assert LostTrials(study).fail(life.worker) == [], "it may be the other's"
+            assert LostTrials(study).fail(worker) == [], "it may be the other's"
     assert [lost.number for lost in LostTrials(study).fail()] == [second.number]
 
 
@@ -154,23 +154,23 @@ def test_only_one_of_two_watchers_fails_a_trial_and_a_process_of_the_same_number
 
 
 def test_signs_of_life_go_on_while_a_worker_works(study, monkeypatch):
-    with SignOfLife(study, interval=0.01) as life:
-        running_trial(study, life.worker)
-        write, tries = life._write, []
+    with workers.sign_of_life(study, interval=0.01) as worker:
+        running_trial(study, worker)
+        write, tries = study.set_user_attr, []
 
-        def fails_twice():
+        def fails_twice(name, sign):
             tries.append(1)
             if len(tries) <= 2:
                 raise OSError("the network is away")
-            write()
+            write(name, sign)
 
-        monkeypatch.setattr(life, "_write", fails_twice)
-        wait_for(lambda: len(tries) > 2 and study.user_attrs[worker_key(life.worker)]["beat"] >= 3)
+        monkeypatch.setattr(study, "set_user_attr", fails_twice)
+        wait_for(lambda: len(tries) > 2 and study.user_attrs[worker_key(worker)]["beat"] >= 3)
         assert LostTrials(study).fail() == []
-    record = study.user_attrs[worker_key(life.worker)]
+    record = study.user_attrs[worker_key(worker)]
     assert record["ended"]
     time.sleep(0.05)
-    assert study.user_attrs[worker_key(life.worker)] == record
+    assert study.user_attrs[worker_key(worker)] == record
 
 
 def test_a_worker_that_was_taken_for_dead_cannot_tell_any_more(study, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 
 from limbeck.search import GeneticSampler, GeneticSettings, elm_space, open_study, run_search
-from limbeck.search.genetic import first_generation, next_generation
+from limbeck.search.genetic import next_generation
 from limbeck.search.genetic_sampler import recorded_generation
 from limbeck.search.workers import machine
 
@@ -38,10 +38,7 @@ def expected_generations(generations, settings=SETTINGS, seed=SEED, space=SPACE,
     history = []
     for number in range(1, generations + 1):
         random = np.random.default_rng([seed, 0, number])
-        if history:
-            genomes, _ = next_generation(space, history, settings, random)
-        else:
-            genomes = first_generation(space, settings, random)
+        genomes, _ = next_generation(space, history, settings, random)
         history.append([(genome, fitness(space.decode(genome))) for genome in genomes])
     return [[genome for genome, _ in generation] for generation in history]
 

@@ -17,8 +17,7 @@ from tests.support.searches import Asked, install_proxy, recipe_of, request_of
 
 NAME, TEACHER_LAYERS, STUDENT_LAYERS = "mapping", 8, 4
 STOPPED = "what is evaluated is kept in"
-TEACHER = TEACHER_LAYERS, 16, 2, 16  # layers, hidden, heads, FFN
-SMALL: dict = {}  # options of a search that plans soon
+SMALL: dict = {}
 BEST = (0, 0, 3, 7)
 # A search of 3 generations of 5.
 make_request = partial(request_of, MappingRequest, {"generations": 3, "genetic": {"population": 5}}, name=NAME)

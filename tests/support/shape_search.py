@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.search import architecture
+from limbeck.search import architecture, shape_space
 from limbeck.search.architecture import ArchitectureSearch
 from limbeck.search.architecture import search_architecture as search
 from limbeck.search.latency import ShapeLatency
@@ -26,10 +26,7 @@ SIZES = ShapeSizes(layers=(1, 2, 3), hidden=(8, 12, 16), heads=(2, 4), ffn=(1,))
 POINTS = list(shape_points(SIZES))
 EVERYTHING = len(POINTS)
 NAME, STOPPED = "architecture", "what is trained is kept in"
-TEACHER = 3, 16, 4, 32  # layers, hidden, heads, FFN
-SMALL = {
-    "sizes": ShapeSizes(layers=(1, 2, 3), hidden=(8, 12), heads=(2,), ffn=(1,))
-}  # options of a search that plans soon
+SMALL = {"sizes": ShapeSizes(layers=(1, 2, 3), hidden=(8, 12), heads=(2,), ffn=(1,))}
 # A search of 6 shapes, 2 at once, without pruning.
 USUAL = {"sizes": SIZES, "measuring": MeasuringRequest("cpu", length=16, seconds=0.05)}
 make_request = partial(request_of, ArchitectureRequest, {**USUAL, "trials": 6, "batch": 2, "prune": False}, name=NAME)
@@ -56,7 +53,20 @@ def point_of(config) -> ShapePoint:
     return ShapePoint(config.num_hidden_layers, config.hidden_size, config.num_attention_heads, ffn)
 
 
+_divided: dict = {}
+_divide = shape_space.divide_shapes
+
+
+def divide_once(recipe, sizes):
+    """Divide the shapes of a recipe, unless that was done before."""
+    key = recipe.model_dump_json(), repr(sizes)
+    if key not in _divided:
+        _divided[key] = _divide(recipe, sizes)
+    return _divided[key]
+
+
 def install(monkeypatch) -> Asked:
+    monkeypatch.setattr(shape_space, "divide_shapes", divide_once)
     asked = install_proxy(monkeypatch, lambda plan: point_of(plan.student_config))
 
     def measure(config):
@@ -66,14 +76,14 @@ def install(monkeypatch) -> Asked:
 
     monkeypatch.setattr(ArchitectureSearch, "_loss", lambda self, student: loss_of(student))
     monkeypatch.setattr(architecture, "LatencyBench", lambda teacher, setting: measure)
-    monkeypatch.setattr(architecture, "last_layers", lambda *arguments: None)
+    monkeypatch.setattr(architecture, "LastLayers", lambda *arguments: None)
     monkeypatch.setattr(architecture, "make_student", lambda *arguments: ("untrained", {}))
     monkeypatch.setattr(architecture, "plain_copy", lambda student, plan: student)
     return asked
 
 
-def write_teacher(folder: Path) -> Path:
-    return make_teacher(folder, "bert", layers=3, hidden=16, heads=4, ffn=32)
+def write_teacher(folder: Path, **changes) -> Path:
+    return make_teacher(folder, "bert", **({"layers": 3, "hidden": 16, "heads": 4, "ffn": 32} | changes))
 
 
 def recipe_data(teacher: Path, text: Path, **changes):

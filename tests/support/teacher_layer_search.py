@@ -14,8 +14,7 @@ from tests.support.searches import Asked, install_proxy, recipe_of, request_of
 
 NAME, DEPTH = "teacher-layer", 4
 STOPPED = "the same command starts the training of the candidates again"
-TEACHER = DEPTH, 16, 4, 32  # layers, hidden, heads, FFN
-SMALL: dict = {}  # options of a search that plans soon
+SMALL: dict = {}
 make_request = partial(request_of, TeacherLayerRequest, {}, name=NAME)
 
 
@@ -37,8 +36,8 @@ def install(monkeypatch, scores=FakeScores) -> Asked:
     return install_proxy(monkeypatch, layer_of)
 
 
-def write_teacher(folder: Path, layers: int = DEPTH) -> Path:
-    return make_teacher(folder, "bert", layers=layers, hidden=16, heads=4, ffn=32)
+def write_teacher(folder: Path, **changes) -> Path:
+    return make_teacher(folder, "bert", **({"layers": DEPTH, "hidden": 16, "heads": 4, "ffn": 32} | changes))
 
 
 def recipe_data(teacher: Path, text: Path, **changes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from limbeck.core import records
 from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError, LimbeckError
-from limbeck.evaluation import build_pairs, measure_retrieval, pair_similarities, spearman_agreement
+from limbeck.evaluation import SentencePair, build_pairs, measure_retrieval, pair_similarities, spearman_agreement
 from limbeck.evaluation.agreement import build_retrieval_pairs
 from limbeck.methods.layer_mapping import stream_width
 from limbeck.methods.minilmv2 import relation_heads_for
@@ -45,14 +45,20 @@ class LastLayers:
     Args:
         teacher: Whole, in eval mode, where students are compared.
         batches: `input_ids` and `attention_mask`, `[B, L]`.
-        heads: Relation heads; divides the widths of queries, keys and values of all.
+        students: The shapes of all students, which are compared by the same relation heads.
         kept: Read the teacher's relations once and keep them, on the CPU; its hidden states are not compared then.
     """
 
     def __init__(
-        self, teacher: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], *, heads: int, kept: bool = False
+        self,
+        teacher: PreTrainedModel,
+        batches: Sequence[Mapping[str, Tensor]],
+        students: Sequence[Shape],
+        *,
+        kept: bool = False,
     ) -> None:
-        self._batches, self._heads, self.device = batches, heads, teacher.device
+        self._batches, self.device = batches, teacher.device
+        self._heads = common_relation_heads(shape_of(teacher.config), students)
         self._causal = family_of(teacher.config).causal
         self._kinds = _PARTS if kept else (*_PARTS, "hidden")
         self._teacher = None if kept else teacher
@@ -145,6 +151,28 @@ class _Moments:
         return float(1 - error / (yy - sum_y @ sum_y / self._rows))
 
 
+def pair_agreement(
+    teacher: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    pairs: Sequence[SentencePair],
+    pooling: str,
+) -> Callable[[PreTrainedModel], float]:
+    """Return Spearman's correlation of students' similarities of sentence pairs with their teacher's, read once.
+
+    Args:
+        teacher: Where students are compared.
+        tokenizer: Of all models.
+        corpus: Whose blocks are as long as the longest text.
+        pairs: The sentence pairs.
+        pooling: How sentence vectors are pooled.
+    """
+    texts, length = [(pair.first, pair.second) for pair in pairs], int(corpus.manifest["settings"]["length"])
+    similarities = partial(pair_similarities, tokenizer=tokenizer, pairs=texts, pooling=pooling, max_length=length)
+    of_teacher = similarities(teacher).numpy()
+    return lambda student: spearman_agreement(similarities(student).numpy(), of_teacher)
+
+
 _BATCH = 32
 
 MEASURES = (
@@ -204,7 +232,7 @@ class HeldOutText:
         return {
             **self.spec.model_dump(exclude={"enabled"}),
             "pooling": self.pooling,
-            "relation_heads": self._heads,
+            "relation_heads": common_relation_heads(shape_of(self.teacher.config), self.students),
             "text": self.corpus.path.name,
         }
 
@@ -236,27 +264,17 @@ class HeldOutText:
         return HeldOutFigures(figures=records.plain(figures), unavailable=unavailable)
 
     def _agreement(self, model: PreTrainedModel) -> dict[str, float | None]:
-        return {"agreement": spearman_agreement(self._similarities(model).numpy(), self._of_teacher.numpy())}
+        return {"agreement": self._pair_agreement(model)}
 
     def _retrieval(self, model: PreTrainedModel) -> dict[str, float | None]:
-        found = measure_retrieval(model, self.tokenizer, self._retrieval_pairs, **self._encoding)
+        length = int(self.corpus.manifest["settings"]["length"])
+        pairs, pooling = self._retrieval_pairs, self.pooling
+        found = measure_retrieval(model, self.tokenizer, pairs, pooling=pooling, max_length=length)
         return {"retrieval": found.mrr_at_10}
 
     def _layers(self, model: PreTrainedModel) -> dict[str, float | None]:
-        relations, explained = LastLayers(self.teacher, self._batches, heads=self._heads).compare(model)
+        relations, explained = LastLayers(self.teacher, self._batches, self.students).compare(model)
         return {"relations": relations, "explained": explained}
-
-    def _similarities(self, model: PreTrainedModel) -> Tensor:
-        return pair_similarities(model, self.tokenizer, self._pairs, **self._encoding)
-
-    @property
-    def _encoding(self) -> dict[str, Any]:
-        length = int(self.corpus.manifest["settings"]["length"])
-        return {"pooling": self.pooling, "max_length": length, "batch_size": _BATCH}
-
-    @property
-    def _heads(self) -> int:
-        return common_relation_heads(shape_of(self.teacher.config), self.students)
 
     @cached_property
     def _documents(self) -> list[tuple[str, str] | str]:
@@ -264,13 +282,10 @@ class HeldOutText:
         return [(document.title, document.body) if document.title else document.text for document in found]
 
     @cached_property
-    def _pairs(self) -> list[tuple[str, str]]:
+    def _pair_agreement(self) -> Callable[[PreTrainedModel], float]:
         plain = [text if isinstance(text, str) else "\n".join(text) for text in self._documents]
-        return [(pair.first, pair.second) for pair in build_pairs(plain, self.spec.pairs)]
-
-    @cached_property
-    def _of_teacher(self) -> Tensor:
-        return self._similarities(self.teacher)
+        pairs = build_pairs(plain, self.spec.pairs)
+        return pair_agreement(self.teacher, self.tokenizer, self.corpus, pairs, self.pooling)
 
     @cached_property
     def _retrieval_pairs(self) -> list[tuple[str, str]]:
@@ -278,17 +293,26 @@ class HeldOutText:
 
     @cached_property
     def _batches(self) -> list[dict[str, Tensor]]:
-        """The first held-out blocks, in the order of the sources, in at least three batches where there are three."""
-        rows = self.corpus.held_out
-        count = min(self.spec.blocks, len(rows))
-        if count == 0:
+        if not len(self.corpus.held_out):
             raise CorpusError("No text is held out; give corpus.held_out a share above 0.")
-        return padded_batches(list(islice(rows, count)), self.tokenizer, min(_BATCH, max(1, count // 3)))
+        return held_out_batches(self.corpus, self.tokenizer, self.spec.blocks)
 
 
-def padded_batches(
-    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, size: int
+def held_out_batches(
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, blocks: int, fewest: int = 3
 ) -> list[dict[str, Tensor]]:
-    """Return rows in batches: `input_ids` and `attention_mask`, `[B, L]`."""
+    """Return the first held-out blocks in batches, in the order of the sources.
+
+    Args:
+        corpus: With held-out text.
+        tokenizer: Of all models.
+        blocks: At most so many.
+        fewest: At least so many batches, where there are as many blocks.
+
+    Returns:
+        `input_ids` and `attention_mask`, `[B, L]`, of each batch.
+    """
+    rows = list(islice(corpus.held_out, blocks))
     collate = PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side)
+    size = min(_BATCH, max(1, len(rows) // fewest))
     return [collate(rows[start : start + size]) for start in range(0, len(rows), size)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from limbeck.core.records import flat
 from limbeck.core.yaml import Strict, read_document
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.protocols import PROTOCOLS
@@ -244,14 +245,7 @@ class MeasuresSpec(Strict):
     @property
     def overrides(self) -> tuple[str, ...]:
         """The settings as `limbeck evaluate --set` takes them."""
-        return tuple(f"{path}={json.dumps(value)}" for path, value in _flat(self.settings))
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for key, value in settings.items():
-        found += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
-    return found
+        return tuple(f"{path}={json.dumps(value)}" for path, value in flat(self.settings).items())
 
 
 _BUDGETED = ("max_steps", "num_train_epochs")

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,10 +19,9 @@ from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec, SpeedSpec
 from limbeck.comparison.summary import summarise_comparison
 from limbeck.core import records, studies
 from limbeck.core.blocks import duration
-from limbeck.core.files import default_cache_dir
 from limbeck.core.folders import FolderKind, claim, first_difference
 from limbeck.core.machine import choose_device, git_commit, hardware, versions
-from limbeck.core.progress import Count, ProgressBar, Report
+from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
 from limbeck.evaluation.cell import model_fingerprint
@@ -32,6 +30,7 @@ from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overr
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
+from limbeck.training.record import timestamp
 from limbeck.training.run import STUDENT, build_corpora
 
 EVALUATION = "evaluation"
@@ -136,16 +135,7 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[str]:
     overrides = parse_overrides(request.overrides, [task.name for task in request.tasks_asked()])
     if request.data is not None and not request.data.is_dir():
         raise CorpusError(f"The data folder '{request.data}' does not exist.")
-    planner = Planner(
-        models=(),
-        protocol=PROTOCOLS[spec.preset],
-        overrides=overrides,
-        seeds=spec.seeds,
-        data=request.data,
-        cache_dir=default_cache_dir(),
-        bf16=False,
-        finished=(),
-    )
+    planner = Planner((), PROTOCOLS[spec.preset], overrides, spec.seeds, request.data)
     for name in names if read or request.data is not None else ():
         planner.plan(name)
     return names
@@ -204,10 +194,9 @@ def measure_costs_once(
     )
     costs = studies.Costs.read(found)
     titles = {str(path): title for title, path in students.items()}
-    for size in costs.models:
-        size.model = titles.get(size.model, size.model)
-    for timing in costs.timings:
-        timing.model = titles.get(timing.model, timing.model)
+    rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
+    for row in rows:
+        row.model = titles.get(row.model, row.model)
     records.save(studies.MeasuredCosts(asked=asked, costs=costs), folder)
     return costs
 
@@ -243,7 +232,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     """
     checked = check_plan(plan)
     check_tasks(plan.evaluation, read=True)
-    fixed = _fixed(plan)
+    fixed = records.plain(_fixed(plan))
     saved = claim(folder, COMPARISON, fixed)
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
@@ -252,7 +241,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     check_fixed(folder, saved, fixed)
     earlier, title = studies.Comparison.read(saved), plan.teacher.name or plan.teacher.model
     record = studies.Comparison(
-        created=earlier.created or _now(),
+        created=earlier.created or timestamp(),
         name=plan.name,
         plan=studies.PlannedComparison.read(plan.model_dump(mode="json")),
         fixed={**earlier.fixed, **fixed},
@@ -330,7 +319,7 @@ class _Comparison:
         self._save("interrupted")
 
     def _save(self, status: str) -> None:
-        self.record.status, self.record.updated = status, _now()
+        self.record.status, self.record.updated = status, timestamp()
         records.save(self.record, self.folder)
 
     @property
@@ -349,7 +338,7 @@ class _Comparison:
             cell = self.cells[index]
             left = (time.monotonic() - began) / number * (len(missing) - number) if number else None
             rest = "" if left is None else f" (about {duration(left)} for this and the rest)"
-            self._print(f"Run {number + 1} of {len(missing)}: {cell.title}{rest}")
+            print_plain(self.console, f"Run {number + 1} of {len(missing)}: {cell.title}{rest}")
             problem: str | None = None
             try:
                 distil({**cell.recipe, "output": str(cell.folder(self.folder))})
@@ -362,15 +351,12 @@ class _Comparison:
                 ) from None
             except Exception as error:  # A fault in one run must not take the others with it.
                 problem = describe_error(error)
-                self._print(f"  failed: {problem}", style="red")
+                print_plain(self.console, f"  failed: {problem}", "red")
             gc.collect()  # A trainer holds itself in circles; two runs' models would be in memory at once.
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             self.record.cells[index] = self._describe(cell, problem)
             self._save("running")
-
-    def _print(self, line: str, style: str | None = None) -> None:
-        self.console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
     def _describe(self, cell: Cell, problem: str | None = None) -> studies.ComparisonCell:
         """Describe a run by the files in its folder.
@@ -461,13 +447,8 @@ def _fixed(plan: ComparisonPlan) -> dict[str, Any]:
     }
     if plan.evaluation.tasks:
         fixed["evaluation"] = {"preset": plan.evaluation.preset, "settings": plan.evaluation.settings}
-    plain: dict[str, Any] = json.loads(json.dumps(fixed))
-    return plain
+    return fixed
 
 
 def _tokenizer(plan: ComparisonPlan) -> Any:
     return load_tokenizer(plan.teacher.model, revision=plan.teacher.revision)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

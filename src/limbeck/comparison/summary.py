@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from scipy.stats import rankdata
-
 from limbeck.comparison.held_out import MEASURES
 from limbeck.core import studies
 from limbeck.evaluation.grid_summary import failure_notes
@@ -180,15 +178,12 @@ def _rank(rows: Sequence[studies.ComparedRow], main: studies.MainFigure | None) 
     """Rank the rows of a student, 1 the best, and mark the best mapping of each method that has several."""
     for row in rows:
         row.main, row.rank, row.best_mapping = _main_figure(row, main), None, False
-    means = [row.main.mean for row in rows if row.main is not None]
-    if main is None or not means:
-        return
-    sign = 1 if main.best == "lowest" else -1
-    ranked = [row for row in rows if row.main is not None]
-    ranks = [int(rank) for rank in rankdata([sign * mean for mean in means], method="min")]
-    for row, rank in zip(ranked, ranks, strict=True):
-        rivals = [other for one, other in zip(ranked, ranks, strict=True) if one.method == row.method]
-        row.rank, row.best_mapping = rank, len(rivals) > 1 and rank == min(rivals)
+    sign = 1 if main is not None and main.best == "lowest" else -1
+    ranked = [(row, sign * row.main.mean) for row in rows if row.main is not None]
+    for row, mean in ranked:
+        rivals = [other for one, other in ranked if one.method == row.method]
+        row.rank = 1 + sum(other < mean for _, other in ranked)
+        row.best_mapping = len(rivals) > 1 and mean == min(rivals)
 
 
 def _cost(costs: studies.Costs | None, name: str) -> studies.ModelCost | None:

@@ -128,9 +128,9 @@ class Bars:
         self.bars.stop()
 
 
-def print_plain(console: Console, line: str) -> None:
-    """Print a line as it is: no markup, no colours, no wrapping."""
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+def print_plain(console: Console, line: str, style: str | None = None) -> None:
+    """Print a line as it is: no markup, no colours of its words, no wrapping."""
+    console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 class ProgressBar(Bars):

@@ -179,6 +179,14 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted names, so that the first that differs can be named."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
 def _drop(values: dict[str, Any], error: ValidationError, name: str) -> list[str]:
     """Take out the values that an error is about; return a line about each."""
     said: dict[tuple[Any, ...], str] = {}

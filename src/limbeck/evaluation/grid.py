@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import torch
 
 from limbeck.core import records, studies
-from limbeck.core.files import default_cache_dir
 from limbeck.core.folders import FolderKind, claim, writing
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, no_progress, part_of
@@ -259,7 +258,6 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
         overrides=overrides,
         seeds=request.seeds,
         data=request.data,
-        cache_dir=default_cache_dir(),
         bf16=torch.accelerator.is_available() and bf16_is_fast(),
         finished=frozenset(results.finished()),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from limbeck.core.files import default_cache_dir
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation import cell as grid_cell
@@ -209,9 +210,9 @@ class Planner:
     overrides: Sequence[Override]
     seeds: int | None
     data: Path | None
-    cache_dir: Path
-    bf16: bool
-    finished: Collection[str]
+    cache_dir: Path = field(default_factory=default_cache_dir)
+    bf16: bool = False
+    finished: Collection[str] = ()
 
     def plan(self, name: str) -> PlannedTask:
         """Load a task, plan its cells, and prepare the tokens of the unfinished ones.

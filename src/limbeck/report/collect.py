@@ -23,7 +23,7 @@ from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.grid import ResultsFile
 from limbeck.report import findings
 from limbeck.search.architecture import SAME_AS, best_and_front, read_shapes, shape_fields
-from limbeck.search.mapping import candidates_of, generations_of
+from limbeck.search.mapping import candidates_of, generation_rows
 from limbeck.search.mapping_space import elm_space
 from limbeck.search.requests import JOURNAL
 from limbeck.search.scores import LAYER_SCORES as SCORES
@@ -293,7 +293,7 @@ def so_far(record: studies.Search, study: Study) -> studies.Search:
         case studies.MappingSearch():
             return _mappings(trials, study, identity)
         case studies.ArchitectureSearch():
-            shapes = [shape_fields(point, trial) for point, trial in read_shapes(trials).done.items()]
+            shapes = [shape_fields(point, trial) for point, trial in read_shapes(study).done.items()]
             best, front = best_and_front(shapes)
             limits = studies.ShapeLimits.read({"latency_share": identity.get("limit.latency_share")})
             return studies.ArchitectureSearch(
@@ -310,11 +310,10 @@ def _mappings(trials: Sequence[FrozenTrial], study: Study, identity: dict[str, A
     layers = {layer for choices in identity["space.choices"] for layer in choices}
     space = elm_space(identity["space.student layers"], identity["space.teacher layers"], layers - {0})
     candidates = candidates_of(trials, space)
-    by_gene = {candidate.gene: candidate for candidate in candidates}
     return studies.MappingSearch(
         kind="mapping",
         identity=identity,
-        generations=[studies.Generation.read(row) for row in generations_of(study, space, by_gene)],
+        generations=generation_rows(study, space),
         candidates=candidates,
         scores=list(candidates[0].scores) if candidates else [],
         best=candidates[0] if candidates else None,

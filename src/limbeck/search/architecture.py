@@ -1,7 +1,7 @@
 """`search_architecture`: a student's shape under limits, on a subset, resumable, by any number of workers."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from limbeck.comparison.held_out import LastLayers
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import Count
+from limbeck.core.records import flat
 from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan
@@ -27,7 +28,7 @@ from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
 from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
-from limbeck.search.scores import LOSS_BLOCKS, held_out_batches, last_layers, loss_kind, plain_copy
+from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy
 from limbeck.search.shape_space import KnownShape, ShapePoint
 from limbeck.search.study import DIVERGED, TrialLog, open_storage, read_trials, shown
 from limbeck.training.cohort import Cut
@@ -67,7 +68,7 @@ def latency_of(trial: FrozenTrial | Trial) -> ShapeLatency | None:
     return None if found is None else ShapeLatency(**found)
 
 
-def read_shapes(trials: Iterable[FrozenTrial]) -> TrialLog[ShapePoint]:
+def read_shapes(study: Study) -> TrialLog[ShapePoint]:
     """Gather a study's trials by shape; one is done when it was trained, cut, refused or diverged."""
 
     def settles(trial: FrozenTrial) -> bool:
@@ -75,11 +76,7 @@ def read_shapes(trials: Iterable[FrozenTrial]) -> TrialLog[ShapePoint]:
         ended = trial.state in (TrialState.COMPLETE, TrialState.PRUNED) or diverged
         return SAME_AS not in trial.user_attrs and ended
 
-    return read_trials(trials, point_of, settles)
-
-
-def _log(study: Study) -> TrialLog[ShapePoint]:
-    return read_shapes(study.get_trials(deepcopy=False))
+    return read_trials(study.get_trials(deepcopy=False), point_of, settles)
 
 
 def trained_shapes(log: TrialLog[ShapePoint]) -> list[FrozenTrial]:
@@ -108,7 +105,7 @@ class ShapeCandidate:
         return shape_space.shape_reward(loss, self.latency.share, 1.0)
 
 
-class ArchitectureSearch(engine.Search):
+class ArchitectureSearch(engine.SharedSearch):
     """A search for a shape that is checked and planned.
 
     Shapes are compared by what their students lack of the teacher on held-out text, alike for every shape and method.
@@ -152,16 +149,12 @@ class ArchitectureSearch(engine.Search):
 
     def identity(self) -> dict[str, Any]:
         """Return what rewards must have in common to be compared."""
-        limits = self.request.limits
-        return {
-            **{f"space.{name}": sizes for name, sizes in self.space.description.items()},
-            "space.embedding": self.plan.blueprint.embedding,
-            "limit.parameters": limits.parameters,
-            "limit.latency_share": limits.latency_share,
-            **{f"latency.{name}": value for name, value in self.latency.identity.items()},
-            "loss": self.loss,
-            "loss.blocks": LOSS_BLOCKS,
+        compared = {
+            "space": {**self.space.description, "embedding": self.plan.blueprint.embedding},
+            "limit": asdict(self.request.limits),
+            "latency": self.latency.identity,
         }
+        return {**flat(compared), "loss": self.loss, "loss.blocks": LOSS_BLOCKS}
 
     def sampler(self) -> BaseSampler:
         """Return Optuna's sampler."""
@@ -169,7 +162,7 @@ class ArchitectureSearch(engine.Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        held_out_batches(self.held_out, self.proxy.tokenizer)
+        loss_batches(self.held_out, self.proxy.tokenizer)
 
     def open(self) -> Study:
         """Open the study, or make it; under a limit of latency it begins with the shape that is likely the fastest."""
@@ -205,7 +198,7 @@ class ArchitectureSearch(engine.Search):
 
     def announce(self, study: Study) -> None:
         """Say how many shapes there are, and how many are to be trained."""
-        request, done = self.request, len(trained_shapes(_log(study)))
+        request, done = self.request, len(trained_shapes(read_shapes(study)))
         known = f", {done} of them trained already" if done else ""
         self.say(
             f"{len(self.space.shapes):,} shapes can be trained; {request.trials} are to be{known}; study "
@@ -214,7 +207,7 @@ class ArchitectureSearch(engine.Search):
 
     def is_finished(self, study: Study) -> bool:
         """Return whether so many shapes are trained, or all that there are."""
-        log = _log(study)
+        log = read_shapes(study)
         return len(trained_shapes(log)) >= self.request.trials or not (log.running or self._open_shapes(log))
 
     def _open_shapes(self, log: TrialLog[ShapePoint]) -> list[ShapePoint]:
@@ -229,7 +222,7 @@ class ArchitectureSearch(engine.Search):
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]
-        self._layers = last_layers(teacher, held_out_batches(self.held_out, proxy.tokenizer), shapes)
+        self._layers = LastLayers(teacher, loss_batches(self.held_out, proxy.tokenizer), shapes)
         self._measure = LatencyBench(timed, self.latency)
         if UNTRAINED_LOSS not in study.user_attrs:
             plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan
@@ -252,12 +245,12 @@ class ArchitectureSearch(engine.Search):
         Two workers that propose the same shape in the same instant may both train it, at the cost of the time.
         """
         request, space = self.request, self.space
-        log = _log(study)
+        log = read_shapes(study)
         count = min(request.batch, request.trials - len(trained_shapes(log)) - len(log.running))
         taken: list[ShapeCandidate] = []
         asked = repeats = 0
         while len(taken) < count:
-            log = _log(study)
+            log = read_shapes(study)
             free = self._open_shapes(log)
             if not free:
                 break
@@ -338,7 +331,7 @@ class ArchitectureSearch(engine.Search):
 
     def progress(self, study: Study) -> tuple[float, str, Count]:
         """Return the share of the shapes that is trained, in words and in shapes too."""
-        done, trials = len(trained_shapes(_log(study))), self.request.trials
+        done, trials = len(trained_shapes(read_shapes(study))), self.request.trials
         return min(1.0, done / trials), f"{done} of {trials} shapes", Count(done, "shapes")
 
     def found(self, study: Study) -> dict[str, Any]:
@@ -348,8 +341,7 @@ class ArchitectureSearch(engine.Search):
             TrainingError: if no shape came to a loss; the study is kept.
         """
         request, plan = self.request, self.plan
-        trials = study.get_trials(deepcopy=False)
-        done = read_shapes(trials).done
+        done = read_shapes(study).done
         shapes = [shape_fields(point, trial) for point, trial in done.items()]
         best, front = best_and_front(shapes)
         if best is None:
@@ -373,7 +365,7 @@ class ArchitectureSearch(engine.Search):
             "best": best,
             "front": front,
             "recipe": shape_space.with_shape(request.proxy.recipe, chosen),
-            "cost": _cost(trials, shapes),
+            "cost": _cost(study.get_trials(deepcopy=False), shapes),
         }
 
 
@@ -413,27 +405,21 @@ def shape_fields(point: ShapePoint, trial: FrozenTrial) -> SearchedShape:
 
     Its parameters, latency, loss and reward are there as far as they are known, with its `state` and the `reason`.
     """
-    attributes, latency = trial.user_attrs, latency_of(trial)
-    state, reason = _state(trial)
+    attributes, (state, reason) = trial.user_attrs, _state(trial)
+    known = {name: attributes.get(name) for name in (PARAMETERS, LOSS, STEPS, TRAINING_SECONDS)}
+    latency = attributes.get(LATENCY, {})
     return SearchedShape(
         trial=trial.number,
-        layers=point.layers,
-        hidden=point.hidden,
-        heads=point.heads,
-        ffn=point.ffn_width,
-        parameters=attributes.get(PARAMETERS),
-        latency_share=None if latency is None else latency.share,
-        latency_ms=None if latency is None else latency.student_ms,
-        teacher_ms=None if latency is None else latency.teacher_ms,
-        threads=None if latency is None else latency.threads,
-        note=BUSY if latency is not None and latency.busy else None,
-        loss=attributes.get(LOSS),
+        **(point._asdict() | {"ffn": point.ffn_width} | known),
+        latency_share=latency.get("share"),
+        latency_ms=latency.get("student_ms"),
+        teacher_ms=latency.get("teacher_ms"),
+        threads=latency.get("threads"),
+        note=BUSY if latency.get("busy") else None,
         reward=trial.value if state == "trained" else None,
-        steps=attributes.get(STEPS),
         rewards_on_the_way={str(step): value for step, value in trial.intermediate_values.items()},
         state=state,
         reason=reason,
-        training_seconds=attributes.get(TRAINING_SECONDS),
     )
 
 

@@ -5,7 +5,6 @@ scored, and its record. The rest is here, once: the folder, the study of the sam
 processes, candidates that train side by side, trials that are lost with their worker, and the end by an interrupt.
 """
 
-import json
 import math
 import re
 import time
@@ -13,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,7 +24,8 @@ from rich.console import Console
 
 from limbeck.core import studies
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
-from limbeck.core.progress import Count, ProgressBar
+from limbeck.core.progress import Count, ProgressBar, print_plain
+from limbeck.core.records import flat
 from limbeck.core.workers import run_workers
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, RecipeError, TrainingError
@@ -46,9 +45,10 @@ from limbeck.search.study import (
     quiet_optuna,
     shown,
 )
-from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, SignOfLife, searched_together
+from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, searched_together, sign_of_life
 from limbeck.training.cohort import Cut
 from limbeck.training.proxy import Proxy, Trained
+from limbeck.training.record import timestamp
 
 TRAINING_SECONDS = "training_seconds"
 """User attribute of a trial: its part of the time that the candidates which were trained together took."""
@@ -106,12 +106,12 @@ def work_on(
     again; the same goes, seen by the other workers or the next run, for a worker that is killed.
     """
     lost = LostTrials(study)
-    with SignOfLife(study, beat_seconds) as life:
+    with sign_of_life(study, beat_seconds) as worker:
         while True:
-            _give_back(study, work, lost.fail(life.worker))
+            _give_back(study, work, lost.fail(worker))
             if work.is_finished(study):
                 return
-            if not _work_once(study, work, life.worker):
+            if not _work_once(study, work, worker):
                 time.sleep(poll_seconds)
 
 
@@ -247,7 +247,7 @@ class Search(Work):
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line as it is."""
-        self.console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+        print_plain(self.console, text, style)
 
     @abstractmethod
     def found(self, study: Study) -> dict[str, Any]:
@@ -264,9 +264,16 @@ class Search(Work):
     def announce(self, study: Study) -> None:
         """Say what is going to be done, or is done already."""
 
-    def progress(self, study: Study) -> tuple[float, str, Count]:
-        """Return which share is done, what is done now, and how many candidates are."""
-        raise NotImplementedError(f"a search of {self.kind} has one worker")
+    def start(self, console: Console) -> Study:
+        """Read the text, and open the study."""
+        self.proxy, self.console = Proxy(self.plan, share=self.request.proxy.share, console=console), console
+        self.check_text()
+        return self.open()
+
+    def carry_out(self, study: Study, poll_seconds: float) -> None:
+        """Do what is missing in the study."""
+        self.load(study)
+        work_on(study, self, poll_seconds=poll_seconds)
 
     def record(self, study: Study) -> studies.Search:
         """Return the record of a finished study."""
@@ -276,7 +283,7 @@ class Search(Work):
             "kind": self.kind,
             "name": proxy.name,
             "status": "finished",
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created": timestamp(),
             "storage": shown(proxy.place),
             "identity": study.user_attrs[IDENTITY],
             "teacher": {"name": plan.teacher_choice.title, "shape": str(plan.teacher)},
@@ -289,6 +296,40 @@ class Search(Work):
             "hardware": hardware(),
         }
         return studies.Search.read(values)
+
+
+class SharedSearch(Search):
+    """A search that processes of this machine share, as many as `--workers` asks for."""
+
+    @abstractmethod
+    def progress(self, study: Study) -> tuple[float, str, Count]:
+        """Return which share is done, what is done now, and how many candidates are."""
+
+    def carry_out(self, study: Study, poll_seconds: float) -> None:
+        """Do what is missing in this process, or have several do it and show how far they are."""
+        if self.request.workers == 1:
+            super().carry_out(study, poll_seconds)
+            return
+        with ProgressBar(self.console) as bar:
+            task = type(self), self.request
+            problems = run_workers(work_alone, task, self.request.workers, lambda: bar(*self.progress(study)))
+        if not self.is_finished(study):
+            raise TrainingError(
+                f"All workers of the search ended before it was finished: {'; '.join(dict.fromkeys(problems))} What is "
+                f"{self.done} is kept in {shown(self.request.proxy.place)}; the same command goes on from there."
+            )
+        for problem in problems:
+            self.say(f"  {problem}", style="yellow")
+
+
+def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
+    """Be one worker process of a search whose study and text are there."""
+    kind, request = task
+    search = kind(request)
+    with quiet_optuna(), quiet():
+        study = search.start(Console(quiet=True))
+        search.load(study)
+        work_on(study, search)
 
 
 def run_search_of(
@@ -319,45 +360,15 @@ def run_search_of(
             prepare_search_folder(request.proxy.output, kind=search.kind, name=request.proxy.name)
             open_storage(request.proxy.place)
             search.identity()  # Tasks that cannot be scored are refused before any text is read.
-            place = shown(request.proxy.place)
             try:
-                search.proxy, search.console = Proxy(search.plan, share=share, console=console), console
-                search.check_text()
-                study = search.open()
+                study = search.start(console)
                 search.announce(study)
-                if workers > 1 and not search.is_finished(study):
-                    _supervise(search, study)
-                elif not search.is_finished(study):
-                    search.load(study)
-                    work_on(study, search, poll_seconds=poll_seconds)
+                if not search.is_finished(study):
+                    search.carry_out(study, poll_seconds)
             except (Interrupted, KeyboardInterrupt):
+                place = shown(request.proxy.place)
                 raise Interrupted(search.stopped.format(done=search.done, place=place)) from None
             return search.record(study).to_dict()
-
-
-def _supervise(search: Search, study: Study) -> None:
-    """Have processes do what is missing, and show how far they are."""
-    with ProgressBar(search.console) as bar:
-        task = type(search), search.request
-        problems = run_workers(work_alone, task, search.request.workers, lambda: bar(*search.progress(study)))
-    if not search.is_finished(study):
-        raise TrainingError(
-            f"All workers of the search ended before it was finished: {'; '.join(dict.fromkeys(problems))} What is "
-            f"{search.done} is kept in {shown(search.request.proxy.place)}; the same command goes on from there."
-        )
-    for problem in problems:
-        search.say(f"  {problem}", style="yellow")
-
-
-def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
-    """Be one worker process of a search whose study and text are there."""
-    kind, request = task
-    search, console = kind(request), Console(quiet=True)
-    with quiet_optuna(), quiet():
-        search.proxy, search.console = Proxy(search.plan, share=request.proxy.share, console=console), console
-        study = search.open()
-        search.load(study)
-        work_on(study, search)
 
 
 # Which recipes can be searched, and their variants.
@@ -446,7 +457,7 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
     recipe = plan.recipe.model_dump(mode="json", exclude=_NOT_COMPUTED)
     teacher, corpus = recipe.pop("teacher"), recipe.pop("corpus")
     stages = [_stage(stage) for stage in recipe.pop("stages")]
-    found = {
+    return {
         "teacher": model_fingerprint(plan.recipe.teacher.model),
         "corpus": [corpus.path.name for corpus in corpora],
         "share": share,
@@ -456,16 +467,6 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
         **flat(recipe),
         **flat({"stages": {str(index): stage for index, stage in enumerate(stages)}}),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found))
-    return plain
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values by dotted names, so that the first that differs can be named."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
 
 
 def _stage(stage: dict[str, Any]) -> dict[str, Any]:

@@ -10,15 +10,15 @@ tell.
 Source: ELM (Jiao et al. 2021, arXiv 2012.06153) section 4.4. It asks for legal genomes and leaves open how.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limbeck.errors import RecipeError
-from limbeck.search.mapping_space import Genome, MappingSpace, flip_bits
+from limbeck.search.mapping_space import Genome, MappingSpace
 from limbeck.search.requests import GeneticSettings
 
 
@@ -36,18 +36,10 @@ MOST_DRAWS = 1000
 
 
 @dataclass(frozen=True)
-class Child:
-    """A legal genome and the draws it took, at least 1."""
-
-    genome: Genome
-    draws: int
-
-
-@dataclass(frozen=True)
 class Children:
-    """Two legal genomes of one crossing and the draws they took, at least 1."""
+    """Legal genomes and the draws they took, at least 1."""
 
-    pair: Pair
+    genomes: tuple[Genome, ...]
     draws: int
 
 
@@ -103,16 +95,17 @@ def crossover(space: MappingSpace, pair: Pair, exchange: float, random: np.rando
         exchange: q_C in [0, 1].
         random: Where chance comes from.
     """
-    for draw in range(1, MOST_DRAWS + 1):
+
+    def exchanged() -> Pair:
         swap = random.random(space.student) < exchange
         first = tuple(b if s else a for a, b, s in zip(*pair, swap, strict=True))
         second = tuple(a if s else b for a, b, s in zip(*pair, swap, strict=True))
-        if first in space and second in space:
-            return Children((first, second), draw)
-    return Children(pair, MOST_DRAWS)
+        return first, second
+
+    return _until_legal(space, pair, exchanged)
 
 
-def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.Generator) -> Child:
+def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.Generator) -> Children:
     """Flip each bit of a parent with probability `flip`, again until the child is legal.
 
     Args:
@@ -122,12 +115,20 @@ def mutate(space: MappingSpace, genome: Genome, flip: float, random: np.random.G
         random: Where chance comes from.
     """
     weights = 1 << np.arange(space.bits)
-    for draw in range(1, MOST_DRAWS + 1):
+
+    def flipped() -> tuple[Genome]:
         flips = (random.random((space.student, space.bits)) < flip) @ weights
-        child = flip_bits(genome, tuple(int(code) for code in flips))
-        if child in space:
-            return Child(child, draw)
-    return Child(genome, MOST_DRAWS)
+        return (tuple(code ^ int(flip) for code, flip in zip(genome, flips, strict=True)),)
+
+    return _until_legal(space, (genome,), flipped)
+
+
+def _until_legal(space: MappingSpace, parents: tuple[Genome, ...], draw: Callable[[], tuple[Genome, ...]]) -> Children:
+    for draws in range(1, MOST_DRAWS + 1):
+        children = draw()
+        if all(child in space for child in children):
+            return Children(children, draws)
+    return Children(parents, MOST_DRAWS)
 
 
 Scored: TypeAlias = tuple[Genome, float]
@@ -170,30 +171,14 @@ def draw_new(
     return drawn
 
 
-def first_generation(space: MappingSpace, settings: GeneticSettings, random: np.random.Generator) -> list[Genome]:
-    """Draw the first generation, uniformly from the space and no two alike.
-
-    Raises:
-        RecipeError: for a population larger than the space.
-    """
-    if settings.population > space.size:
-        raise RecipeError(
-            f"A population of {settings.population} is more than the {space.size} layer mappings there are; give at "
-            f"most {space.size}, or search a larger space."
-        )
-    return draw_new(space, settings.population, random)
-
-
 def next_generation(
     space: MappingSpace, history: Sequence[Sequence[Scored]], settings: GeneticSettings, random: np.random.Generator
 ) -> tuple[list[Genome], Breeding]:
-    """Breed a generation: select pairs by roulette, cross, mutate, until it is full.
-
-    The last child of a full generation is dropped where the population is odd.
+    """Breed the generation that follows; the first is drawn uniformly from the space, no two alike.
 
     Args:
         space: The legal genomes.
-        history: The generations so far with their fitnesses, at least one genome in all.
+        history: The generations so far with their fitnesses; of an empty one none came to a fitness.
         settings: The size of the generation, its parents and the rates.
         random: Where chance comes from.
 
@@ -204,69 +189,65 @@ def next_generation(
     Source:
         ELM (arXiv 2012.06153) algorithm 1, lines 4 to 10.
     """
-    if settings.parents == "best":
-        return _breed_new(space, history, settings, random)
-    last = next(generation for generation in reversed(history) if generation)
-    counts = Breeding()
-    children = [genome for genome, _ in _best(last, settings.elite)]
-    wheel = _Wheel(last)
-    while len(children) < settings.population:
-        children.extend(_breed(space, wheel.pair(random), settings, random, counts))
-    return children[: settings.population], counts
-
-
-def _breed_new(
-    space: MappingSpace, history: Sequence[Sequence[Scored]], settings: GeneticSettings, random: np.random.Generator
-) -> tuple[list[Genome], Breeding]:
     scored = [one for generation in history for one in generation]
-    seen = {genome for genome, _ in scored}
-    wheel = _Wheel(_best(scored, settings.population))
-    counts = Breeding()
+    if not scored:
+        return draw_new(space, settings.population, random), Breeding()
+    if settings.parents == "best":
+        return _breed_new(_Breeder(space, _best(scored, settings.population), settings, random), dict(scored))
+    last = next(generation for generation in reversed(history) if generation)
+    breeder = _Breeder(space, last, settings, random)
+    children = [genome for genome, _ in _best(last, settings.elite)]
+    while len(children) < settings.population:
+        children.extend(breeder.breed())
+    return children[: settings.population], breeder.counts
+
+
+@dataclass
+class _Breeder:
+    """Breeds pairs of children, whose parents are selected in proportion to their fitness above the lowest."""
+
+    space: MappingSpace
+    parents: Sequence[Scored]
+    settings: GeneticSettings
+    random: np.random.Generator
+    counts: Breeding = field(default_factory=Breeding)
+
+    @cached_property
+    def _wheel(self) -> NDArray[np.float64]:
+        return roulette_probabilities([fitness for _, fitness in self.parents])
+
+    def breed(self) -> tuple[Genome, ...]:
+        """Select two parents, and breed their children."""
+        parents = select_pair([genome for genome, _ in self.parents], self._wheel, self.random)
+        children: tuple[Genome, ...] = parents
+        self.counts.pairs += 1
+        if self.random.random() < self.settings.crossover:
+            crossed = crossover(self.space, parents, self.settings.exchange, self.random)
+            self.counts.crossings += 1
+            self.counts.crossing_draws += crossed.draws
+            children = crossed.genomes
+        return tuple(map(self._perhaps_mutated, children))
+
+    def _perhaps_mutated(self, genome: Genome) -> Genome:
+        if self.random.random() >= self.settings.mutation:
+            return genome
+        mutated = mutate(self.space, genome, self.settings.flip, self.random)
+        self.counts.mutations += 1
+        self.counts.mutation_draws += mutated.draws
+        return mutated.genomes[0]
+
+
+def _breed_new(breeder: _Breeder, known: Collection[Genome]) -> tuple[list[Genome], Breeding]:
+    size = breeder.settings.population
     children: dict[Genome, None] = {}
-    for _ in range(PAIRS_PER_CHILD * settings.population):
-        if len(children) >= settings.population:
+    for _ in range(PAIRS_PER_CHILD * size):
+        if len(children) >= size:
             break
-        pair = _breed(space, wheel.pair(random), settings, random, counts)
-        children.update(dict.fromkeys(genome for genome in pair if genome not in seen))
-    missing = settings.population - len(children)
-    return [*children, *draw_new(space, missing, random, seen | children.keys())][: settings.population], counts
-
-
-class _Wheel:
-    """Selects pairs of parents, each in proportion to its fitness above the lowest."""
-
-    def __init__(self, parents: Sequence[Scored]) -> None:
-        self._genomes = [genome for genome, _ in parents]
-        self._probabilities = roulette_probabilities([fitness for _, fitness in parents])
-
-    def pair(self, random: np.random.Generator) -> Pair:
-        return select_pair(self._genomes, self._probabilities, random)
+        children.update(dict.fromkeys(genome for genome in breeder.breed() if genome not in known))
+    drawn = draw_new(breeder.space, size - len(children), breeder.random, {*known, *children})
+    return [*children, *drawn][:size], breeder.counts
 
 
 def _best(scored: Sequence[Scored], count: int) -> list[Scored]:
     best_first = sorted(scored, key=lambda one: -one[1])
     return list(dict(best_first).items())[:count]
-
-
-def _breed(
-    space: MappingSpace, pair: Pair, settings: GeneticSettings, random: np.random.Generator, counts: Breeding
-) -> Pair:
-    counts.pairs += 1
-    if random.random() < settings.crossover:
-        crossed = crossover(space, pair, settings.exchange, random)
-        counts.crossings += 1
-        counts.crossing_draws += crossed.draws
-        pair = crossed.pair
-    first, second = (_perhaps_mutated(space, genome, settings, random, counts) for genome in pair)
-    return first, second
-
-
-def _perhaps_mutated(
-    space: MappingSpace, genome: Genome, settings: GeneticSettings, random: np.random.Generator, counts: Breeding
-) -> Genome:
-    if random.random() >= settings.mutation:
-        return genome
-    child = mutate(space, genome, settings.flip, random)
-    counts.mutations += 1
-    counts.mutation_draws += child.draws
-    return child.genome

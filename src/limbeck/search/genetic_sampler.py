@@ -22,7 +22,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from limbeck.errors import RecipeError, TrainingError
-from limbeck.search.genetic import Breeding, Scored, draw_new, first_generation, next_generation
+from limbeck.search.genetic import Scored, draw_new, next_generation
 from limbeck.search.mapping_space import Genome, MappingSpace, MappingTuple, from_binary, to_binary
 from limbeck.search.requests import GeneticSettings
 from limbeck.search.study import TrialLog, read_trials
@@ -114,13 +114,18 @@ class GeneticSampler(BaseSampler):
         seed: Where chance comes from.
         attempts: How often a genome may end without a finite value before it is given up. It then has no part in
             breeding.
+
+    Raises:
+        RecipeError: for a population larger than the space.
     """
 
     def __init__(self, space: MappingSpace, settings: GeneticSettings, seed: int = 0, attempts: int = 2) -> None:
-        self.space = space
-        self.settings = settings
-        self._seed = seed
-        self._attempts = attempts
+        if settings.population > space.size:
+            raise RecipeError(
+                f"A population of {settings.population} is more than the {space.size} layer mappings there are; give "
+                f"at most {space.size}, or let more teacher layers be learned from."
+            )
+        self.space, self.settings, self._seed, self._attempts = space, settings, seed, attempts
         self._given_up_waiting: set[int] = set()
 
     @property
@@ -199,11 +204,7 @@ class GeneticSampler(BaseSampler):
 
     def _breed(self, study: Study, number: int, history: Sequence[Sequence[Scored]]) -> tuple[Genome, ...]:
         random = np.random.default_rng([self._seed, _GENERATION_STREAM, number])
-        counts = Breeding()
-        if history:
-            genomes, counts = next_generation(self.space, history, self.settings, random)
-        else:
-            genomes = first_generation(self.space, self.settings, random)
+        genomes, counts = next_generation(self.space, history, self.settings, random)
         written = [to_binary(genome, self.space.bits) for genome in genomes]
         # Two workers may both get here; they write the same.
         study.set_user_attr(generation_key(number), {"genomes": written, "breeding": asdict(counts)})

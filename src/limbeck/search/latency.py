@@ -8,7 +8,7 @@ of both are compared, and the processor's time says whether even those waited.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,25 +50,29 @@ class PassTime:
 
 
 @dataclass(frozen=True)
-class PairTimes:
-    """The seconds of one pass of teacher and of student, on the same clock.
+class ShapeLatency:
+    """The latency of one shape, by the least disturbed pass.
 
     Args:
-        teacher: The teacher's.
-        student: The student's.
-        busy: Every attempt was disturbed, and these are processor times.
+        share: The student's latency as a share of the teacher's.
+        student_ms: Milliseconds of the student's pass.
+        teacher_ms: The teacher's, measured in turns with it.
+        threads: PyTorch's threads.
+        busy: The machine was too busy for wall times, and these are processor times.
     """
 
-    teacher: float
-    student: float
-    busy: bool
+    share: float
+    student_ms: float
+    teacher_ms: float
+    threads: int
+    busy: bool = False
 
 
 TimePass = Callable[[], PassTime]
 
 
-def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> PairTimes:
-    """Time both in turns and return the least disturbed pass of each, or the least processor times on a busy machine.
+def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> ShapeLatency:
+    """Time both in turns; of each the least disturbed pass counts, on a busy machine the least processor time.
 
     Where the shortest pass of either is disturbed, all is measured again, up to `MOST_ATTEMPTS` times in all; passes of
     earlier attempts count.
@@ -78,17 +82,24 @@ def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> PairT
         student: The same.
         seconds: For each attempt; `FEWEST_PASSES` of each are made whatever they take, and `MOST_PASSES` at most.
     """
-    teachers: list[PassTime] = []
-    students: list[PassTime] = []
+    both = {"teacher": teacher, "student": student}
+    passes: dict[str, list[PassTime]] = {name: [] for name in both}
+    busy = True
     for _ in range(MOST_ATTEMPTS):
-        both = {"teacher": teacher, "student": student}
         found = take_turns(both, seconds=seconds, warmup=WARM_UP, fewest=FEWEST_PASSES, most=MOST_PASSES)
-        teachers += found["teacher"]
-        students += found["student"]
-        shortest = [min(passes, key=lambda one: one.wall) for passes in (teachers, students)]
-        if not any(one.is_disturbed for one in shortest):
-            return PairTimes(shortest[0].wall, shortest[1].wall, busy=False)
-    return PairTimes(_least_cpu(teachers), _least_cpu(students), busy=True)
+        passes = {name: passes[name] + found[name] for name in both}
+        busy = any(min(times, key=lambda one: one.wall).is_disturbed for times in passes.values())
+        if not busy:
+            break
+    # Wall time counts for a pass too short for the processor's clock.
+    least = {name: min(one.cpu if busy and one.cpu else one.wall for one in passes[name]) for name in both}
+    return ShapeLatency(
+        share=least["student"] / least["teacher"],
+        student_ms=1000 * least["student"],
+        teacher_ms=1000 * least["teacher"],
+        threads=torch.get_num_threads(),
+        busy=busy,
+    )
 
 
 def pass_timer(model: nn.Module, input_ids: torch.Tensor) -> TimePass:
@@ -112,11 +123,6 @@ def pass_timer(model: nn.Module, input_ids: torch.Tensor) -> TimePass:
     return time_pass
 
 
-def _least_cpu(passes: Sequence[PassTime]) -> float:
-    """Return the least processor time; wall time counts for a pass too short for the processor's clock."""
-    return min(one.cpu or one.wall for one in passes)
-
-
 USUAL_LENGTH = 128
 
 
@@ -129,14 +135,12 @@ class LatencySetting:
         length: Tokens a text, all of them real.
         batch: Texts a pass.
         seconds: For each shape, and again where the machine is too busy; see `time_in_turns`.
-        dtype: Of weights and activations.
     """
 
     device: torch.device
-    length: int = USUAL_LENGTH
-    batch: int = 1
-    seconds: float = 4.0
-    dtype: torch.dtype = torch.float32
+    length: int
+    batch: int
+    seconds: float
 
     @classmethod
     def of(cls, request: MeasuringRequest, teacher: Shape) -> LatencySetting:
@@ -160,28 +164,9 @@ class LatencySetting:
             "device": device_name(self.device),
             "length": self.length,
             "batch": self.batch,
-            "dtype": str(self.dtype)[6:],
+            "dtype": "float32",
             "of": "least disturbed pass",
         }
-
-
-@dataclass(frozen=True)
-class ShapeLatency:
-    """What was measured of one shape.
-
-    Args:
-        share: The student's latency as a share of the teacher's.
-        student_ms: Milliseconds of the student's least disturbed pass.
-        teacher_ms: The teacher's, measured in turns with it.
-        threads: PyTorch's threads.
-        busy: The machine was too busy for wall times, and these are processor times.
-    """
-
-    share: float
-    student_ms: float
-    teacher_ms: float
-    threads: int
-    busy: bool = False
 
 
 class LatencyBench:
@@ -190,26 +175,19 @@ class LatencyBench:
     Weights decide no latency, so a student is made with random ones and let go again.
 
     Args:
-        teacher: The whole teacher; moved and cast as the setting says.
+        teacher: The whole teacher; moved to the device of the setting, in float32.
         setting: How to measure.
     """
 
     def __init__(self, teacher: PreTrainedModel, setting: LatencySetting) -> None:
-        self._teacher = teacher.to(device=setting.device, dtype=setting.dtype).eval()
+        self._teacher = teacher.to(device=setting.device, dtype=torch.float32).eval()
         self._setting = setting
 
     def __call__(self, config: PreTrainedConfig) -> ShapeLatency:
         """Measure a student of this configuration and the teacher in turns."""
         setting = self._setting
-        student = build_student(config, seed=0).to(device=setting.device, dtype=setting.dtype).eval()
+        student = build_student(config, seed=0).to(device=setting.device, dtype=torch.float32).eval()
         generator = torch.Generator().manual_seed(0)
         size = (setting.batch, setting.length)
         input_ids = torch.randint(config.vocab_size, size, generator=generator).to(setting.device)
-        times = time_in_turns(pass_timer(self._teacher, input_ids), pass_timer(student, input_ids), setting.seconds)
-        return ShapeLatency(
-            share=times.student / times.teacher,
-            student_ms=1000 * times.student,
-            teacher_ms=1000 * times.teacher,
-            threads=torch.get_num_threads(),
-            busy=times.busy,
-        )
+        return time_in_turns(pass_timer(self._teacher, input_ids), pass_timer(student, input_ids), setting.seconds)

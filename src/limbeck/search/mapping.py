@@ -1,5 +1,6 @@
 """`search_mapping`: ELM's genetic search for a layer mapping, on a subset, resumable, by any number of workers."""
 
+import itertools
 import math
 import statistics
 import time
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from limbeck.core import studies
 from limbeck.core.progress import Count
+from limbeck.core.records import flat
 from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -21,7 +23,7 @@ from limbeck.search import engine, genetic_sampler
 from limbeck.search import scores as scoring
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.genetic import default_population
-from limbeck.search.mapping_space import NONE, MappingSpace, MappingTuple, elm_space, show_mapping, to_binary
+from limbeck.search.mapping_space import NONE, Genome, MappingSpace, MappingTuple, elm_space, show_mapping, to_binary
 from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
 from limbeck.search.requests import GeneticSettings
 from limbeck.search.requests import MappingRequest as MappingRequest
@@ -152,7 +154,7 @@ def run_search(
     engine.work_on(study, work, beat_seconds=beat_seconds, poll_seconds=poll_seconds)
 
 
-class MappingSearch(_Generations, engine.Search):
+class MappingSearch(_Generations, engine.SharedSearch):
     """A search for a layer mapping that is checked and planned.
 
     Attributes:
@@ -179,11 +181,14 @@ class MappingSearch(_Generations, engine.Search):
     @cached_property
     def fitness(self) -> dict[str, Any]:
         """The scores, and what tells them from others; the names of tasks or of held-out scores come first."""
-        return scoring.describe_tasks(self.request.measures) if self.on_tasks else scoring.describe_held_out(self.plan)
+        if self.on_tasks:
+            return scoring.describe_tasks(self.request.measures)
+        settings = {"pairs": scoring.PAIRS, "blocks": scoring.BLOCKS, "pooling": self.plan.pooling}
+        return {"held_out": list(scoring.MAPPING_SCORES), **settings}
 
     def identity(self) -> dict[str, Any]:
         """Return what fitnesses must have in common to be compared."""
-        return {**engine.flat({"fitness": self.fitness}), **engine.flat(self.genetic.identity)}
+        return {**flat({"fitness": self.fitness}), **flat(self.genetic.identity)}
 
     def sampler(self) -> genetic_sampler.GeneticSampler:
         """Return what proposes mappings."""
@@ -252,10 +257,10 @@ class MappingSearch(_Generations, engine.Search):
         if not rows:
             return 0.0, "generation 1", Count(0, CANDIDATES)
         last, asked = rows[-1], self.generations
-        share = (len(rows) - 1 + len(last.fitnesses) / last.size) / asked
+        share = (len(rows) - 1 + len(last.members) / last.size) / asked
         best = max(row.maximum for row in rows)
-        what = f"generation {last.number} of {asked}: {len(last.fitnesses)} of {last.size}, best {best:.2f}"
-        return min(share, 1.0), what, Count(sum(len(row.fitnesses) for row in rows), CANDIDATES)
+        what = f"generation {last.number} of {asked}: {len(last.members)} of {last.size}, best {best:.2f}"
+        return min(share, 1.0), what, Count(sum(len(row.members) for row in rows), CANDIDATES)
 
     def found(self, study: Study) -> dict[str, Any]:
         """Return generations (the paper's table 5), every mapping that has a fitness, best first, and its recipe."""
@@ -263,12 +268,11 @@ class MappingSearch(_Generations, engine.Search):
         candidates = candidates_of(trials, self.space)
         best = candidates[0] if candidates else None
         recipe = None if best is None else engine.with_option(self.request.proxy.recipe, OPTION, best.mapping)
-        by_gene = {candidate.gene: candidate for candidate in candidates}
         return {
             "student": {"shape": str(self.plan.student)},
             "space": {"size": self.space.size, **self.space.description},
             "scores": list(self.fitness["tasks" if self.on_tasks else "held_out"]),
-            "generations": generations_of(study, self.space, by_gene),
+            "generations": generation_rows(study, self.space),
             "candidates": candidates,
             "best": best,
             "recipe": recipe,
@@ -280,7 +284,7 @@ class MappingSearch(_Generations, engine.Search):
                     for name in (TRAINING_SECONDS, SCORING_SECONDS)
                 },
             },
-            "given_up": _given_up(trials, self.space, by_gene),
+            "given_up": _given_up(trials, self.space),
         }
 
 
@@ -346,55 +350,16 @@ def _settings(genetic: Mapping[str, Any], space: MappingSpace) -> GeneticSetting
     for name in genetic:
         if name not in known:
             raise RecipeError(f"Unknown genetic setting '{name}'.{suggestion(name, known)}")
-    population = min(default_population(space.student), space.size)
-    settings = GeneticSettings(**{"population": population, **genetic})
-    if settings.population > space.size:
-        raise RecipeError(
-            f"A population of {settings.population} is more than the {space.size} layer mappings there are; give "
-            f"at most {space.size}, or let more teacher layers be learned from."
-        )
-    return settings
+    return GeneticSettings(**{"population": min(default_population(space.student), space.size), **genetic})
 
 
-@dataclass(frozen=True)
-class GenerationRow:
-    """One generation of a search, a row of ELM's table 5 (arXiv 2012.06153).
+GenerationRow = studies.Generation
+"""One generation of a search, a row of ELM's table 5 (arXiv 2012.06153).
 
-    Args:
-        number: Counted from 1.
-        fitnesses: Of its members that have a value, in their order; a genome that came twice counts twice.
-        size: Members, with those that have no value (yet, or because they were given up).
-        evaluated: Members that no earlier generation had, so that they cost an evaluation.
-        best: The mapping of highest fitness, 0 for none; the first of equals.
-        best_gene: The same in bits.
-    """
-
-    number: int
-    fitnesses: tuple[float, ...]
-    size: int
-    evaluated: int
-    best: MappingTuple
-    best_gene: str
-
-    @property
-    def maximum(self) -> float:
-        """The highest fitness."""
-        return max(self.fitnesses)
-
-    @property
-    def minimum(self) -> float:
-        """The lowest fitness."""
-        return min(self.fitnesses)
-
-    @property
-    def mean(self) -> float:
-        """The mean fitness."""
-        return statistics.fmean(self.fitnesses)
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of the members as they are, divided by their number and not by one less."""
-        return statistics.pstdev(self.fitnesses)
+Its members are those that have a value; its size is also of those that have none (yet, or because they were given up).
+A genome that came twice counts twice. `evaluated` are members that no earlier generation had, so that they cost an
+evaluation, `best` is the first of equals, and `deviation` is divided by the number of members, not by one less.
+"""
 
 
 def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
@@ -402,30 +367,28 @@ def generation_rows(study: Study, space: MappingSpace) -> list[GenerationRow]:
     attributes = study.user_attrs
     values = genetic_sampler.read_genomes(study.get_trials(deepcopy=False), space).values
     rows: list[GenerationRow] = []
-    seen: set[tuple[int, ...]] = set()
-    number = 1
-    while (genomes := genetic_sampler.recorded_generation(attributes, number)) is not None:
-        scored = [(genome, values[genome]) for genome in genomes if genome in values]
-        if scored:
-            best, _ = max(scored, key=lambda one: one[1])
-            fitnesses = tuple(fitness for _, fitness in scored)
-            evaluated = len({genome for genome, _ in scored} - seen)
-            gene = to_binary(best, space.bits)
-            rows.append(GenerationRow(number, fitnesses, len(genomes), evaluated, space.decode(best), gene))
+    seen: set[Genome] = set()
+    for number in itertools.count(1):
+        genomes = genetic_sampler.recorded_generation(attributes, number)
+        if genomes is None:
+            break
+        if members := [genome for genome in genomes if genome in values]:
+            best, fitnesses = max(members, key=values.__getitem__), [values[genome] for genome in members]
+            row = GenerationRow(
+                number=number,
+                maximum=max(fitnesses),
+                minimum=min(fitnesses),
+                mean=statistics.fmean(fitnesses),
+                deviation=statistics.pstdev(fitnesses),
+                best=list(space.decode(best)),
+                best_gene=to_binary(best, space.bits),
+                size=len(genomes),
+                evaluated=len({*members} - seen),
+                members=[to_binary(genome, space.bits) for genome in members],
+                breeding=attributes[genetic_sampler.generation_key(number)]["breeding"],
+            )
+            rows.append(row)
         seen.update(genomes)
-        number += 1
-    return rows
-
-
-def generations_of(study: Study, space: MappingSpace, by_gene: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the generations as the record has them; `by_gene` are the mappings that have a fitness."""
-    names = ("number", "maximum", "minimum", "mean", "deviation", "best_gene", "size", "evaluated")
-    rows = []
-    for row in generation_rows(study, space):
-        kept = study.user_attrs[genetic_sampler.generation_key(row.number)]
-        members = [gene for gene in kept["genomes"] if gene in by_gene]
-        found = {name: getattr(row, name) for name in names}
-        rows.append(found | {"best": list(row.best), "members": members, "breeding": kept["breeding"]})
     return rows
 
 
@@ -447,15 +410,16 @@ def candidates_of(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[st
     return sorted(found, key=lambda candidate: -candidate.fitness)
 
 
-def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace, by_gene: Mapping[str, Any]) -> list[studies.GivenUp]:
+def _given_up(trials: Sequence[FrozenTrial], space: MappingSpace) -> list[studies.GivenUp]:
     """Mappings that came to no fitness, and why at last."""
-    found: dict[str, studies.GivenUp] = {}
-    for trial in trials:
-        genome = genetic_sampler.genome_of(trial, space)
-        if genome is None or not trial.user_attrs.get(DIVERGED):
-            continue
-        gene = to_binary(genome, space.bits)
-        if gene not in by_gene:
-            problem = trial.user_attrs.get(PROBLEM, "it came to no finite fitness")
-            found[gene] = studies.GivenUp(mapping=list(space.decode(genome)), gene=gene, problem=problem)
-    return list(found.values())
+    done = genetic_sampler.read_genomes(trials, space).done
+    problems = {
+        genetic_sampler.genome_of(trial, space): trial.user_attrs.get(PROBLEM, "it came to no finite fitness")
+        for trial in trials
+        if trial.user_attrs.get(DIVERGED)
+    }
+    return [
+        studies.GivenUp(mapping=list(space.decode(genome)), gene=to_binary(genome, space.bits), problem=problem)
+        for genome, problem in problems.items()
+        if genome is not None and genome not in done
+    ]

@@ -17,16 +17,6 @@ Genome: TypeAlias = tuple[int, ...]
 """The code of each student layer, first layer first, each in [0, 2^k - 1]."""
 
 
-def bits_per_layer(student: int, teacher: int) -> int:
-    """Return k, the smallest integer with 2^k > 2 N / M.
-
-    Args:
-        student: The student's depth M, at least 1.
-        teacher: The teacher's depth N, at least 1.
-    """
-    return (2 * teacher // student).bit_length()
-
-
 def to_binary(genome: Genome, bits: int) -> str:
     """Write a genome as the paper does, for example `"000-000-010-101"`."""
     return "-".join(f"{code:0{bits}b}" for code in genome)
@@ -39,11 +29,6 @@ def from_binary(text: str) -> Genome:
         ValueError: for anything but groups of 0 and 1 joined by hyphens.
     """
     return tuple(int(code, base=2) for code in text.split("-"))
-
-
-def flip_bits(genome: Genome, flips: Genome) -> Genome:
-    """Flip the bits of each code that are set in `flips`."""
-    return tuple(code ^ flip for code, flip in zip(genome, flips, strict=True))
 
 
 MappingTuple: TypeAlias = tuple[int, ...]
@@ -207,7 +192,7 @@ def elm_space(student: int, teacher: int, teacher_layers: Collection[int] | None
     for layer in sorted(allowed):
         if not 1 <= layer <= teacher:
             raise RecipeError(f"Teacher layer {layer} does not exist: this teacher's layers are 1 to {teacher}.")
-    bits = bits_per_layer(student, teacher)
+    bits = (2 * teacher // student).bit_length()
     codes = range(2**bits)
     choices = []
     for m in range(1, student):

@@ -5,7 +5,6 @@ import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,17 @@ from rich.console import Console
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.comparison.held_out import LastLayers, common_relation_heads, padded_batches
+from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agreement
 from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, TrainingError
-from limbeck.evaluation import build_pairs, pair_similarities, spearman_agreement
+from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.evaluation.cell import data_fingerprint
 from limbeck.evaluation.task_files import load_task
 from limbeck.models.blueprint import build_student
-from limbeck.models.families import Shape, shape_of
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.students import save_student
 
@@ -133,23 +131,11 @@ class TaskScores:
 PAIRS = 1500
 BLOCKS = 128
 LOSS_BLOCKS = 96
-_BATCH = 32
 _FEWEST = 3
 
 MAPPING_SCORES = ("agreement", "relations")
 LAYER_SCORES = ("agreement", "explained")
 """No relations, which one candidate is trained on at the teacher's last layer and the others are not."""
-
-
-def describe_held_out(plan: RunPlan) -> dict[str, Any]:
-    """Return what tells the scores of mappings from others, as plain values."""
-    return {"held_out": list(MAPPING_SCORES), "pairs": PAIRS, "blocks": BLOCKS, "pooling": plan.pooling}
-
-
-def describe_layer_scores(plan: RunPlan) -> dict[str, Any]:
-    """Return what tells the scores of teacher layers from others, by dotted names."""
-    scores = {"scores.pairs": PAIRS, "scores.blocks": LOSS_BLOCKS, "scores.pooling": plan.pooling}
-    return {"scores": list(LAYER_SCORES), **scores}
 
 
 class HeldOutScores:
@@ -190,26 +176,18 @@ class HeldOutScores:
     ) -> None:
         self.names = tuple(names)
         self._device = choose_device("auto")
-        self._tokenizer = tokenizer
-        self._pairs = held_out_pairs(corpus)
-        self._encoding: dict[str, Any] = {
-            "pooling": plan.pooling,
-            "max_length": int(corpus.manifest["settings"]["length"]),
-            "batch_size": _BATCH,
-        }
         teacher = teacher.to(self._device).eval()
-        self._similarities = pair_similarities(teacher, tokenizer, self._pairs, **self._encoding).numpy()
+        self._agreement = pair_agreement(teacher, tokenizer, corpus, held_out_pairs(corpus), plan.pooling)
         kept = "explained" not in names
-        rows = padded_batches(list(islice(corpus.held_out, BLOCKS)), tokenizer, _BATCH) if kept else None
-        self._layers = last_layers(teacher, rows or held_out_batches(corpus, tokenizer), [plan.student], kept=kept)
+        batches = held_out_batches(corpus, tokenizer, BLOCKS, 1) if kept else loss_batches(corpus, tokenizer)
+        self._layers = LastLayers(teacher, batches, [plan.student], kept=kept)
         if kept:
             teacher.cpu()
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
         """Score a student without taps; arguments as of `TaskScores.measure`."""
         student = student.to(self._device)
-        ours = pair_similarities(student, self._tokenizer, self._pairs, **self._encoding)
-        found = {"agreement": spearman_agreement(ours.numpy(), self._similarities)}
+        found = {"agreement": self._agreement(student)}
         relations, explained = self._layers.compare(student)
         if explained is None:
             found["relations"] = 1 - relations / self._layers.uniform
@@ -219,14 +197,7 @@ class HeldOutScores:
         return {score: 100 * found[score] for score in self.names}
 
 
-def last_layers(
-    teacher: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], students: Sequence[Shape], *, kept: bool = False
-) -> LastLayers:
-    """Return the comparison of students' last layers with the teacher's; students of all shapes share its heads."""
-    return LastLayers(teacher, batches, heads=common_relation_heads(shape_of(teacher.config), students), kept=kept)
-
-
-def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
+def held_out_pairs(corpus: Corpus) -> list[SentencePair]:
     """Choose the sentence pairs of the agreement.
 
     Raises:
@@ -239,7 +210,7 @@ def held_out_pairs(corpus: Corpus) -> list[tuple[str, str]]:
             "above 0, or --tasks."
         )
     try:
-        return [(pair.first, pair.second) for pair in build_pairs(documents, PAIRS)]
+        return build_pairs(documents, PAIRS)
     except CorpusError as problem:
         raise CorpusError(f"{problem} Raise corpus.held_out, give more text, or give --tasks.") from None
 
@@ -257,18 +228,19 @@ def loss_kind(plan: RunPlan) -> str:
     return "hidden" if reaches_end else "relations"
 
 
-def held_out_batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Tensor]]:
-    """Return the first held-out blocks, in the order of the sources, in at least three batches.
+def loss_batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Tensor]]:
+    """Return the held-out blocks that losses are of, in at least three batches.
 
     Raises:
         CorpusError: if less is held out than that takes.
     """
-    rows = list(islice(corpus.held_out, LOSS_BLOCKS))
-    if len(rows) < _FEWEST:
+    batches = held_out_batches(corpus, tokenizer, LOSS_BLOCKS)
+    if len(batches) < _FEWEST:
         raise CorpusError(
-            f"{len(rows)} blocks are held out, and students are compared on {_FEWEST} or more; raise corpus.held_out."
+            f"{len(batches)} blocks are held out, and students are compared on {_FEWEST} or more; raise "
+            "corpus.held_out."
         )
-    return padded_batches(rows, tokenizer, min(_BATCH, len(rows) // _FEWEST))
+    return batches
 
 
 def plain_copy(student: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:

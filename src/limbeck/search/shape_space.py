@@ -166,15 +166,6 @@ def parse_count(option: str, text: str) -> int:
     return count
 
 
-def written_count(count: int) -> str:
-    """Write a number of parameters as `parse_count` reads it, to three digits: `23.4M`."""
-    for letter, factor in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if count >= factor:
-            value = count / factor
-            return f"{value:.{max(0, 2 - int(math.log10(value)))}f}{letter}"
-    return str(count)
-
-
 def refuse_parameters(limits: ShapeLimits, shape: KnownShape) -> str | None:
     """Return why a shape is too large, or None."""
     if limits.parameters is None or shape.parameters <= limits.parameters:
@@ -199,8 +190,7 @@ def check_some_small_enough(limits: ShapeLimits, shapes: Iterable[KnownShape]) -
     if refuse_parameters(limits, smallest):
         raise RecipeError(
             f"No shape has at most {limits.parameters:,} parameters: the smallest, {smallest.point}, has "
-            f"{smallest.parameters:,}; raise --max-parameters to {written_count(smallest.parameters)}, or list smaller "
-            "sizes."
+            f"{smallest.parameters:,}; raise --max-parameters to {smallest.parameters}, or list smaller sizes."
         )
 
 

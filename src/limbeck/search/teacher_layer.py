@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
@@ -22,7 +21,7 @@ from optuna.trial import Trial, TrialState
 from rich.console import Console
 from transformers import PreTrainedModel
 
-from limbeck.core.records import plain
+from limbeck.core.records import flat, plain
 from limbeck.core.studies import LayerScore, SearchedLayer
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
@@ -33,6 +32,7 @@ from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
 from limbeck.search.study import shown
 from limbeck.training.cohort import Cut
 from limbeck.training.proxy import Trained
+from limbeck.training.record import timestamp
 
 OPTION = "teacher_layer"
 RESULT = "result"
@@ -193,7 +193,9 @@ class TeacherLayerSearch(engine.Search):
 
     def identity(self) -> dict[str, Any]:
         """Return what scores must have in common to be compared."""
-        return {"layers": list(self.layers), "rungs": self.rounds, **scoring.describe_layer_scores(self.plan)}
+        scores = {"pairs": scoring.PAIRS, "blocks": scoring.LOSS_BLOCKS, "pooling": self.plan.pooling}
+        names = {"layers": list(self.layers), "rungs": self.rounds, "scores": list(scoring.LAYER_SCORES)}
+        return names | flat({"scores": scores})
 
     def sampler(self) -> RandomSampler:
         """Return a sampler that has nothing to choose: every candidate is tried once."""
@@ -202,7 +204,7 @@ class TeacherLayerSearch(engine.Search):
     def check_text(self) -> None:
         """Refuse too little held-out text."""
         scoring.held_out_pairs(self.held_out)
-        scoring.held_out_batches(self.held_out, self.proxy.tokenizer)
+        scoring.loss_batches(self.held_out, self.proxy.tokenizer)
 
     def is_finished(self, study: Study) -> bool:
         """Return whether the study has a result."""
@@ -290,7 +292,7 @@ class TeacherLayerSearch(engine.Search):
         result = {
             "layers": plain(sorted((one.row for one in candidates), key=lambda row: row.rank or 0)),
             "seconds": round(time.monotonic() - started, 1),
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created": timestamp(),
         }
         self._study.set_user_attr(RESULT, result)
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any
 
 import psutil
@@ -52,51 +51,40 @@ def machine() -> str:
     return " ".join(parts)
 
 
-class SignOfLife:
-    """Keeps a worker's sign of life in a study while it is entered.
+@contextmanager
+def sign_of_life(study: Study, interval: float = BEAT_SECONDS) -> Iterator[str]:
+    """Keep a worker's sign of life in a study, and yield the worker's name.
 
     Args:
         study: The study that the worker works on.
         interval: Seconds between beats; after `MISSED_BEATS` of them without one, others take the worker for dead.
     """
+    worker, stopped = uuid.uuid4().hex[:12], Event()
+    sign: dict[str, Any] = {
+        "machine": machine(),
+        "process": os.getpid(),
+        "started": psutil.Process().create_time(),
+        "interval": interval,
+        "beat": 0,
+        "ended": False,
+    }
 
-    def __init__(self, study: Study, interval: float = BEAT_SECONDS) -> None:
-        self.worker = uuid.uuid4().hex[:12]
-        self._study = study
-        self._interval = interval
-        self._stopped = Event()
-        self._thread = Thread(target=self._keep_beating, name=f"sign of life {self.worker}", daemon=True)
-        self._record: dict[str, Any] = {
-            "machine": machine(),
-            "process": os.getpid(),
-            "started": psutil.Process().create_time(),
-            "interval": interval,
-            "beat": 0,
-            "ended": False,
-        }
-
-    def __enter__(self) -> SignOfLife:
-        self._write()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopped.set()
-        self._thread.join()
-        self._record["ended"] = True
-        self._write()
-
-    def _write(self) -> None:
-        self._study.set_user_attr(worker_key(self.worker), self._record)
-
-    def _keep_beating(self) -> None:
-        while not self._stopped.wait(self._interval):
-            self._record["beat"] += 1
+    def keep_beating() -> None:
+        while not stopped.wait(interval):
+            sign["beat"] += 1
             # A storage that is out of reach for a moment costs one beat. If it stays away, telling a value says so.
             with suppress(Exception):
-                self._write()
+                study.set_user_attr(worker_key(worker), sign)
+
+    study.set_user_attr(worker_key(worker), sign)
+    thread = Thread(target=keep_beating, name=f"sign of life {worker}", daemon=True)
+    thread.start()
+    try:
+        yield worker
+    finally:
+        stopped.set()
+        thread.join()
+        study.set_user_attr(worker_key(worker), sign | {"ended": True})
 
 
 class LostTrials:
@@ -183,25 +171,21 @@ def searched_together(plan: RunPlan, *, share: float, workers: int, tasks: bool 
     Raises:
         RecipeError: for both kinds of processes at once, and for tasks.
     """
-    if process_count() > 1 and workers > 1:
-        raise raised_on_all_ranks(
-            RecipeError(
-                f"--workers {workers} starts processes, and {process_count()} were launched that share "
-                "every batch; leave out one of the two."
-            )
+    launched = process_count()
+    if launched > 1 and (workers > 1 or tasks):
+        problem = (
+            f"--workers {workers} starts processes, and {launched} were launched that share every batch; leave out one "
+            "of the two."
+            if workers > 1
+            else f"--tasks are fine-tuned by one process, and {launched} were launched; leave the tasks out, so that "
+            "held-out text decides, or take --workers instead of a launcher."
         )
-    if process_count() > 1 and tasks:
-        raise raised_on_all_ranks(
-            RecipeError(
-                f"--tasks are fine-tuned by one process, and {process_count()} were launched; leave the tasks out, so "
-                "that held-out text decides, or take --workers instead of a launcher."
-            )
-        )
+        raise raised_on_all_ranks(RecipeError(problem))
     connect()
     if not is_main():
         with quiet():
             follow_proxy(plan, share=share)
         yield False
         return
-    with broadcasting_tasks() if process_count() > 1 else nullcontext():
+    with broadcasting_tasks() if launched > 1 else nullcontext():
         yield True
