@@ -3,7 +3,7 @@
 import pytest
 
 from limbeck.models.streams import StreamKey
-from limbeck.report.layer_links import describe_streams, find_links
+from limbeck.report.figures import describe_streams, find_links
 from limbeck.report.plots import SCORES
 
 BASE, SMALL = "bert 12x768, 12 heads, FFN 3072", "bert 4x312, 12 heads, FFN 1200"
@@ -12,7 +12,7 @@ LARGE = "roberta 24x1024, 16 heads, FFN 4096"
 
 def pairs(method, student=SMALL, teacher=BASE, **more):
     links = find_links(method, student, teacher, **more)
-    return {kind.label: set(kind.pairs) for kind in links.kinds}
+    return {kind.label: set(kind.pairs) for kind in links.drawing.kinds}
 
 
 def test_the_published_mapping_of_elm():

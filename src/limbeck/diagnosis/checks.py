@@ -10,11 +10,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -25,7 +25,7 @@ from limbeck.version import __version__
 Status: TypeAlias = Literal["ok", "absent", "warning", "failed"]
 """`absent` is something optional that is not installed or not there."""
 
-_BY_SEVERITY: tuple[Status, ...] = ("ok", "absent", "warning", "failed")
+_BY_SEVERITY: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,8 @@ def find_needed(requirements: list[Requirement]) -> Iterator[Finding]:
         if problem is None:
             versions[requirement.name] = metadata.version(requirement.name)
         else:
-            yield Finding(
-                requirement.name, "failed", problem, f'pip install "{requirement.name}{requirement.specifier}"'
-            )
+            way_out = f'pip install "{requirement.name}{requirement.specifier}"'
+            yield Finding(requirement.name, "failed", problem, way_out)
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("needed packages", "ok", text, facts=versions)
 
@@ -225,7 +224,7 @@ def find_cache() -> Finding:
     size, corpora = sum(path.stat().st_size for path in files), sum(path.name == MANIFEST for path in files)
     text = f"{found.text}; {gigabytes(size)} in {corpora} finished folders"
     facts = {**found.facts, "bytes": size, "finished": corpora, "from_environment": named}
-    return Finding(found.name, found.status, text, found.way_out, facts)
+    return replace(found, text=text, facts=facts)
 
 
 def find_hub() -> Finding:
@@ -234,9 +233,8 @@ def find_hub() -> Finding:
 
     found = find_folder("Hugging Face home", Path(constants.HF_HOME), "set HF_HOME to a folder that can be written")
     text = f"{found.text}; offline: nothing is fetched" if constants.HF_HUB_OFFLINE else found.text
-    # Models in folders do without it.
-    status: Status = "warning" if found.status == "failed" else found.status
-    return Finding(found.name, status, text, found.way_out, {**found.facts, "offline": constants.HF_HUB_OFFLINE})
+    status: Status = "warning" if found.status == "failed" else found.status  # Models in folders do without it.
+    return replace(found, status=status, text=text, facts={**found.facts, "offline": constants.HF_HUB_OFFLINE})
 
 
 def find_folder(name: str, folder: Path, way_out: str) -> Finding:

@@ -18,11 +18,9 @@ _FLOAT32_BYTES = 4
 _MEGABYTE = 1 << 20
 
 
-def find_devices() -> Iterator[Finding]:
-    """Yield the processor, the accelerators, and the precision."""
-    yield find_processor()
-    yield from find_accelerators()
-    yield find_precision()
+def find_devices() -> list[Finding]:
+    """Return the processor, the accelerators, and the precision."""
+    return [find_processor(), *find_accelerators(), find_precision()]
 
 
 def find_processor() -> Finding:
@@ -96,10 +94,9 @@ def _nvidia_driver() -> bool:
 
 def find_kernels() -> Iterator[Finding]:
     """Yield the choice for relations and soft labels on each kind of device."""
-    for kind in ("cpu", accelerator_kind()):
-        if kind is not None:
-            yield find_relation(kind)
-            yield find_soft_labels(kind)
+    for kind in filter(None, ("cpu", accelerator_kind())):
+        yield find_relation(kind)
+        yield find_soft_labels(kind)
 
 
 def find_relation(kind: str) -> Finding:

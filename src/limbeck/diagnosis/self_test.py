@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, BertTokenizer
 
 from limbeck.benchmark.loss import LossCase, errors_of, measured_objectives
 from limbeck.diagnosis.checks import Finding
@@ -46,19 +45,12 @@ def write_teacher(folder: Path, seed: int = 0) -> None:
     """Write a BERT, 2 layers, 32 wide, 4 heads, with its tokenizer; the random stream is left as it was."""
     words = sorted(set(random_text().split()))
     vocabulary = {token: number for number, token in enumerate((*_SPECIAL, *words))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")]
-    )
-    names = {f"{token[1:-1].lower()}_token": token for token in _SPECIAL}
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=_LENGTH, **sizes)
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=_LENGTH, **names).save_pretrained(folder)
+        BertTokenizer(vocab=vocabulary, model_max_length=_LENGTH).save_pretrained(folder)
 
 
 TOLERANCE = 1e-4
@@ -78,15 +70,9 @@ def find_self_test() -> Iterator[Finding]:
 
 def find_error(objective: str, kind: str) -> Finding:
     """Compare every backend that can run on a kind of device with float64 in plain PyTorch: value and gradient."""
-    sizes: dict[str, Any] = {
-        "batch": 2,
-        "length": 24,
-        "heads": 4,
-        "teacher_width": 32,
-        "student_width": 16,
-        "classes": 97,
-    }
-    case = LossCase(objective, **sizes, mask="ragged", device=kind)
+    case = LossCase(
+        objective, 2, 24, heads=4, teacher_width=32, student_width=16, classes=97, mask="ragged", device=kind
+    )
     backends = measured_objectives()[objective].backends
     # Triton's interpreter is for tests alone.
     triton = kind == "cuda" and triton_obstacle(kind, torch.float32) is None
@@ -117,11 +103,8 @@ def find_run() -> Iterator[Finding]:
         saved = load_model(run.student_folder, pooler=True).state_dict()
         trained = student.state_dict()
         same = saved.keys() == trained.keys() and all(torch.equal(saved[key], trained[key].cpu()) for key in saved)
-    if same:
-        seconds = time.monotonic() - started
-        yield Finding("student", "ok", f"saved, and loaded back the same; {seconds:.1f} s in all")
-    else:
-        yield Finding("student", "failed", "what is loaded is not what was saved", _REPORT)
+    fine = Finding("student", "ok", f"saved, and loaded back the same; {time.monotonic() - started:.1f} s in all")
+    yield fine if same else Finding("student", "failed", "what is loaded is not what was saved", _REPORT)
 
 
 def _judge_losses(output: Path) -> Finding:

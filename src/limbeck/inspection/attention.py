@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,14 +65,11 @@ def attention_rules(subject: Subject) -> list[AttentionRule]:
     shape, family = shape_of(config), family_of(config)
     rules = []
     for block in blocks(subject.model):
-        found = {
-            name: value
-            for module in block.modules()
-            for name in ("scaling", "sliding_window")
-            if (value := getattr(module, name, None)) is not None
-        }
-        scaling, window = float(found.get("scaling", shape.head_size**-0.5)), found.get("sliding_window")
-        rules.append(AttentionRule(shape.heads, shape.key_value_heads, scaling, family.causal, window))
+        found: dict[str, Any] = {"scaling": shape.head_size**-0.5, "sliding_window": None}
+        for module in block.modules():
+            found |= {name: value for name in found if (value := getattr(module, name, None)) is not None}
+        sizes = shape.heads, shape.key_value_heads, float(found["scaling"])
+        rules.append(AttentionRule(*sizes, family.causal, found["sliding_window"]))
     return rules
 
 
@@ -126,14 +124,10 @@ def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None
         ModelError: naming the first layer where they differ.
     """
     rules = attention_rules(subject)
-    kinds = ("query", "key", "value", "context")
-    keys = [StreamKey(kind, layer) for layer in layers for kind in kinds]
-    with evaluation_mode(subject.model), StreamTap(subject.model, keys) as tap:
-        streams = tap(**batch.inputs)
     valid = batch.valid.to(subject.device)
-    for layer in layers:
+    found = _streams(subject, batch, layers, "query", "key", "value", "context")
+    for layer, (query, key, value, context) in zip(layers, found, strict=True):
         rule = rules[layer - 1]
-        query, key, value, context = (streams[StreamKey(kind, layer)] for kind in kinds)
         value = value.masked_fill(~valid[..., None], 0.0)
         rebuilt = log_attention(query, key, valid, rule).exp() @ _for_each_head(value, rule)
         wanted = split_heads(context, rule.heads)
@@ -149,14 +143,17 @@ def check_rebuilt(subject: Subject, batch: Batch, layers: Sequence[int]) -> None
 
 def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> list[Tensor]:
     """Run a model; return each layer's log probabilities, `[B, A, L, L]`, see `log_attention`."""
-    keys = [[StreamKey("query", layer), StreamKey("key", layer)] for layer in layers]
     rules, valid = attention_rules(subject), batch.valid.to(subject.device)
-    with evaluation_mode(subject.model), StreamTap(subject.model, [key for pair in keys for key in pair]) as tap:
-        streams = tap(**batch.inputs)
-    return [
-        log_attention(streams[query], streams[key], valid, rules[layer - 1])
-        for layer, (query, key) in zip(layers, keys, strict=True)
-    ]
+    streams = zip(layers, _streams(subject, batch, layers, "query", "key"), strict=True)
+    return [log_attention(query, key, valid, rules[layer - 1]) for layer, (query, key) in streams]
+
+
+def _streams(subject: Subject, batch: Batch, layers: Sequence[int], *kinds: str) -> list[list[Tensor]]:
+    """Run a model; return the streams of these kinds in each layer."""
+    keys = [[StreamKey(kind, layer) for kind in kinds] for layer in layers]
+    with evaluation_mode(subject.model), StreamTap(subject.model, [key for each in keys for key in each]) as tap:
+        found = tap(**batch.inputs)
+    return [[found[key] for key in each] for each in keys]
 
 
 _ENTRIES = 2**18  # of a map, over the rows of a batch
@@ -346,13 +343,11 @@ def draw_maps(
             raise ModelError(
                 f"The sentence has {len(row)} tokens, but '{subject.name}' takes {subject.longest}; give a shorter one."
             )
-    found = {role: _maps(subject, role, row, wanted[role], heads_shown) for role, subject in subjects.items()}
+    ours, *rest = (_maps(subject, role, row, wanted[role], heads_shown) for role, subject in subjects.items())
+    theirs = rest[0] if rest else [None] * len(ours)
     tokens = tuple(student.tokenizer.convert_ids_to_tokens(row))
-    if teacher is None:
-        return AttentionMaps(student.name, None, tokens, tuple((each, None) for each in found["model"]))
-    return AttentionMaps(
-        student.name, teacher.name, tokens, tuple(zip(found["student"], found["teacher"], strict=True))
-    )
+    beside = None if teacher is None else teacher.name
+    return AttentionMaps(student.name, beside, tokens, tuple(zip(ours, theirs, strict=True)))
 
 
 @torch.no_grad()

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import NamedTuple
@@ -68,31 +69,26 @@ def read_chunks(path: Path | str) -> ChunkedText:
     """
     sentences: list[tuple[str, ...]] = []
     spans: list[Span] = []
-    for words, tags in _sentences(Path(path)):
-        spans += _spans(tags, len(sentences))
-        sentences.append(words)
+    lines = enumerate(read_lines(Path(path)), start=1)
+    for is_blank, block in groupby(lines, key=lambda line: not line[1].strip()):
+        if not is_blank:
+            words, tags = zip(*(_read_word(path, *line) for line in block), strict=True)
+            spans += _spans(tags, len(sentences))
+            sentences.append(words)
     if all(span.label == OUTSIDE for span in spans):
         raise CorpusError(f"'{path}' holds no chunk; give a file in the CoNLL-2000 format.")
     return ChunkedText(tuple(sentences), tuple(spans))
 
 
-def _sentences(path: Path) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield the words and the tags of each sentence."""
-    words: list[str] = []
-    tags: list[str] = []
-    for number, line in enumerate([*read_lines(path), ""], start=1):
-        columns = line.split()
-        if columns:
-            if len(columns) < 2 or not _TAG.fullmatch(columns[-1]):
-                raise CorpusError(
-                    f"Line {number} of '{path}' is '{line.strip()[:40]}', without the columns of CoNLL-2000: a word, "
-                    "its part of speech, and a chunk tag such as B-NP, I-NP or O."
-                )
-            words.append(columns[0])
-            tags.append(columns[-1])
-        elif words:
-            yield tuple(words), tags
-            words, tags = [], []
+def _read_word(path: Path | str, number: int, line: str) -> tuple[str, str]:
+    """Return a word and its tag."""
+    columns = line.split()
+    if len(columns) < 2 or not _TAG.fullmatch(columns[-1]):
+        raise CorpusError(
+            f"Line {number} of '{path}' is '{line.strip()[:40]}', without the columns of CoNLL-2000: a word, "
+            "its part of speech, and a chunk tag such as B-NP, I-NP or O."
+        )
+    return columns[0], columns[-1]
 
 
 def _spans(tags: Sequence[str], sentence: int) -> list[Span]:
@@ -344,8 +340,8 @@ def draw_spans(spans: Sequence[Span], sample: SpanSample) -> list[Span]:
     """
     random = np.random.default_rng(sample.seed)
     drawn: list[Span] = []
-    for count, wanted in ((sample.labelled, True), (sample.unlabelled, False)):
-        kind = [span for span in spans if (span.label != OUTSIDE) == wanted]
+    for count, is_chunk in ((sample.labelled, True), (sample.unlabelled, False)):
+        kind = [span for span in spans if (span.label != OUTSIDE) == is_chunk]
         drawn += [kind[index] for index in random.permutation(len(kind))[:count]]
     return sorted(drawn)
 

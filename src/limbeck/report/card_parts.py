@@ -1,8 +1,8 @@
-"""Parts of the cards of students and exports: their usage, and the differences, sizes and latencies of an export."""
+"""Parts of the cards of students and exports: their usage, an export's differences and latencies, scores on tasks."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -11,10 +11,14 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader
 from rich.console import RenderableType
 
-from limbeck.core.blocks import NOTHING, Layout, Table, console
+from limbeck.core.blocks import NOTHING, Layout, Table, console, mean
 from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line, plain_table
-from limbeck.core.records import Differences, Export, Int8, Int8Latency
+from limbeck.core.records import Differences, Export, Int8, Int8Latency, load
+from limbeck.core.studies import Column, ColumnFigure, Evaluation, Scores
 from limbeck.core.timing import FEWEST_ROUNDS
+from limbeck.errors import RecipeError
+from limbeck.evaluation.tasks import DEFINITIONS
+from limbeck.report.evaluation import metric_name
 from limbeck.report.quality import format_count, is_doubtful
 
 ExportRecord: TypeAlias = Mapping[str, Any] | Export
@@ -56,9 +60,8 @@ def templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(
-        text=escape_markdown, code=inline_code, block=code_block, link=web_address, count=format_count, short=short_name
-    )
+    environment.filters.update(text=escape_markdown, code=inline_code, block=code_block, link=web_address)
+    environment.filters.update(count=format_count, short=short_name, mean=mean, metric=metric_name)
     return environment
 
 
@@ -213,3 +216,124 @@ def speed_words(speedup: float) -> str:
     if 0.97 <= speedup <= 1.03:
         return "as fast"
     return f"{speedup:.2f}x faster" if speedup > 1 else f"{1 / speedup:.2f}x slower"
+
+
+# The scores of one student on tasks, out of the tables of `limbeck evaluate`.
+
+
+_OTHER_ROWS = re.compile(r"rows, but [\d,]+ are published|made of \d+ of its \d+ parts")
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """A student's main score on one task.
+
+    Attributes:
+        column: The task and its metric, as tables head them.
+        student: The student's score.
+        teacher: That of the first model of the evaluation, or None where this is the student.
+        kept: The share that the student keeps of it, in percent; None where it says nothing.
+        dataset: `type`, `name`, and `config` and `split` where the rows are also on the Hub.
+    """
+
+    column: Column
+    student: ColumnFigure
+    teacher: ColumnFigure | None
+    kept: float | None
+    dataset: dict[str, str]
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """A student's scores.
+
+    Attributes:
+        preset: The protocol.
+        teacher: Name of the first model of the evaluation; empty where that is the student.
+        rows: A row a task.
+        notes: Where the rows that were scored are not all that are published.
+    """
+
+    preset: str
+    teacher: str
+    rows: tuple[TaskScore, ...]
+    notes: tuple[str, ...] = ()
+
+
+def find_scores(student: Path, evaluation: Path | None = None) -> TaskScores | None:
+    """Return the scores of a student, where it has been evaluated.
+
+    Args:
+        student: Its folder.
+        evaluation: Folder of an evaluation; None looks into the folders in the run's, and where `limbeck compare`
+            keeps its own.
+
+    Raises:
+        RecipeError: if the folder that is named holds no tables, or none of this student.
+    """
+    run = student.resolve().parent
+    places = [*sorted(path.parent for path in run.glob(f"*/{Evaluation.FILE}")), run.parent.parent / "evaluation"]
+    read = (load(Evaluation, place) for place in ([evaluation] if evaluation is not None else places))
+    summaries = [summary for summary in read if summary.preset is not None and summary.models and summary.columns]
+    found = next(filter(None, (scores_of(student, summary) for summary in summaries)), None)
+    if evaluation is not None and not summaries:
+        raise RecipeError(f"--evaluation '{evaluation}' holds no {Evaluation.FILE}; give a folder of limbeck evaluate.")
+    if evaluation is not None and found is None:
+        names = ", ".join(model.name for model in summaries[0].models)
+        raise RecipeError(f"--evaluation '{evaluation}' has no scores of '{student}'; its models are {names}.")
+    return found
+
+
+def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
+    """Pick a student's scores out of an evaluation's summary; None where it is not among the models.
+
+    Args:
+        student: Its folder; models are known by their path, or by its last two parts where that has moved.
+        summary: Of the evaluation.
+    """
+    models = summary.models
+    own = next((model for model in models if _is(student, model.name)), None)
+    if own is None:
+        return None
+    teacher = Scores() if own is models[0] else models[0]
+    partly = _partly_read(summary)
+    shown = ((column, figure) for column in summary.columns if (figure := own.columns.get(column.key)))
+    rows = tuple(
+        TaskScore(
+            column, figure, teacher.columns.get(column.key), own.retention.get(column.key), _dataset(column, partly)
+        )
+        for column, figure in shown
+        if not column.detail
+    )
+    name = "" if own is models[0] else models[0].name
+    return TaskScores(str(summary.preset), name, rows, tuple(dict.fromkeys(partly.values())))
+
+
+def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:
+    """Task and split of what was scored in part or on other rows than the published ones, with the first note on it."""
+    return {
+        (column.task, split): note
+        for column in summary.columns
+        if column.task is not None and column.task in DEFINITIONS
+        for split in column.splits
+        for note in reversed(summary.notes)
+        if note.startswith(f"{DEFINITIONS[column.task].task.title} {split}: ") and _OTHER_ROWS.search(note)
+    }
+
+
+def _dataset(column: Column, partly: Collection[tuple[str, str]]) -> dict[str, str]:
+    """Return the place of the rows on the Hub if all of them were scored, else the task's own name."""
+    task = str(column.task)
+    whole = task in DEFINITIONS and not any((task, split) in partly for split in column.splits)
+    found = DEFINITIONS[task].on_hub(column.splits[0]) if whole else None
+    if found is None:
+        return {"type": task, "name": column.title}
+    hub, split = found
+    config = {"config": split.config} if split.config else {}
+    return {"type": hub.name, "name": column.title, **config, "split": split.split}
+
+
+def _is(student: Path, name: str) -> bool:
+    path = Path(name).expanduser()
+    own, named = student.resolve().parts, path.resolve().parts
+    return own == named or (len(path.parts) > 1 and own[-2:] == named[-2:])

@@ -11,12 +11,13 @@ from rich.console import RenderableType
 from limbeck.core import blocks, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, mean, number
 from limbeck.core.markdown import markdown_file
+from limbeck.core.records import text_of
 from limbeck.core.studies import Comparison, ComparisonSummary, StudentBlock
 from limbeck.report import evaluation
 from limbeck.report.figures import bars_figure, bars_of, course_figures, layers_figure, measured, quality_figures
 from limbeck.report.findings import ComparisonFound, RunFound, run_states, without_path
 from limbeck.report.plots import BarGroup
-from limbeck.report.quality import format_count
+from limbeck.report.quality import format_count, write_forms
 from limbeck.report.run import provenance_blocks, stage_links
 
 STEM = "comparison_table"
@@ -164,7 +165,8 @@ def write_comparison(record: Mapping[str, Any], folder: Path) -> list[Path]:
         The files.
     """
     whole = {**record["summary"], "impossible": record["impossible"], "costs": record["costs"]}
-    return evaluation.write_forms(folder, STEM, methods_markdown(record), methods_csv(record), whole)
+    texts = {".md": methods_markdown(record), ".csv": methods_csv(record), ".json": text_of(whole)}
+    return write_forms(folder, STEM, texts)
 
 
 def _left_out(record: Comparison) -> list[str]:

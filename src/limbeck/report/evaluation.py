@@ -15,6 +15,7 @@ from limbeck.evaluation.grid_summary import FINISHED
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.findings import EvaluationFound, last_part, without_path
 from limbeck.report.plots import BarGroup
+from limbeck.report.quality import write_forms
 from limbeck.report.run import provenance_blocks
 
 STEM = "evaluation_table"
@@ -268,15 +269,8 @@ def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[st
         The files.
     """
     whole = {**summary, **({"costs": costs} if costs is not None else {})}
-    return write_forms(folder, STEM, evaluation_markdown(summary, costs), evaluation_csv(summary), whole)
-
-
-def write_forms(folder: Path, stem: str, markdown: str, table: str, whole: Mapping[str, Any]) -> list[Path]:
-    """Write tables as Markdown, CSV and JSON; return the files."""
-    files = {folder / f"{stem}.md": markdown, folder / f"{stem}.csv": table, folder / f"{stem}.json": text_of(whole)}
-    for path, text in files.items():
-        path.write_text(text, encoding="utf-8")
-    return list(files)
+    texts = {".md": evaluation_markdown(summary, costs), ".csv": evaluation_csv(summary), ".json": text_of(whole)}
+    return write_forms(folder, STEM, texts)
 
 
 def _title(summary: studies.Evaluation) -> str:

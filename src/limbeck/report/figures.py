@@ -1,13 +1,23 @@
 """Figures: the plot, the words for it, and the table of its numbers; quality, layers and curves of runs."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import ValidationError
 
 from limbeck.core import studies
 from limbeck.core.blocks import NOTHING, Block, Figure, Notes, Table, mean, slug
+from limbeck.core.records import LayerLink
+from limbeck.errors import LimbeckError
+from limbeck.methods.composition import LABELLED_TASKS, Pairing
+from limbeck.methods.registry import read_method
+from limbeck.models.families import Shape
+from limbeck.models.streams import StreamKey
 from limbeck.report import plots
 from limbeck.report.findings import RATE, Curve, RunFound, StageFound, StageLog
-from limbeck.report.layer_links import LayerLinks, without_layers
 from limbeck.report.plot_drawing import names_fit
 from limbeck.search.shape_space import pareto_front
 
@@ -159,29 +169,158 @@ def _points(models: Sequence[Measured], *, numbered: bool) -> Iterator[plots.Ser
             yield plots.Series(label, points, style, "points", names=names, numbers=numbers)
 
 
-# The layer mapping of a method as a diagram, with its terms.
+# Which layers a stage joined: as its record has them, or as its method is composed again for the recorded shapes.
 
 
 _SAID_PAIRS = 40
 
 
-def layers_figure(title: str, links: LayerLinks, caption: str = "") -> Figure:
-    """Draw which layers of the student learn from which layers of the teacher, and list the terms.
+_SHAPE = re.compile(r"(\S+) (\d+)x(\d+), (\d+) heads, FFN (\d+)(?:, embedding (\d+))?")
+_LAYERS = re.compile(r"(_\d+)+$")
+_MOST_LAYERS = 200
+Pairs: TypeAlias = dict[tuple[int, int], None]
+"""Of layers of student and teacher, in order."""
+
+
+@dataclass(frozen=True)
+class LayerLinks:
+    """The layers that the terms of a stage join.
 
     Args:
-        title: A line.
-        links: What the method joins.
-        caption: What a reader should know to read it.
+        drawing: Both depths, and the pairs of layers by what joins them. A depth that is not known is the highest layer
+            that is read.
+        terms: A row each.
+        whole: Whether both depths are known.
     """
-    depths = f"Student of {links.student} layers, teacher of {links.teacher}"
+
+    drawing: plots.Links
+    terms: Table
+    whole: bool = True
+
+    @property
+    def joins(self) -> bool:
+        """Whether any layers are joined."""
+        return any(kind.pairs for kind in self.drawing.kinds)
+
+    @property
+    def pairs(self) -> set[tuple[int, int]]:
+        """The pairs of numbered layers, without scores."""
+        return {pair for kind in self.drawing.kinds for pair in kind.pairs if plots.SCORES not in pair}
+
+
+def find_links(
+    method: Mapping[str, Any], student: str, teacher: str, task: str = "text", layer_cosines: Sequence[float] = ()
+) -> LayerLinks | None:
+    """Compose a method for a student and a teacher of recorded shapes.
+
+    Args:
+        method: As a recipe's stage has it: its name and options.
+        student: The shape of the student, as records write it.
+        teacher: The shape of its teacher.
+        task: The kind of the stage's labels, or "text".
+        layer_cosines: Measured for the mapping "contribution".
+
+    Returns:
+        None where the record does not say enough, or says what no method takes.
+    """
+    ours, theirs = _read_shape(student), _read_shape(teacher)
+    if ours is None or theirs is None or not isinstance(method.get("name"), str):
+        return None
+    labels = next((known for known in LABELLED_TASKS if known == task), "text")
+    pairing = Pairing(ours, theirs, labels, tuple(layer_cosines) or None)  # type: ignore[arg-type]
+    try:
+        chosen, options = read_method(method)
+        terms = chosen.compose(options, pairing)
+    except (LimbeckError, ValidationError):
+        return None
+    found: dict[str, Pairs] = {}
+    rows = []
+    for term in terms:  # Those that read no teacher join nothing.
+        streams = dict.fromkeys(key.kind for key in term.student)
+        pairs = found.setdefault(f"{term.objective} ({', '.join(streams)})", {})
+        pairs |= dict.fromkeys((_row(a), _row(b)) for a in term.student for b in term.teacher)
+        sides = describe_streams(term.student), describe_streams(term.teacher) or "labels"
+        rows.append((term.name, term.objective, f"{term.weight:g}", *sides))
+    table = Table("Terms", ("Term", "Objective", "Weight", "Student", "Teacher"), tuple(rows), words=(1, 3, 4))
+    return LayerLinks(_drawing((ours.layers, theirs.layers), found), table)
+
+
+def recorded_links(layers: Sequence[LayerLink], student: str, teacher: str) -> LayerLinks | None:
+    """Read the layers that a stage joined as its record has them, whatever its teacher was.
+
+    Args:
+        layers: Of the stage's record.
+        student: The shape of the student, as records write it; empty if it is not known.
+        teacher: The shape of its teacher, likewise.
+
+    Returns:
+        None where nothing that can be drawn is recorded.
+    """
+    found: dict[str, Pairs] = {}
+    rows = []
+    for entry in layers:
+        own, theirs = ([n for n in side if 0 <= n <= _MOST_LAYERS] for side in (entry.student, entry.teacher))
+        for term in entry.terms:
+            found.setdefault(without_layers(term), {}).update(dict.fromkeys(product(own, theirs)))
+            rows.append((term, ", ".join(map(str, own)), ", ".join(map(str, theirs))))
+    pairs = [pair for kind in found.values() for pair in kind]
+    if not pairs:
+        return None
+    shapes = _read_shape(student), _read_shape(teacher)
+    deepest = (max(pair[side] for pair in pairs) for side in (0, 1))
+    depths = [max(shape.layers, deep) if shape else deep for shape, deep in zip(shapes, deepest, strict=True)]
+    table = Table("Terms", ("Term", "Student", "Teacher"), tuple(rows), words=(1, 2))
+    return LayerLinks(_drawing(depths, found), table, None not in shapes)
+
+
+def _drawing(depths: Sequence[int], found: Mapping[str, Pairs]) -> plots.Links:
+    student, teacher = depths
+    return plots.Links(student, teacher, [plots.LinkKind(label, tuple(pairs)) for label, pairs in found.items()])
+
+
+def without_layers(term: str) -> str:
+    """Name what terms have in common that differ in their layers only: `hidden` of `hidden_1_2`."""
+    return _LAYERS.sub("", term) or term
+
+
+def describe_streams(keys: Sequence[StreamKey]) -> str:
+    """Name streams by kind and layer, long lists of one kind by their ends."""
+    by_kind: dict[str, list[int]] = {}
+    for key in keys:
+        by_kind.setdefault(key.kind, []).append(key.layer)
+    parts = []
+    for kind, layers in by_kind.items():
+        unique = sorted(set(layers))
+        shown = f"{unique[0]}–{unique[-1]}" if len(unique) > 3 else ", ".join(map(str, unique))
+        parts.append(f"{kind} {shown}")
+    return "; ".join(parts)
+
+
+def _read_shape(text: str) -> Shape | None:
+    """Read a shape as it writes itself; key heads are taken to be as many as query heads."""
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        return None
+    layers, hidden, heads, ffn = (int(found[index]) for index in (2, 3, 4, 5))
+    if not 0 < layers <= _MOST_LAYERS or not heads or hidden % heads:
+        return None
+    embedding = int(found[6]) if found[6] else hidden
+    return Shape(found[1], layers, hidden, heads, heads, hidden // heads, ffn, 0, embedding, None)
+
+
+def _row(key: StreamKey) -> int:
+    return plots.SCORES if key.kind == "logits" else key.layer
+
+
+def layers_figure(title: str, links: LayerLinks, caption: str = "") -> Figure:
+    """Draw which layers of the student learn from which layers of the teacher, and list the terms."""
+    depths = f"Student of {links.drawing.student} layers, teacher of {links.drawing.teacher}"
     if not links.whole:
         depths += " or more"
         unknown = "How deep the models are is not recorded: layers above the highest that takes part are not drawn."
         caption = f"{caption} {unknown}".strip()
-    words = f"{depths}. " + " ".join(_describe_links(kind) for kind in links.kinds)
-    columns = tuple(index for index, heading in enumerate(links.headings) if index and heading != "Weight")
-    drawing = plots.Links(links.student, links.teacher, links.kinds)
-    return Figure(slug(title), title, caption, words, drawing, Table("Terms", links.headings, links.terms, columns))
+    words = f"{depths}. " + " ".join(_describe_links(kind) for kind in links.drawing.kinds)
+    return Figure(slug(title), title, caption, words, links.drawing, links.terms)
 
 
 def _describe_links(kind: plots.LinkKind) -> str:

@@ -19,10 +19,10 @@ from limbeck.models.heads import head_of
 from limbeck.models.loading import load_config
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.report import card_parts
-from limbeck.report.card_parts import ExportRecord, HeadUsage
+from limbeck.report.card_parts import ExportRecord, HeadUsage, TaskScores, find_scores
+from limbeck.report.evaluation import metric_name
 from limbeck.report.findings import title_of
 from limbeck.report.quality import comparison_markdown, format_count
-from limbeck.report.task_scores import TaskScores, find_scores
 from limbeck.training.run import STAGES
 from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
 
@@ -248,6 +248,7 @@ _HUB_TASKS = {
     "question_answering": "question-answering",
     "similarity": "sentence-similarity",
 }
+_HUB_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr", "f1_answer": "f1"}
 _HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
 
 
@@ -322,10 +323,11 @@ def _held_out_results(run: Run, task: str) -> Iterator[dict[str, Any]]:
 
 def _task_results(scores: TaskScores) -> Iterator[dict[str, Any]]:
     for row in scores.rows:
-        how = "cosine of sentence vectors" if row.kind == "similarity" else f"fine-tuned, preset {scores.preset}"
-        if metrics := _metric(row.hub_metric, f"{row.metric} ({how})", row.value):
-            dataset = {key: one_line(value) for key, value in row.dataset.items()}
-            yield {"task": {"type": _HUB_TASKS[row.kind]}, "dataset": dataset, "metrics": metrics}
+        kind, metric = str(row.column.kind), row.column.metric
+        how = "cosine of sentence vectors" if kind == "similarity" else f"fine-tuned, preset {scores.preset}"
+        known = _metric(_HUB_METRICS.get(metric, metric), f"{metric_name(metric)} ({how})", row.student.mean / 100)
+        dataset = {key: one_line(value) for key, value in row.dataset.items()}
+        yield {"task": {"type": _HUB_TASKS[kind]}, "dataset": dataset, "metrics": known}
 
 
 def _metric(kind: str, name: str, value: float | None) -> list[dict[str, Any]]:

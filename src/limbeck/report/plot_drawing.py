@@ -41,6 +41,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "X")
 _DASHES = ((), (6, 3), (2, 2), (8, 2, 2, 2), (4, 1.5), (1, 3))
 """One of each for every style: what colour tells apart, shape does too."""
 _FEW_POINTS = 30
+_STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 _STAND_INS = {ink: f"#fe{number:02x}01" for number, ink in enumerate(plots.THEMES["light"])}
 _LOCK = Lock()
 """Settings of matplotlib are those of the whole process."""
@@ -93,29 +94,11 @@ def names_fit(plot: plots.Plot) -> bool:
         return sheet.named == sum(bool(name) for series in plot.series for name in series.names)
 
 
-def _settings(inks: Mapping[str, str]) -> dict[Any, Any]:
-    """Return the settings of matplotlib that figures rely on, whatever its user has set."""
-    return {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "limbeck",
-        "text.parse_math": False,
-        "text.hinting": "none",
-        "font.size": _TEXT,
-        "figure.facecolor": inks["paper"],
-        "axes.facecolor": "none",
-        "axes.edgecolor": inks["muted"],
-        "axes.spines.left": False,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.axisbelow": True,
-        "grid.color": inks["rule"],
-        "lines.markeredgecolor": inks["paper"],
-        "lines.markeredgewidth": 0.8,
-        "xtick.color": inks["muted"],
-        "ytick.color": inks["muted"],
-        "ytick.left": False,
-        "ytick.major.size": 0,
-    }
+def _colours(inks: Mapping[str, str]) -> dict[Any, Any]:
+    """Return the inks of what matplotlib draws by itself."""
+    inks_of = {"figure.facecolor": "paper", "lines.markeredgecolor": "paper", "grid.color": "rule"}
+    inks_of |= dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), "muted")
+    return {name: inks[ink] for name, ink in inks_of.items()}
 
 
 class Sheet:
@@ -165,7 +148,7 @@ def drawn(
 ) -> Iterator[Sheet]:
     """Draw a declared plot, below a title and a caption where they are given, to be saved within the context."""
     columns = drawing.columns if isinstance(drawing, plots.Panels) else 1
-    with _LOCK, style_context(_settings(inks), after_reset=True), warnings.catch_warnings():
+    with _LOCK, style_context([_STYLE, _colours(inks)], after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # A page is read in its reader's fonts.
         sheet = Sheet(inks, WIDTH * columns + _GAP * (columns - 1))
         top = 2.0
@@ -433,8 +416,7 @@ def _cells(chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Outline:
     edges = np.diff(np.pad(chosen.astype(int), ((0, 0), (1, 1))))
     (rows, starts), (_, ends) = np.nonzero(edges == 1), np.nonzero(edges == -1)
     corners = np.stack([[starts, rows], [ends, rows], [ends, rows + 1], [starts, rows + 1], [starts, rows]])
-    codes = [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY]
-    return Outline(corners.transpose(2, 0, 1).reshape(-1, 2).astype(float), codes * len(rows))
+    return Outline.make_compound_path(*(Outline(cell, closed=True) for cell in corners.transpose(2, 0, 1)))
 
 
 # Links: teacher and student as columns, a line for each pair of layers.

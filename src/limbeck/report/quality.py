@@ -1,6 +1,6 @@
 """The teacher-beside-student table, for the terminal, Markdown, CSV and JSON, from a comparison's dict."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -234,14 +234,15 @@ def write_tables(
     Raises:
         ValueError: if a suffix is none of these.
     """
-    writers: dict[str, Callable[[], str]] = {
-        ".md": lambda: comparison_markdown(comparison),
-        ".csv": lambda: comparison_csv(comparison),
-        ".json": lambda: text_of(comparison),
-    }
-    if unknown := set(suffixes) - set(writers):
-        raise ValueError(f"no table format {', '.join(sorted(unknown))}; known: {', '.join(writers)}")
-    paths = [Path(folder) / f"{stem}{suffix}" for suffix in suffixes]
-    for path in paths:
-        path.write_text(writers[path.suffix](), encoding="utf-8")
-    return paths
+    texts = {".md": comparison_markdown(comparison), ".csv": comparison_csv(comparison), ".json": text_of(comparison)}
+    if unknown := set(suffixes) - set(texts):
+        raise ValueError(f"no table format {', '.join(sorted(unknown))}; known: {', '.join(texts)}")
+    return write_forms(Path(folder), stem, {suffix: texts[suffix] for suffix in suffixes})
+
+
+def write_forms(folder: Path, stem: str, texts: Mapping[str, str]) -> list[Path]:
+    """Write texts, by the suffixes of their files; return the files."""
+    files = {folder / f"{stem}{suffix}": text for suffix, text in texts.items()}
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    return list(files)

@@ -9,9 +9,9 @@ import yaml
 
 from limbeck.core import blocks, records, studies
 from limbeck.core.blocks import Block, Cell, Notes, Paragraph, Table, duration, number
-from limbeck.report.figures import Measured, layers_figure, loss_blocks, measured, quality_figures
+from limbeck.report import figures
+from limbeck.report.figures import LayerLinks, Measured, find_links, recorded_links
 from limbeck.report.findings import RunFound, StageFound, last_part, run_state, without_path
-from limbeck.report.layer_links import LayerLinks, find_links, recorded_links
 from limbeck.report.quality import comparison_notes, format_count, quality_table
 
 
@@ -67,7 +67,7 @@ def measured_models(run: RunFound, quality: Quality | None) -> list[Measured]:
         (teacher, batch.teacher.median_ms, quality.teacher, True),
         (run.title, batch.student.median_ms, quality.student, False),
     )
-    return measured(models)
+    return figures.measured(models)
 
 
 # The sections of a report: steps, results, layers, course, recipe, machine.
@@ -178,7 +178,7 @@ def _result(run: RunFound) -> Iterator[Block]:
     yield replace(table, rows=rows, words=(3,))
     yield Notes(tuple(comparison_notes(evaluation)))
     if quality := quality_of(run):
-        yield from quality_figures(measured_models(run, quality), quality.label, quality.latency)
+        yield from figures.quality_figures(measured_models(run, quality), quality.label, quality.latency)
 
 
 def stage_links(run: RunFound, stage: StageFound) -> LayerLinks | None:
@@ -218,7 +218,7 @@ def _layers(run: RunFound) -> Iterator[Block]:
         else:
             title = f"Stage '{stage.title}': which layers learn from which"
             caption = "A line joins a layer of the teacher to one of the student that learns from it."
-            figure = layers_figure(title, links, caption)
+            figure = figures.layers_figure(title, links, caption)
             same = Paragraph(f"Stage '{stage.title}' joins the same layers by the same terms.")
             yield same if figure.description in drawn else figure
             drawn.add(figure.description)
@@ -239,7 +239,7 @@ def _training(run: RunFound) -> Iterator[Block]:
     if rows := tuple(_terms(run)):
         yield Table("Terms of the loss", ("Stage", "Term", "Training, at the end", "Held-out text"), rows, words=(1,))
     for stage in run.stages:
-        yield from loss_blocks(stage, f"Stage '{stage.title}'")
+        yield from figures.loss_blocks(stage, f"Stage '{stage.title}'")
 
 
 def stage_facts(stage: StageFound) -> tuple[Cell, ...]:

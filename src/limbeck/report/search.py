@@ -14,9 +14,8 @@ from limbeck.core.blocks import DAMAGED, Block, Notes, Paragraph, Section, Table
 from limbeck.core.files import atomic_text, writing
 from limbeck.core.markdown import markdown_file
 from limbeck.core.records import text_of
-from limbeck.report.figures import layers_figure
+from limbeck.report.figures import find_links, layers_figure
 from limbeck.report.findings import SearchFound, without_path
-from limbeck.report.layer_links import find_links
 from limbeck.report.plot_drawing import write_figure
 from limbeck.report.run import provenance_blocks
 from limbeck.report.search_kinds import KINDS, SearchKind
