@@ -8,17 +8,17 @@ import time
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from transformers import TrainerCallback
 
 from limbeck.api import distill
 from limbeck.core.files import HEARTBEAT, RECORD
 from limbeck.core.folders import LOCK, folder_lock
 from limbeck.errors import OutputError
-from limbeck.training import stage
 from limbeck.training.record import SILENT_AFTER, Heartbeat, ProgressReporter, find_runs, status_of
+from limbeck.training.trainer import DistillationTrainer
 
 NOW = datetime(2030, 5, 1, 12, 0, 0, tzinfo=UTC)
 TRAINING = {
@@ -134,24 +134,16 @@ def test_json_has_everything(tmp_path, limbeck):
     assert (second["problem"], second["step"], second["steps"]) == ("No space left on device", 1200, 40000)
 
 
-class Hang(TrainerCallback):
-    def __init__(self, hanging):
-        self._hanging = hanging
-
-    def on_step_end(self, args, state, control, **keywords):
-        if state.global_step == 3:
-            self._hanging.set()
-            time.sleep(600)
-
-
 def distil_and_hang(recipe, hanging):
-    original = stage.DistillationTrainer.__init__
+    original = DistillationTrainer.training_step
 
-    def initialise(self, model, **arguments):
-        original(self, model, **arguments)
-        self.add_callback(Hang(hanging))
+    def step(self, *arguments, **named):
+        if self.state.global_step == 3:
+            hanging.set()
+            time.sleep(600)
+        return original(self, *arguments, **named)
 
-    stage.DistillationTrainer.__init__ = initialise
+    DistillationTrainer.training_step = step
     distill(recipe)
 
 
@@ -176,41 +168,32 @@ def test_a_real_run_lives_dies_goes_on_and_finishes(tiny_recipe):
     assert (found.status, found.problem, found.well) == ("finished", None, True)
 
 
-class State:
-    is_world_process_zero = True
-    max_steps = 100
-
-    def __init__(self, step):
-        self.global_step = step
-
-
-def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_path, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr("limbeck.training.record.time.monotonic", lambda: clock[0])
-    writes = []
-    monkeypatch.setattr(
-        "limbeck.training.record.atomic_text", lambda path, text, durable: writes.append(json.loads(text))
-    )
+@pytest.mark.parametrize("main", [True, False], ids=["main", "another rank"])
+def test_the_heartbeat_is_written_now_and_then_and_never_by_another_rank(tmp_path, monkeypatch, main):
+    clock, writes = SimpleNamespace(now=100.0), []
+    record = "limbeck.training.record"
+    monkeypatch.setattr(f"{record}.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr(f"{record}.atomic_text", lambda path, text, durable: writes.append(json.loads(text)))
     heartbeat = Heartbeat(tmp_path, seconds_between=5.0)
-    beat = ProgressReporter("s", Console(quiet=True), heartbeat, stage_number=2, stages=3)
-    beat.on_train_begin(None, State(10), None)
-    assert len(writes) == 1 and (writes[0]["stage_number"], writes[0]["checkpoint"]) == (2, 10)
-    beat.on_log(None, State(10), None, logs={"loss": 3.0, "tokens": 1000.0})
-    for step in range(11, 51):
-        clock[0] += 0.5
-        beat.on_step_end(None, State(step), None)
-    assert len(writes) == 1 + 4
-    assert writes[-1]["step"] == 50 and writes[-1]["seconds_left"] == 25.0
-    beat.on_log(None, State(50), None, logs={"loss": 2.0, "tokens": 3000.0})
-    beat.on_log(None, State(50), None, logs={"eval_loss": 2.0})
-    beat.on_save(None, State(50), None)
-    assert (writes[-1]["checkpoint"], writes[-1]["loss"], writes[-1]["tokens_per_second"]) == (50, 2.0, 100.0)
-    before = len(writes)
-    beat = ProgressReporter("s", Console(quiet=True), heartbeat, stage_number=2, stages=3)
-    other = State(60)
-    other.is_world_process_zero = False
-    clock[0] += 100
-    for call in (beat.on_train_begin, beat.on_step_end, beat.on_save):
-        call(None, other, None)
-    beat.on_log(None, other, None, logs={"loss": 1.0, "tokens": 9.0})
-    assert len(writes) == before
+    reporter = ProgressReporter("s", Console(quiet=True), heartbeat, stage_number=2, stages=3)
+    state = SimpleNamespace(is_world_process_zero=main, max_steps=100, global_step=10)
+    reporter.on_train_begin(None, state, None)
+    reporter.on_log(None, state, None, logs={"loss": 3.0, "tokens": 1000.0})
+    for state.global_step in range(11, 51):
+        clock.now += 0.5
+        reporter.on_step_end(None, state, None)
+    reporter.on_log(None, state, None, logs={"loss": 2.0, "tokens": 3000.0})
+    reporter.on_log(None, state, None, logs={"eval_loss": 2.0})
+    reporter.on_save(None, state, None)
+    if not main:
+        assert writes == []
+        return
+    first, *others, last = writes
+    assert (first["stage_number"], first["checkpoint"]) == (2, 10)
+    assert [(write["step"], write["seconds_left"]) for write in others] == [
+        (20, 40.0),
+        (30, 35.0),
+        (40, 30.0),
+        (50, 25.0),
+    ]
+    assert (last["checkpoint"], last["loss"], last["tokens_per_second"]) == (50, 2.0, 100.0)

@@ -49,15 +49,11 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def teacher(files) -> Path:
-    return files / "teacher"
-
-
-@pytest.fixture(scope="module")
-def names(files, teacher):
+def names(files):
+    teacher = str(files / "teacher")
     return lambda **more: Names(
-        teacher_weights=model_fingerprint(str(teacher)),
-        tokenizer_files=tokenizer_fingerprint(str(teacher)),
+        teacher_weights=model_fingerprint(teacher),
+        tokenizer_files=tokenizer_fingerprint(teacher),
         tokenizer=TokenEncoder(tiny_tokenizer()).fingerprint(),
         **more,
         files=files,
@@ -110,13 +106,13 @@ def test_corpora(files, names, tmp_path):
     check("identities/corpora", names().hashed(made))
 
 
-def test_cells_of_an_evaluation(files, teacher, names, tmp_path):
+def test_cells_of_an_evaluation(files, names, tmp_path):
     hashes = {task: rows_fingerprints(task, files / "tasks") for task in ("rte", "mrpc")}
     own = {f"{task}_{kind}": found for task, kinds in hashes.items() for kind, found in kinds.items()}
     overrides = ["length=32", "epochs=1", "batch_size=8", "bf16=false", "learning_rates=[1e-4,2e-4]"]
     with recorded() as made:
         result = limbeck.evaluate(
-            [teacher], "rte,mrpc", output=tmp_path / "out", data=files / "tasks", preset="quick", seeds=1,
+            [files / "teacher"], "rte,mrpc", output=tmp_path / "out", data=files / "tasks", preset="quick", seeds=1,
             overrides=[*overrides, "mrpc.keep=best_epoch"],
         )  # fmt: skip
     assert not result.failed
@@ -163,8 +159,8 @@ def test_searches(kind, files, names, tmp_path):
     )
 
 
-def test_a_comparison(files, teacher, names, tmp_path):
-    plan = tiny_plan(teacher, files / "text", seeds=[1, 2], budget={"tokens": 300})
+def test_a_comparison(files, names, tmp_path):
+    plan = tiny_plan(files / "teacher", files / "text", seeds=[1, 2], budget={"tokens": 300})
     plan["training"] |= {"warmup_steps": 0}
     plan["evaluation"] = {"held_out": {"blocks": 8, "pairs": 10, "retrieval_pairs": 10}, "speed": {"enabled": False}}
     with recorded() as made:
@@ -181,7 +177,7 @@ def test_a_comparison(files, teacher, names, tmp_path):
     )
 
 
-def test_what_a_run_is_resumed_with(files, teacher, names, tmp_path):
+def test_what_a_run_is_resumed_with(files, names, tmp_path):
     """Each change of a finished run's recipe either takes the run as it is, or is refused with the difference."""
     recipe = search_recipe(files, RELATIONS, {"layers": 1, "hidden": 16, "heads": 4, "ffn": 16})
     recipe["output"] = str(tmp_path / "run")

@@ -151,14 +151,6 @@ def test_a_killed_run_ends_as_the_one_that_was_not(limbeck, placed, version):
             assert torch.equal(found[name], tensor), name
 
 
-def test_a_run_on_other_text_is_refused(limbeck, placed):
-    (placed / "text" / "some.txt").write_text("Other text, which the run was not begun with.\n" * 50, encoding="utf-8")
-    before = contents(placed / "killed" / "stages")
-    done = limbeck("distill", "--resume", "--output", "killed", "--quiet")
-    assert_one_line_error(done, 2, "The text of the run in 'killed' has changed")
-    assert contents(placed / "killed" / "stages") == before
-
-
 def test_a_killed_search_ends_as_the_one_that_was_not(limbeck, placed, version):
     whole, told = read(placed / "search-mapping" / "search.json"), trials(placed / "search-killed")
     journal = placed / "search-killed" / "search.journal"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from limbeck.cli import options
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import LONGEST_SECONDS, MOST, command, measuring_option, parse_numbers
+from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
     from limbeck.benchmark.rows import Row
@@ -35,17 +36,18 @@ class _Rows:
         Path | None,
         options.result_option(help="Write the rows, with device, versions and commit, to a .csv or .json file."),
     ] = None
+    messages: Messages = field(default_factory=Messages)
 
-    def begin(self, messages: Messages) -> ProgressBar:
+    def begin(self) -> ProgressBar:
         """Check that rows can be written, and return the progress of a benchmark."""
         from limbeck.benchmark.rows import check_output
         from limbeck.core.progress import ProgressBar
 
-        console = messages.console()
+        console = self.messages.console()
         check_output(self.output)
         return ProgressBar(console)
 
-    def finish(self, name: str, rows: Sequence[Row], device: str, table: RenderableType, messages: Messages) -> None:
+    def finish(self, name: str, rows: Sequence[Row], device: str, table: RenderableType) -> None:
         """Write the file, and print the result."""
         from limbeck.benchmark.rows import describe_machine, report_dict, write_rows
         from limbeck.core.machine import choose_device
@@ -54,7 +56,7 @@ class _Rows:
         if self.output is not None:
             write_rows(self.output, name, rows, machine)
         written = () if self.output is None else (f"Rows: {self.output}",)
-        print_result(messages.as_json, report_dict(name, rows, machine), table, *written)
+        print_result(self.messages.as_json, report_dict(name, rows, machine), table, *written)
 
 
 benchmark = options.command_group(
@@ -91,15 +93,13 @@ def loss(
     memory: Memory = True,
     *,
     result: _Rows,
-    messages: Messages,
 ) -> None:
     """Time a loss, forward and backward, by each backend: time, peak memory, error against float64."""
     from limbeck.benchmark.loss import LossCase, benchmark_of, measure_losses
     from limbeck.benchmark.rows import loss_table
     from limbeck.core.machine import choose_device
-    from limbeck.errors import RecipeError
 
-    progress = result.begin(messages)
+    progress = result.begin()
     chosen = choose_device(device)
     both = parse_numbers("--widths", widths)
     if len(both) != 2:
@@ -120,7 +120,7 @@ def loss(
     names = [name.strip() for name in backends.split(",")] if backends else []
     with progress as bar:
         rows = measure_losses(cases, names, seconds=seconds, memory=memory, report=bar)
-    result.finish("loss", rows, device, loss_table(rows), messages)
+    result.finish("loss", rows, device, loss_table(rows))
 
 
 @command(
@@ -160,7 +160,6 @@ def step(
     overrides: options.Overrides = None,
     *,
     result: _Rows,
-    messages: Messages,
 ) -> None:
     """Time whole optimizer steps and their parts: tokens/s, peak memory, and how near the floor they are.
 
@@ -168,9 +167,8 @@ def step(
     """
     from limbeck.benchmark.rows import step_table
     from limbeck.benchmark.step import StepRequest, measure_step
-    from limbeck.errors import RecipeError
 
-    progress = result.begin(messages)
+    progress = result.begin()
     named = {"teacher": teacher, "student": student, "method": method}
     given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if recipe is not None and given:
@@ -183,7 +181,7 @@ def step(
     )  # fmt: skip
     with progress as bar:
         rows = measure_step(request, seconds=seconds, memory=memory, report=bar)
-    result.finish("step", rows, device, step_table(rows), messages)
+    result.finish("step", rows, device, step_table(rows))
 
 
 @command(
@@ -203,7 +201,6 @@ def model(
     warmup: Annotated[int, measuring_option(min=0, max=1000, help="Passes of each that are not counted.")] = 2,
     *,
     result: _Rows,
-    messages: Messages,
 ) -> None:
     """Time the forward passes of one or more models, in turns: latency, throughput, speedup."""
     from limbeck.benchmark.model import measure_models
@@ -211,11 +208,11 @@ def model(
     from limbeck.core.machine import choose_device
     from limbeck.models.loading import as_dtype
 
-    progress, chosen = result.begin(messages), choose_device(device)
+    progress, chosen = result.begin(), choose_device(device)
     with progress as bar:
         rows = measure_models(
             models, device=chosen, batch_sizes=parse_numbers("--batch-sizes", batch_sizes),
             lengths=parse_numbers("--lengths", lengths), dtype=as_dtype(dtype), seconds=seconds, warmup=warmup,
             report=bar,
         )  # fmt: skip
-    result.finish("model", rows, device, model_table(rows), messages)
+    result.finish("model", rows, device, model_table(rows))

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import command
+from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
     from limbeck.comparison.cells import CheckedPlan
@@ -46,7 +47,6 @@ def compare(
         _show_plan(checked, messages.as_json)
         return
     from limbeck.api import compare as run_comparison
-    from limbeck.errors import RecipeError
     from limbeck.report.comparison import methods_table
 
     if output is None:

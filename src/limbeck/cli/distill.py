@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from limbeck.cli import options as shared
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import command, run_option, training_option
+from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
     from limbeck.api import RunResult
@@ -76,7 +78,6 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) ->
     Raises:
         RecipeError: if neither a file nor enough options are given.
     """
-    from limbeck.errors import RecipeError
     from limbeck.recipe.load import read_recipe
 
     given = {name: value for name, value in options.items() if value not in (None, [])}
@@ -99,29 +100,26 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) ->
 
 
 _PLACES = {
-    "teacher": ("teacher", "model"), "student": ("student", "shape"), "corpus": ("corpus", "sources"),
-    "length": ("corpus", "length"),
-}  # fmt: skip
-_TRAINING = {
-    "steps": "max_steps", "batch_size": "per_device_train_batch_size", "learning_rate": "learning_rate",
+    "output": "output", "seed": "seed", "teacher": "teacher.model", "student": "student.shape",
+    "corpus": "corpus.sources", "length": "corpus.length", "steps": "stages.*.training.max_steps",
+    "batch_size": "stages.*.training.per_device_train_batch_size",
+    "learning_rate": "stages.*.training.learning_rate",
 }  # fmt: skip
 
 
 def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Lay options over a recipe."""
-    merged = dict(data) | {name: given[name] for name in ("output", "seed") if name in given}
-    for name, (part, key) in _PLACES.items():
-        if name in given:
-            merged[part] = {**_mapping(merged.get(part)), key: given[name]}
+    """Lay options over a recipe; those of the training over every stage."""
+    from limbeck.recipe.load import set_value
+
+    merged = copy.deepcopy(data)
     if "method" in given:
         merged["stages"] = _stages_of(given["method"])
-    training = {key: given[name] for name, key in _TRAINING.items() if name in given}
     stages = merged.get("stages")
-    if training and isinstance(stages, list):
-        merged["stages"] = [
-            {**_mapping(stage), "training": {**_mapping(_mapping(stage).get("training")), **training}}
-            for stage in stages
-        ]
+    numbers = range(len(stages) if isinstance(stages, list) else 0)
+    for name, path in _PLACES.items():
+        if name in given:
+            for place in [path.replace("*", str(number)) for number in numbers] if "*" in path else [path]:
+                set_value(merged, place.split("."), given[name], f"--{name}")
     return merged
 
 
@@ -133,7 +131,3 @@ def _stages_of(method: str) -> list[dict[str, Any]]:
     if not stages:
         return [{"method": method}]
     return [{"name": f"stage-{number}", "method": dict(stage)} for number, stage in enumerate(stages, start=1)]
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, dict) else {}

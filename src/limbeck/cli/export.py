@@ -11,6 +11,7 @@ import typer
 from limbeck.cli import options
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import measuring_option
+from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
     from limbeck.export.exporting import Export
@@ -71,7 +72,6 @@ def export(
     """Write a student in another format, measure how far it is from the student, and push it to the Hub."""
     from limbeck.core.progress import ProgressBar, line_by_line
     from limbeck.corpus.opening import read_texts
-    from limbeck.errors import RecipeError
     from limbeck.export.exporting import ExportRequest, export_model
     from limbeck.export.pushing import check_login, check_repository, push_folder
     from limbeck.report.model_card import card_writer, run_problem

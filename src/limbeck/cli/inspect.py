@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ import typer
 from rich.console import RenderableType
 
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import LAST_SEED, MOST, Device, command, command_group, result_option
+from limbeck.cli.options import LAST_SEED, MOST, Device, command, command_group, parse_list, result_option, whole_number
 from limbeck.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ class _Files:
         Path | None,
         result_option(help="A folder for picture and data, or one file: .png, .svg, .pdf (picture) or .json (data)."),
     ] = None
+    messages: Messages = field(default_factory=Messages)
 
-    def begin(self, messages: Messages) -> ProgressBar:
+    def begin(self) -> ProgressBar:
         """Check that results can be written, and return the progress of an inspection."""
         from limbeck.core.progress import ProgressBar
         from limbeck.report.inspection import check_output
 
-        console = messages.console()
+        console = self.messages.console()
         check_output(self.output)
         return ProgressBar(console)
 
@@ -74,7 +75,7 @@ class _Files:
         chosen = choose_device(self.device)
         return [load_subject(name, device=chosen) for name in models if name is not None]
 
-    def finish(self, name: str, found: Any, table: RenderableType, messages: Messages) -> None:
+    def finish(self, name: str, found: Any, table: RenderableType) -> None:
         """Write the files, and print the result."""
         from limbeck.core.records import plain
         from limbeck.report.inspection import inspection_pictures, write_inspection
@@ -83,7 +84,7 @@ class _Files:
         written = []
         if self.output is not None:
             written = write_inspection(self.output, name, data, inspection_pictures(name, data["result"]))
-        print_result(messages.as_json, data, table, *(f"Written: {path}" for path in written))
+        print_result(self.messages.as_json, data, table, *(f"Written: {path}" for path in written))
 
 
 inspect = command_group(
@@ -116,17 +117,16 @@ def phrases(
     ] = 0,
     *,
     files: _Files,
-    messages: Messages,
 ) -> None:
     """Cluster the vectors of phrases by k-means: how much each layer knows of phrases (MiniLM, table 10)."""
     from limbeck.inspection import SpanSample, cluster_phrases, read_chunks
     from limbeck.report.inspection import phrase_table
 
-    with files.begin(messages) as bar:
+    with files.begin() as bar:
         text = read_chunks(data)
         sample = SpanSample(spans, unlabelled, clusters, held_out, seed, tuple(range(seed, seed + seeds)))
         found = cluster_phrases(files.load(model, teacher), text, sample, report=bar)
-    files.finish("phrases", found, phrase_table(found), messages)
+    files.finish("phrases", found, phrase_table(found))
 
 
 @command(
@@ -151,7 +151,6 @@ def attention(
     *,
     texts: _TextsOfMaps,
     files: _Files,
-    messages: Messages,
 ) -> None:
     """Draw attention maps of a sentence; with a teacher, measure how far each layer and head is from its own."""
     from limbeck.inspection import draw_maps, measure_divergence
@@ -159,8 +158,8 @@ def attention(
 
     if sentence is not None and not sentence.strip():
         raise RecipeError("--sentence is empty; give it a word, or leave it out for the first of the texts.")
-    with files.begin(messages) as bar:
-        if files.output is None and teacher is None and not messages.as_json:
+    with files.begin() as bar:
+        if files.output is None and teacher is None and not files.messages.as_json:
             raise RecipeError(
                 "Without a teacher there are only maps to draw: give --output FOLDER (or --teacher, or --json)."
             )
@@ -173,7 +172,7 @@ def attention(
         )  # fmt: skip
         far = None if beside is None else measure_divergence(subjects[0], beside, read, length=texts.length, report=bar)
     table = maps_note(maps) if far is None else divergence_table(far)
-    files.finish("attention", {"maps": maps, "divergence": far}, table, messages)
+    files.finish("attention", {"maps": maps, "divergence": far}, table)
 
 
 @command(
@@ -181,28 +180,28 @@ def attention(
     "--output look/",
     group=inspect,
 )
-def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files, messages: Messages) -> None:
+def similarity(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
     """Compare every layer with every layer of the teacher, or with its own: linear centred kernel alignment."""
     from limbeck.inspection import measure_similarity
     from limbeck.report.inspection import similarity_table
 
-    with files.begin(messages) as bar:
+    with files.begin() as bar:
         read = texts.read()
         subjects = files.load(model, teacher)
         found = measure_similarity(subjects[0], subjects[-1], read, length=texts.length, report=bar)
-    files.finish("similarity", found, similarity_table(found), messages)
+    files.finish("similarity", found, similarity_table(found))
 
 
 @command(
     "limbeck inspect contribution google-bert/bert-base-uncased --texts held-out.txt --output look/", group=inspect
 )
-def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files, messages: Messages) -> None:
+def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files: _Files) -> None:
     """Measure how far each layer turns its input: the cosines behind the `contribution` mapping (ELM, 5.3.1)."""
     from limbeck.core.progress import part_of
     from limbeck.inspection import measure_contribution
     from limbeck.report.inspection import contribution_table
 
-    with files.begin(messages) as bar:
+    with files.begin() as bar:
         read = texts.read()
         subjects = files.load(model, teacher)
         parts = [part_of(bar, i / len(subjects), (i + 1) / len(subjects)) for i in range(len(subjects))]
@@ -210,7 +209,7 @@ def contribution(model: Model, teacher: Teacher = None, *, texts: _Texts, files:
             measure_contribution(subject, read, length=texts.length, report=part)
             for subject, part in zip(subjects, parts, strict=True)
         ]
-    files.finish("contribution", found, contribution_table(found), messages)
+    files.finish("contribution", found, contribution_table(found))
 
 
 # The layers and heads that `limbeck inspect attention` draws.
@@ -232,19 +231,20 @@ def read_layers(text: str | None, subjects: Sequence[Subject]) -> list[tuple[int
 
     depth, teacher_depth = subjects[0].layers, subjects[-1].layers
     beside = uniform(depth, teacher_depth)
-    pairs: list[tuple[int, int]] = []
-    for part in (str(depth) if text is None else text).split(","):
-        if part.strip() == "all":
-            pairs += ((layer, teachers[0]) for layer, teachers in beside.items())
-            continue
-        student, colon, teacher = (piece.strip() for piece in part.partition(":"))
-        if not _is_number(student) or (colon and not _is_number(teacher)):
-            raise RecipeError(f"--layers '{str(text)[:80]}' has to be all, or layers by commas such as 6 or 3:6,6:12.")
+    given = f"--layers '{str(text)[:80]}'"
+
+    def read(part: str) -> list[tuple[int, int]]:
+        if part == "all":
+            return [(layer, teachers[0]) for layer, teachers in beside.items()]
+        student, colon, teacher = part.partition(":")
+        layer, other = (whole_number(piece.strip()) for piece in (student, teacher if colon else student))
         if colon and len(subjects) == 1:
-            raise RecipeError(f"--layers '{str(text)[:80]}' names a layer of a teacher; give --teacher too.")
-        check_layers(subjects[0], "student" if len(subjects) > 1 else "model", [int(student)])
-        pairs.append((int(student), int(teacher) if colon else beside[int(student)][0]))
-    return pairs
+            raise RecipeError(f"{given} names a layer of a teacher; give --teacher too.")
+        check_layers(subjects[0], "student" if len(subjects) > 1 else "model", [layer])
+        return [(layer, other if colon else beside[layer][0])]
+
+    refusal = f"{given} has to be all, or layers by commas such as 6 or 3:6,6:12."
+    return parse_list(str(depth) if text is None else text, read, refusal)
 
 
 def read_heads(text: str, subjects: Sequence[Subject]) -> list[int]:
@@ -256,18 +256,7 @@ def read_heads(text: str, subjects: Sequence[Subject]) -> list[int]:
     from limbeck.inspection import MEAN_HEAD
     from limbeck.models.families import shape_of
 
-    found: list[int] = []
-    for part in (part.strip() for part in text.split(",")):
-        if part == "mean":
-            found.append(MEAN_HEAD)
-        elif part == "all":
-            found += range(1, shape_of(subjects[0].model.config).heads + 1)
-        elif _is_number(part) and int(part) > 0:
-            found.append(int(part))
-        else:
-            raise RecipeError(f"--heads '{text[:80]}' has to be mean, all, or numbers from 1 by commas.")
-    return found
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10
+    heads = range(1, shape_of(subjects[0].model.config).heads + 1)
+    refusal = f"--heads '{text[:80]}' has to be mean, all, or numbers from 1 by commas."
+    named = {"mean": [MEAN_HEAD], "all": heads}
+    return parse_list(text, lambda part: named.get(part) or [whole_number(part, 1)], refusal)

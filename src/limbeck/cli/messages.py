@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from limbeck.cli.options import Json, result_option
+from limbeck.errors import RecipeError
 
 PIPED_WIDTH = 160
 """Columns of a table in a file or a pipe, which has no width."""
@@ -48,8 +49,6 @@ class Messages:
         Raises:
             RecipeError: for `quiet` and `verbose` together.
         """
-        from limbeck.errors import RecipeError
-
         if self.quiet and self.verbose:
             raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
         console = Console(stderr=True, quiet=self.quiet)

@@ -12,6 +12,7 @@ from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, command, complete
 from limbeck.cli.recipe import print_recipe
 from limbeck.core.blocks import BOXED, Table
 from limbeck.core.blocks import console as blocks_console
+from limbeck.errors import RecipeError
 
 
 @command(
@@ -33,7 +34,6 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """List the methods, or show one: its card, the terms it comes to, and a recipe to edit and run."""
-    from limbeck.errors import RecipeError
     from limbeck.methods import composition as cards
     from limbeck.recipe.method_recipe import method_recipe
 

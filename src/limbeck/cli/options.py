@@ -1,14 +1,16 @@
-"""Shared by the commands: options, the panels and examples of their helps, and the reading of lists of numbers."""
+"""Shared by the commands: options, the panels and examples of their helps, and the reading of lists."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
+
+from limbeck.errors import RecipeError
 
 # What the shell completes: names that are written down here, since asking the registries would import torch.
 #
@@ -34,6 +36,7 @@ OBJECTIVES = ("relation_kl", "attention_score_mse", "soft_label_kl")
 SAMPLERS = ("tpe", "random", "nsga2", "gp")
 DTYPES = ("float32", "bfloat16", "float16")
 
+Item = TypeVar("Item")
 Complete = Callable[[str], list[str]]
 
 
@@ -53,14 +56,10 @@ def complete_list(names: Sequence[str]) -> Complete:
     return completions
 
 
-RUN_PANEL = "What is distilled"
-TRAINING_PANEL = "Training"
-MEASURING_PANEL = "Measuring"
-RESULT_PANEL = "Result and messages"
-run_option = partial(typer.Option, rich_help_panel=RUN_PANEL)
-training_option = partial(typer.Option, rich_help_panel=TRAINING_PANEL)
-measuring_option = partial(typer.Option, rich_help_panel=MEASURING_PANEL)
-result_option = partial(typer.Option, rich_help_panel=RESULT_PANEL)
+run_option = partial(typer.Option, rich_help_panel="What is distilled")
+training_option = partial(typer.Option, rich_help_panel="Training")
+measuring_option = partial(typer.Option, rich_help_panel="Measuring")
+result_option = partial(typer.Option, rich_help_panel="Result and messages")
 
 MOST = 1_000_000
 """The largest number in a list of sizes: above it there is no text so long and no model so wide."""
@@ -102,8 +101,8 @@ EPILOGS: dict[Command, str] = {}
 def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Command], Command]:
     """Return a decorator that makes a command of a function.
 
-    A parameter whose type is a dataclass stands for its fields: these are options of the command, and the function gets
-    an instance.
+    A parameter or field whose type is a dataclass stands for its fields: these are options of the command, and the
+    function gets an instance.
 
     Args:
         examples: Calls for the end of its help.
@@ -119,24 +118,29 @@ def command(*examples: str, group: typer.Typer | None = None) -> Callable[[Comma
 
 
 def _with_groups_of_options(function: Command) -> Command:
-    groups: dict[str, Any] = {}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
-        if is_dataclass(parameter.annotation):
-            groups[name] = parameter.annotation
-            parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
-        else:
-            parameters.append(parameter)
-    if not groups:
-        return function
-
     def call(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        function(**values)
+        function(**_grouped(function, values))
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
-    return with_parameters(call, parameters)
+    return with_parameters(call, _flat(function))
+
+
+def _flat(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """Yield the parameters of a function or class, those of its groups of options one by one."""
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        yield from _flat(parameter.annotation) if _is_group(parameter) else (parameter,)
+
+
+def _grouped(function: Callable[..., Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function or class, its groups of options made of the values."""
+    return {
+        name: parameter.annotation(**_grouped(parameter.annotation, values)) if _is_group(parameter) else values[name]
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
+    }
+
+
+def _is_group(parameter: inspect.Parameter) -> bool:
+    return is_dataclass(parameter.annotation)
 
 
 def with_parameters(function: Command, parameters: Iterable[inspect.Parameter]) -> Command:
@@ -159,17 +163,41 @@ def epilog(*examples: str) -> str:
     return "\n\n".join(["Example:" if len(examples) == 1 else "Examples:", *map(escape, examples)])
 
 
+def parse_list(text: str, read: Callable[[str], Iterable[Item]], refusal: str) -> list[Item]:
+    """Read parts separated by commas.
+
+    Args:
+        text: The value of an option.
+        read: Returns the items that a part stands for; raises ValueError where it cannot.
+        refusal: The message for a part that cannot be read.
+
+    Raises:
+        RecipeError: for such a part.
+    """
+    try:
+        return [item for part in text.split(",") for item in read(part.strip())]
+    except ValueError:
+        raise RecipeError(refusal) from None
+
+
+def whole_number(text: str, least: int = 0, most: int = 10**9) -> int:
+    """Read digits.
+
+    Raises:
+        ValueError: for anything else, and a number that is not within the bounds.
+    """
+    # Digits are counted first: Python refuses to read thousands of them.
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+        raise ValueError(text)
+    return int(text)
+
+
 def parse_numbers(option: str, text: str) -> list[int]:
     """Read whole numbers from 1 to `MOST`, separated by commas.
 
     Raises:
         RecipeError: for anything else.
     """
-    from limbeck.errors import RecipeError
-
-    parts = [part.strip() for part in text.split(",")]
-    # Digits are counted first: Python refuses to read thousands of them.
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 and 0 < int(part) <= MOST for part in parts):
-        shown = text if len(text) <= 40 else f"{text[:40]}…"
-        raise RecipeError(f"{option} '{shown}' has to be whole numbers from 1 to {MOST:,}, by commas: 128,512.")
-    return [int(part) for part in parts]
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    refusal = f"{option} '{shown}' has to be whole numbers from 1 to {MOST:,}, by commas: 128,512."
+    return parse_list(text, lambda part: [whole_number(part, 1, MOST)], refusal)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from limbeck.cli.messages import print_json, print_result
 from limbeck.cli.options import Json, Overrides, command
+from limbeck.errors import RecipeError
 
 
 @command(
@@ -23,7 +24,6 @@ def recipe(
     as_json: Json = False,
 ) -> None:
     """Print a commented example recipe, or a recipe with every default filled in."""
-    from limbeck.errors import RecipeError
     from limbeck.recipe.load import dump_recipe, load_recipe, read_shipped
 
     if sum([path is not None, example, quickstart]) != 1:

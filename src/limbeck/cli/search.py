@@ -15,8 +15,7 @@ import typer
 from limbeck.cli import options
 from limbeck.cli.distill import recipe_data
 from limbeck.cli.messages import Messages, print_result
-from limbeck.cli.options import complete, complete_list, run_option, training_option
-from limbeck.errors import RecipeError
+from limbeck.cli.options import complete, complete_list, parse_list, run_option, training_option, whole_number
 from limbeck.search import requests
 
 _COMPLETIONS: dict[str, options.Complete] = {
@@ -210,15 +209,17 @@ def parse_layers(option: str, text: str) -> list[int]:
     Raises:
         RecipeError: for anything else.
     """
-    found: dict[int, None] = {}
-    for part in text.split(","):
-        first, dash, last = (piece.strip() for piece in part.partition("-"))
-        ends = (first, last) if dash else (first, first)
-        # Three digits: no teacher is deeper, and a range of billions would take all memory.
-        if not all(end.isascii() and end.isdigit() and len(end) <= 3 for end in ends) or int(ends[0]) > int(ends[1]):
-            raise RecipeError(f"{option} '{text}' cannot be read; give layers and ranges by commas, such as 1-8,10.")
-        found |= dict.fromkeys(range(int(ends[0]), int(ends[1]) + 1))
-    return list(found)
+
+    def read(part: str) -> range:
+        first, dash, last = part.partition("-")
+        # No teacher is deeper, and a range of billions would take all memory.
+        start, end = (whole_number(piece.strip(), most=999) for piece in (first, last if dash else first))
+        if start > end:
+            raise ValueError(part)
+        return range(start, end + 1)
+
+    refusal = f"{option} '{text}' cannot be read; give layers and ranges by commas, such as 1-8,10."
+    return list(dict.fromkeys(parse_list(text, read, refusal)))
 
 
 def parse_multiples(option: str, text: str) -> list[float]:
@@ -227,13 +228,14 @@ def parse_multiples(option: str, text: str) -> list[float]:
     Raises:
         RecipeError: for anything else.
     """
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 < number < 1000 for number in found):
-        raise RecipeError(f"{option} '{text}' has to be numbers above 0, separated by commas: 2,4.")
-    return [int(number) if number.is_integer() else number for number in found]
+
+    def read(part: str) -> list[float]:
+        number = float(part)
+        if not 0 < number < 1000:
+            raise ValueError(part)
+        return [int(number) if number.is_integer() else number]
+
+    return parse_list(text, read, f"{option} '{text}' has to be numbers above 0, separated by commas: 2,4.")
 
 
 def _runner(name: str) -> Callable[..., dict[str, Any]]:

@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -74,37 +74,40 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+class _Block:
+    @property
+    def kind(self) -> str:
+        """The name of its class in small letters, for templates."""
+        return type(self).__name__.lower()
+
+
 @dataclass(frozen=True)
-class Paragraph:
+class Paragraph(_Block):
     """Running text, with the address of its source where there is one."""
 
-    kind: ClassVar[str] = "paragraph"
     text: str
     address: str = ""
 
 
 @dataclass(frozen=True)
-class Notes:
+class Notes(_Block):
     """Lines that belong together; warnings among them are set apart."""
 
-    kind: ClassVar[str] = "notes"
     lines: tuple[str, ...]
     warning: bool = False
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(_Block):
     """Names and their values."""
 
-    kind: ClassVar[str] = "facts"
     pairs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(_Block):
     """A procedure: a heading and a line or two for each step, in order."""
 
-    kind: ClassVar[str] = "steps"
     steps: tuple[tuple[str, str], ...]
 
 
@@ -141,7 +144,7 @@ BOXED = Layout(boxed=True, fold=False, collapsed=False)
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(_Block):
     """A table.
 
     Args:
@@ -157,7 +160,6 @@ class Table:
         layout: Its form on a console.
     """
 
-    kind: ClassVar[str] = "table"
     caption: str
     headings: tuple[str, ...]
     rows: tuple[tuple[AnyCell, ...], ...]
@@ -176,7 +178,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(_Block):
     """A figure, its description, and the numbers behind it.
 
     Args:
@@ -188,7 +190,6 @@ class Figure:
         data: The numbers.
     """
 
-    kind: ClassVar[str] = "figure"
     name: str
     title: str
     caption: str
@@ -198,10 +199,9 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Code:
+class Code(_Block):
     """Text to copy, closed until a reader opens it."""
 
-    kind: ClassVar[str] = "code"
     title: str
     text: str
     language: str

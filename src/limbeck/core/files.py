@@ -97,16 +97,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """Read a run's record; empty where there is none or it cannot be read."""
-    return read_json(folder / RECORD)
-
-
 def record_damage(folder: Path) -> str | None:
     """Say in a line that a run's record is there and cannot be read; None where all is well, or there is none."""
     path = folder / RECORD
     # A record that is whole is never empty.
-    if not path.is_file() or read_record(folder):
+    if not path.is_file() or read_json(path):
         return None
     return f"'{path}' is damaged and cannot be read: what the run was and how it ended is not known from it."
 

@@ -226,8 +226,8 @@ def _shown(path: Sequence[int | str]) -> str:
 # A run: `run.json` and `heartbeat.json` in its folder.
 
 
-class TeacherCard(Record):
-    """Licence and language, as a teacher's own card says them."""
+class CardFields(Record):
+    """Licence and language of a model, as its card says them."""
 
     license: str | None = None
     license_name: str | None = None
@@ -242,7 +242,7 @@ class Teacher(Record):
     shape: str = ""
     kind: str | None = None
     hub_id: str | None = None
-    card: TeacherCard | None = None
+    card: CardFields | None = None
 
 
 class Initialisation(Record):
@@ -642,13 +642,13 @@ class RunEvaluation(Record):
         return self.batches[0] if self.batches else BatchLatency()
 
 
-class Run(Made):
+class Run(Made, CardFields):
     """A run: `run.json`, written at every turn.
 
     Attributes:
         problem: Why it failed or stopped.
         timings: Seconds of each part, and of all in `total`.
-        license: Of the student, where somebody wrote it into the record.
+        license: Of the student, as the language, where somebody wrote it into the record.
     """
 
     FILE = "run.json"
@@ -667,10 +667,6 @@ class Run(Made):
     corpus: CorpusText | None = None
     untrained: Untrained | None = None
     evaluation: RunEvaluation | None = None
-    license: str | None = None
-    license_name: str | None = None
-    license_link: str | None = None
-    language: str | list[str] | None = None
 
 
 class Heartbeat(File):

@@ -99,11 +99,22 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
             raise RecipeError(f"Override '{override}' names no key; write it as path.to.key=value.")
         if len(keys) > DEEPEST:
             raise RecipeError(f"Override '{override[:80]}' has {len(keys)} levels, and nothing is that deep.")
-        _set(result, keys, parse_yaml(value, f"Override '{override}'"), override)
+        set_value(result, keys, parse_yaml(value, f"Override '{override}'"), override)
     return result
 
 
-def _set(node: Any, keys: list[str], value: Any, override: str) -> None:
+def set_value(node: Any, keys: Sequence[str], value: Any, override: str) -> None:
+    """Set a value of a recipe; mappings that are not there are made on the way to it.
+
+    Args:
+        node: The recipe, which is changed.
+        keys: The path to the value.
+        value: The value.
+        override: What sets it, for messages.
+
+    Raises:
+        RecipeError: for a path that leads nowhere.
+    """
     for position, key in enumerate(keys):
         last = position == len(keys) - 1
         slot: Any = key

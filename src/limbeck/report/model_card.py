@@ -213,7 +213,7 @@ def inherited_fields(run: Run) -> dict[str, str]:
         name = run.teacher.name_or_path
         # The recipe may call it by another name than that of its place.
         place = asked.model if name == (asked.name or "") else name
-        theirs = records.TeacherCard.read(card_fields(place) if place else {})
+        theirs = records.CardFields.read(card_fields(place) if place else {})
     owner = theirs if run.license is None else run
     found = {key: value for key in LICENSE_KEYS if (value := getattr(owner, key)) is not None}
     language = single_language(run.language or theirs.language)
