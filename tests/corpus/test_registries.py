@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from limbeck.corpus import Document, SourceReport, open_source
-from limbeck.corpus.readers import FILE_KINDS, FileKind, FileText, PlacedRow
+from limbeck.corpus.documents import FoundText
+from limbeck.corpus.readers import FILE_KINDS, FileKind, PlacedRow
 from limbeck.corpus.sources import SOURCES, SourceKind, check_source, open_rows
 from limbeck.errors import CorpusError
 from limbeck.evaluation.task_files import read_split_file
@@ -20,7 +21,7 @@ def read_bars(file):
     """A text between every two bars."""
     for number, text in enumerate(file.stream.read().decode().split("|"), start=1):
         if number > file.start.position:
-            yield FileText(text, number, number)
+            yield FoundText(text, number, number)
 
 
 def read_bar_rows(file):
@@ -78,9 +79,9 @@ class Counting:
 
     def documents(self, report, progress=None, cursor=None):
         for number in range(self.last):
-            cursor.offset.position = number
+            cursor.position = number
             yield Document(f"the teacher has {number} words")
-        cursor.next_shard()
+        cursor.move(1)
 
 
 def test_a_new_kind_of_source_works_everywhere(tmp_path, monkeypatch):

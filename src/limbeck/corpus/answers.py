@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, EncodedRows, Example
-from limbeck.corpus.packing import PROBES
+from limbeck.corpus.packing import PROBES, plain_backend
 from limbeck.errors import CorpusError
 
 NO_SPAN = (0, 0)
@@ -55,29 +55,6 @@ def find_frame(backend: Tokenizer) -> PairFrame:
             ids, types = ([values[part] for part in parts] for values in (encoding.ids, encoding.type_ids))
             return PairFrame(ids, types, (encoding.type_ids[first], encoding.type_ids[second]))
     raise CorpusError("The tokenizer gives no token for any plain text: it is empty or broken.")
-
-
-def window_starts(tokens: int, room: int, stride: int) -> range:
-    """Return the first tokens of the windows of a context; the last window ends where the context ends.
-
-    Args:
-        tokens: Tokens of the context.
-        room: Tokens of a window, above `stride`.
-        stride: Tokens that neighbouring windows share.
-    """
-    return range(0, max(tokens - stride, 1), room - stride)
-
-
-def answer_tokens(offsets: NDArray[np.int64], start: int, end: int) -> tuple[int, int] | None:
-    """Return the first and last token of an answer; `None` if no token lies in it.
-
-    Args:
-        offsets: First character and character after the last of every token, `[tokens, 2]`.
-        start: First character of the answer.
-        end: Character after its last.
-    """
-    inside = np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > start))
-    return (int(inside[0]), int(inside[-1])) if len(inside) else None
 
 
 class Question(NamedTuple):
@@ -142,9 +119,7 @@ class AnswerWindows:
                 f"Question answering needs the place of every token in the text, which the slow tokenizer "
                 f"{type(tokenizer).__name__} does not give: use a fast one (a tokenizer.json)."
             )
-        self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        self._backend.no_padding()
-        self._backend.no_truncation()
+        self._backend = plain_backend(tokenizer)
         self._frame = find_frame(self._backend)
         special = sum(map(len, self._frame.ids))
         self._room = length - special
@@ -165,11 +140,10 @@ class AnswerWindows:
             examples: Contexts, questions, and answers in characters.
             report: Receives questions that were cut, and answers without a token, which are left out.
         """
-        questions = []
-        for context, pair, label in examples:
-            first, after = label  # type: ignore[misc]
-            answer = None if (first, after) == NO_ANSWER else (first, after)
-            questions.append(Question(repr((pair or "")[:40]), pair or "", context, answer))
+        questions = [
+            Question(repr((pair or "")[:40]), pair or "", context, None if label == NO_ANSWER else label)  # type: ignore[arg-type]
+            for context, pair, label in examples
+        ]
         windows = self.cut(questions, report, "answer without a token, dropped")
         return EncodedRows(
             [window.input_ids for window in windows],
@@ -195,30 +169,29 @@ class AnswerWindows:
             if len(ids) > self._question_room:
                 report.note(f"question cut to {self._question_room} tokens", name)
                 ids = ids[: self._question_room]
-            tokens = None if answer is None else answer_tokens(offsets[context], *answer)
-            if answer is not None and tokens is None:
-                report.note(without_token, name)
-                continue
-            windows += self._windows(name, ids, encoded[context].ids, offsets[context], tokens)
+            span: list[int] = []
+            if answer is not None:
+                starts, ends = offsets[context].T
+                span = np.flatnonzero((starts < answer[1]) & (ends > answer[0])).tolist()
+                if not span:
+                    report.note(without_token, name)
+                    continue
+            windows += self._windows(name, ids, encoded[context].ids, offsets[context], span)
         return windows
 
     def _windows(
-        self,
-        name: str,
-        question: list[int],
-        context: list[int],
-        offsets: NDArray[np.int64],
-        answer: tuple[int, int] | None,
+        self, name: str, question: list[int], context: list[int], offsets: NDArray[np.int64], span: list[int]
     ) -> Iterator[AnswerWindow]:
         room = self._room - len(question)
         first = len(self._frame.ids[0])
         if self._question_first:
             first += len(question) + len(self._frame.ids[1])
-        for start in window_starts(len(context), room, self._stride):
+        # Neighbours share `stride` tokens, and the last window ends where the context ends.
+        for start in range(0, max(len(context) - self._stride, 1), room - self._stride):
             part = context[start : start + room]
             ids, types = self._frame.join(*((question, part) if self._question_first else (part, question)))
             label = NO_SPAN
-            if answer is not None and start <= answer[0] and answer[1] < start + len(part):
-                label = (first + answer[0] - start, first + answer[1] - start)
+            if span and start <= span[0] and span[-1] < start + len(part):
+                label = (first + span[0] - start, first + span[-1] - start)
             part_offsets = offsets[start : start + len(part)]
             yield AnswerWindow(name, ids, types if self._typed else None, first, part_offsets, label)

@@ -1,6 +1,7 @@
 """Corpora: documents or labelled rows and a tokenizer to token rows on disk, from the cache where it has them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,7 +25,7 @@ from limbeck.core.files import (
 from limbeck.core.workers import map_parallel
 from limbeck.corpus import store
 from limbeck.corpus.answers import AnswerWindows
-from limbeck.corpus.documents import UNITS, Document, SourceReport, Step, clean_text, next_batch, one_line
+from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, next_batch, one_line
 from limbeck.corpus.labelled import TOKEN_TYPES, SequenceEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
 from limbeck.corpus.settings import CorpusSettings, LabelledSettings, LabelledTask, Mix, RowMix
@@ -36,6 +37,7 @@ BLOCK_FORMAT = 2
 LABELLED_FORMAT = 1
 """Raise it when the same rows would give other tokens: older caches are then built anew."""
 
+_WAITING = "waiting for another process that tokenises"
 SPLITS = ("train", "held_out")
 _KEYS = 2**64
 _BATCH_UNITS = 1000
@@ -174,37 +176,31 @@ def build_corpus(
         # Whatever the share, the threshold lies among the lowest keys that may be held out.
         lowest = store.lowest_keys(documents, settings.held_out_documents + 1)
         held_below = held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
-        counts, _ = tokenise(
+        splits, of_files, _ = tokenise(
             store.stored_files(documents),
             aside,
             replace(encoding, held_below=held_below),
-            workers=workers,
-            step=store.bind_progress(progress, "tokenising"),
-            amount=(stored["characters"], "characters"),
-        )
-        splits = sum_splits(
-            counts,
             f"The corpus has {stored['documents']} documents, but no block of text to train on: give more text, a "
             f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
+            workers=workers,
+            progress=progress,
+            amount=(stored["characters"], "characters"),
         )
         held = store.write_documents(store.read_documents(documents, held_below), aside)
         rows = [0] * len(settings.sources)  # They stand in the order of the sources.
-        for source, count in zip(stored["shards"], counts, strict=True):
-            rows[source] += count["train"].blocks
+        for source, count in zip(stored["shards"], of_files, strict=True):
+            rows[source] += count
         return {
             "format": BLOCK_FORMAT,
             "settings": settings.content(),
             "tokenizer": {"class": type(tokenizer).__name__, "fingerprint": encoding.encoder.fingerprint()},
-            "documents": stored["documents"],
+            **{key: stored[key] for key in ("documents", "characters", "sources", "report")},
             "held_out_documents": held.items,
-            "characters": stored["characters"],
-            "sources": stored["sources"],
             "source_rows": rows,
-            "report": stored["report"],
             "splits": splits,
         }
 
-    build_once(folder, build, goes_on=True, waiting=_waiting(progress))
+    build_once(folder, build, goes_on=True, waiting=store.bind_progress(progress, _WAITING, 0, None, ""))
     return Corpus(folder, settings.mix)
 
 
@@ -243,18 +239,15 @@ def build_labelled_corpus(
         files = store.stored_files(rows, "rows")
         keys = np.unique(np.concatenate([part for path in files for _, part in store.read_examples(path)]))
         held_below = held_out_threshold(keys, settings.held_out, len(keys))
-        counts, report = tokenise(
+        splits, _, report = tokenise(
             files,
             aside,
             replace(encoding, held_below=held_below),
-            workers=workers,
-            step=store.bind_progress(progress, "tokenising"),
-            amount=(stored["rows"], "rows"),
-        )
-        splits = sum_splits(
-            counts,
             f"The corpus has {stored['rows']} rows, but none to train on: give more rows, or a smaller held_out (now "
             f"{settings.held_out}).",
+            workers=workers,
+            progress=progress,
+            amount=(stored["rows"], "rows"),
         )
         held_rows, documents = _held_out_documents(files, held_below)
         read = SourceReport.from_dict(stored["report"])
@@ -274,17 +267,13 @@ def build_labelled_corpus(
             "splits": splits,
         }
 
-    build_once(folder, build, goes_on=True, waiting=_waiting(progress))
+    build_once(folder, build, goes_on=True, waiting=store.bind_progress(progress, _WAITING, 0, None, ""))
     return LabelledCorpus(folder)
 
 
 def cache_folder(named: str | Path | None) -> Path:
     """Return the root of the cache: the folder that is named, or the default."""
     return Path(named).expanduser() if named is not None else default_cache_dir()
-
-
-def _waiting(progress: Progress | None) -> Callable[[], None] | None:
-    return store.bind_progress(progress, "waiting for another process that tokenises", 0, None, "")
 
 
 def held_out_threshold(keys: Any, share: float, most: int) -> int:
@@ -420,7 +409,8 @@ class RowEncoding:
                 if rows is not None and rows.input_ids:
                     lengths = list(map(len, rows.input_ids))
                     types = [] if rows.token_type_ids is None else [rows.token_type_ids]
-                    counts[split] += PackingCounts(blocks=len(lengths), tokens=sum(lengths))
+                    counts[split].blocks += len(lengths)
+                    counts[split].tokens += sum(lengths)
                     yield split, pa.record_batch([rows.input_ids, lengths, rows.labels, *types], schema=self.schema)
 
 
@@ -440,35 +430,46 @@ def tokenise(
     files: Sequence[Path],
     folder: Path,
     encoding: BlockEncoding | RowEncoding,
+    nothing: str,
     *,
     workers: int | None = 1,
-    step: Step | None = None,
+    progress: Progress | None = None,
     amount: tuple[int, str] = (0, ""),
-) -> tuple[list[dict[str, PackingCounts]], SourceReport]:
+) -> tuple[dict[str, dict[str, int]], list[int], SourceReport]:
     """Write the token rows of stored files: of each a file a split, named after its number.
 
     Args:
         files: Arrow files of documents or rows.
         folder: Where the files of token rows go; those that a killed builder has finished stay.
         encoding: Makes the token rows.
+        nothing: The message where there is no row to train on.
         workers: Processes; `None` is one per CPU core.
-        step: Called as files are finished.
-        amount: Size of all files together, for `step`, and its unit.
+        progress: Called as files are finished.
+        amount: Size of all files together, for `progress`, and its unit.
 
     Returns:
-        The counts of each split of each file, and everything that was cut or left out.
+        The counts of each split, the rows to train on of each file, and everything that was cut or left out.
+
+    Raises:
+        CorpusError: if there is no row to train on.
     """
     total, unit = amount
-    counts, report = [], SourceReport()
+    step = store.bind_progress(progress, "tokenising")
+    splits = {split: Counter(asdict(PackingCounts())) for split in SPLITS}
+    rows, report = [], SourceReport()
     if step is not None:
         step(0, total, unit)
     work = partial(_tokenise_file, folder, encoding)
     for done in map_parallel(work, list(enumerate(files)), workers):
-        counts.append({split: PackingCounts(**done["counts"][split]) for split in SPLITS})
+        for split in SPLITS:
+            splits[split].update(done["counts"][split])
+        rows.append(done["counts"]["train"]["blocks"])
         report.merge(SourceReport.from_dict(done["report"]))
         if step is not None:
-            step(total * len(counts) // len(files), total, unit)
-    return counts, report
+            step(total * len(rows) // len(files), total, unit)
+    if sum(rows) == 0:
+        raise NothingToBuildError(nothing)
+    return {split: dict(counts) for split, counts in splits.items()}, rows, report
 
 
 def _tokenise_file(folder: Path, encoding: BlockEncoding | RowEncoding, numbered: tuple[int, Path]) -> dict[str, Any]:
@@ -489,18 +490,6 @@ def _tokenise_file(folder: Path, encoding: BlockEncoding | RowEncoding, numbered
         finished = {"counts": {split: asdict(counts[split]) for split in SPLITS}, "report": report.to_dict()}
         finish_piece(folder, name, [*files.values()], finished)
     return finished
-
-
-def sum_splits(files: Sequence[dict[str, PackingCounts]], nothing: str) -> dict[str, dict[str, int]]:
-    """Return the counts of each split over all files, as plain JSON values.
-
-    Raises:
-        CorpusError: with the message `nothing`, if there is no row to train on.
-    """
-    totals = {split: sum((counts[split] for counts in files), PackingCounts()) for split in SPLITS}
-    if totals["train"].blocks == 0:
-        raise NothingToBuildError(nothing)
-    return {split: asdict(totals[split]) for split in SPLITS}
 
 
 def _held_out_documents(files: Sequence[Path], held_below: int) -> tuple[int, Iterator[Document]]:

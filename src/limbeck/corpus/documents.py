@@ -179,6 +179,12 @@ MOST_EXPANSION = 200
 EXPANSION_FREE = 64 * 2**20
 """Bytes that any file may unpack to, however small it is."""
 
+
+def most_unpacked(stored: int) -> int:
+    """Return the bytes that so many stored ones may unpack to."""
+    return max(EXPANSION_FREE, MOST_EXPANSION * stored)
+
+
 LARGEST_WHOLE = 2**30
 """Bytes of a file that has to be read as a whole: JSON, and parquet inside `.gz` or `.zst`."""
 
@@ -195,56 +201,53 @@ JUDGED_BYTES = 2**16
 """Bytes of a text file that are judged together."""
 
 
-@dataclass
-class Offset:
-    """A position between two documents of a shard; readers move it before they give a document.
+class FoundText(NamedTuple):
+    """A text of a shard, or a line of it.
 
     Args:
-        position: Bytes of the unpacked content before it, rows, or the state of a Hub data set. Falsy at the beginning.
+        text: As it stands there, a line without its newline.
+        position: Bytes of the unpacked content up to its end, newline included; rows; or the state of a Hub data set.
+        line: Lines up to there.
+    """
+
+    text: str
+    position: Any
+    line: int
+
+
+@dataclass
+class Cursor:
+    """A position between two documents of a source; readers move it before they give a document.
+
+    Args:
+        shard: Shards that were read to their end.
+        position: Position in the next one, as of `FoundText`. Falsy at the beginning.
         line: Lines before it, for messages.
         within: Documents taken of the text that follows, which is longer than a document may be.
     """
 
+    shard: int = 0
     position: Any = 0
     line: int = 0
     within: int = 0
 
     @property
     def at_start(self) -> bool:
-        """Whether nothing has been read."""
+        """Whether nothing of the shard has been read."""
         return not self.position and not self.within
 
-
-@dataclass
-class Cursor:
-    """A position between two documents of a source; reading moves it.
-
-    Args:
-        shard: Shards that were read to their end.
-        offset: The position in the next one.
-    """
-
-    shard: int = 0
-    offset: Offset = field(default_factory=Offset)
-
-    @property
-    def at_start(self) -> bool:
-        """Whether nothing has been read."""
-        return self.shard == 0 and self.offset.at_start
-
-    def next_shard(self) -> None:
-        """Go to the beginning of the next shard."""
-        self.shard += 1
-        self.offset = Offset()
+    def move(self, shard: int, position: Any = 0, line: int = 0, within: int = 0) -> None:
+        """Go to another position."""
+        self.shard, self.position, self.line, self.within = shard, position, line, within
 
     def to_json(self) -> list[Any]:
         """Return the position as plain JSON values, for a checkpoint."""
-        return [self.shard, list(vars(self.offset).values())]
+        return [self.shard, [self.position, self.line, self.within]]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> Cursor:
         """Return the position that `to_json` wrote."""
-        return cls(values[0], Offset(*values[1]))
+        return cls(values[0], *values[1])
 
 
 EXAMPLES_PER_KIND = 5
@@ -315,18 +318,17 @@ def one_line(text: object) -> str:
 CUT_DOCUMENT = f"document longer than {LONGEST_DOCUMENT:,} characters, cut"
 
 
-def split_documents(text: str, where: str, offset: Offset, behind: Offset, report: SourceReport) -> Iterator[Document]:
-    """Iterate over the documents of one text: cleaned, cut if it is too long, the first `offset.within` left out.
+def split_documents(found: FoundText, where: str, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
+    """Iterate over the documents of one text: cleaned, cut if it is too long, the first `cursor.within` left out.
 
     Args:
-        text: As it was read.
+        found: The text, as it was read.
         where: Where it stands, for messages.
-        offset: Moved behind every document before it is given.
-        behind: The position behind the text.
+        cursor: Moved behind every document before it is given.
         report: Receives repairs; muted until now if the text was begun before.
     """
-    report.muted = report.muted and offset.within > 0
-    cleaned, replaced = clean_and_count(text)
+    report.muted = report.muted and cursor.within > 0
+    cleaned, replaced = clean_and_count(found.text)
     if not cleaned:
         report.note("empty document", where)
         return
@@ -336,11 +338,11 @@ def split_documents(text: str, where: str, offset: Offset, behind: Offset, repor
     if len(parts) > 1:
         report.note(CUT_DOCUMENT, where)
     report.muted = False
-    for number, part in islice(enumerate(parts, start=1), offset.within, None):
+    for number, part in islice(enumerate(parts, start=1), cursor.within, None):
         if number < len(parts):
-            offset.within = number
+            cursor.within = number
         else:
-            offset.position, offset.line, offset.within = behind.position, behind.line, 0
+            cursor.move(cursor.shard, found.position, found.line)
         yield Document(part)
 
 

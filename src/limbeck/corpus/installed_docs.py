@@ -85,14 +85,14 @@ class InstalledDocs:
     A paragraph that appears again, in any package, is left out (vendored copies, inherited docstrings).
 
     Args:
-        roots: Folders to read instead of the ones Python imports from.
+        roots: Folders to read instead of those that Python imports from.
         workers: Processes; the default is one per CPU core.
 
     Raises:
         CorpusError: if a root is not a folder.
     """
 
-    def __init__(self, roots: Sequence[Path] | None = None, workers: int | None = None) -> None:
+    def __init__(self, roots: Sequence[Path] = (), workers: int | None = None) -> None:
         self.roots = [root.resolve() for root in roots] if roots else installed_roots()
         self._named = bool(roots)
         self._workers = workers
@@ -122,14 +122,14 @@ class InstalledDocs:
         cursor = cursor or Cursor()
         if cursor.shard:
             return
-        before: int = cursor.offset.position
+        before: int = cursor.position
         report.muted = before > 0
         for number, document in enumerate(self._read(report, progress), start=1):
             if number > before:
-                cursor.offset.position = number
+                cursor.position = number
                 yield document
             report.muted = number < before
-        cursor.next_shard()
+        cursor.move(cursor.shard + 1)
 
     def _read(self, report: SourceReport, progress: Step | None) -> Iterator[Document]:
         paths = list(python_files(self.roots))

@@ -194,13 +194,6 @@ def _read_question(row: PlacedRow, settings: LabelledSettings, report: SourceRep
     return Example(_LONE_SURROGATE.sub("\ufffd", context), question, label)
 
 
-def _whole(value: Any) -> int:
-    """Return a whole number that is one; `int` alone would cut 4.7 to 4."""
-    if int(value) != float(value):
-        raise ValueError(value)
-    return int(value)
-
-
 def _first_answer(answers: Any, where: str) -> tuple[str, int] | None:
     """Return text and start of the first answer; `None` if there is none.
 
@@ -213,7 +206,12 @@ def _first_answer(answers: Any, where: str) -> tuple[str, int] | None:
             pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
         else:
             pairs = [(answer["text"], answer["answer_start"]) for answer in answers]
-        return (str(pairs[0][0]), _whole(pairs[0][1])) if pairs else None
+        if not pairs:
+            return None
+        text, start = pairs[0]
+        if int(start) != float(start):
+            raise ValueError(start)
+        return str(text), int(start)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CorpusError(
             f"The answers of {where} are not as SQuAD has them: a text and an answer_start for each."

@@ -74,9 +74,7 @@ class GuardedStream(io.RawIOBase):
             if block.startswith(_WIDE_MARKS):
                 raise NotTextError("in a wide encoding")
         self._unpacked += len(block)
-        if self._packed is not None and self._unpacked > max(
-            documents.EXPANSION_FREE, documents.MOST_EXPANSION * self.packed_position()
-        ):
+        if self._packed is not None and self._unpacked > documents.most_unpacked(self.packed_position()):
             raise DamagedError(f"it unpacks to more than {documents.MOST_EXPANSION} times its size")
         if self._is_text:
             self._judge(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -37,8 +37,7 @@ class TokenEncoder:
         self._backend: Tokenizer | None = None
         self._tokenizer = None if tokenizer.is_fast else tokenizer
         if tokenizer.is_fast:
-            # A copy, because files such as sentence-transformers' have padding and truncation baked in.
-            self._backend = _plain(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
+            self._backend = plain_backend(tokenizer)
         separator = tokenizer.sep_token_id
         self.separator: int | None = tokenizer.eos_token_id if separator is None else separator
         self.prefix, self.suffix = self._special_tokens()
@@ -65,6 +64,7 @@ class TokenEncoder:
 
     def _encode(self, texts: list[str], special_tokens: bool = False) -> list[list[int]]:
         if self._backend is not None:
+            self._backend.encode_special_tokens = True  # Not part of the serialised form.
             batch = self._backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
             return [encoding.ids for encoding in batch]
         assert self._tokenizer is not None
@@ -82,19 +82,12 @@ class TokenEncoder:
                     return whole[:start], whole[start + len(plain) :]
         raise CorpusError("The tokenizer gives no token for any plain text: it is empty or broken.")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_backend": self._backend and self._backend.to_str()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if state["_backend"] is not None:
-            self._backend = _plain(Tokenizer.from_str(state["_backend"]))
-
-
-def _plain(backend: Tokenizer) -> Tokenizer:
+def plain_backend(tokenizer: Any) -> Tokenizer:
+    """Copy a fast tokenizer's backend without padding and truncation, which some files have baked in."""
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.no_padding()
     backend.no_truncation()
-    backend.encode_special_tokens = True  # Not part of the serialised form.
     return backend
 
 
@@ -113,10 +106,6 @@ class PackingCounts:
     tokens: int = 0
     dropped_blocks: int = 0
     dropped_tokens: int = 0
-
-    def __add__(self, other: PackingCounts) -> PackingCounts:
-        mine, theirs = asdict(self), asdict(other)
-        return PackingCounts(**{name: mine[name] + theirs[name] for name in mine})
 
 
 @dataclass
@@ -178,7 +167,10 @@ class BlockPacker:
                     self._stream.append(self.separator)
                 self._joined = True
                 self._stream.extend(unit)
-                yield from self._full_blocks()
+                full = len(self._stream) - len(self._stream) % self._room
+                for start in range(0, full, self._room):
+                    yield from self._block(self._stream[start : start + self._room])
+                del self._stream[:full]
 
     def finish(self) -> None:
         """Drop and count the tokens that have not filled a block; call it once, after the last unit."""
@@ -194,12 +186,6 @@ class BlockPacker:
     def restore(self, state: list[Any]) -> None:
         """Restore the tokens that `state` returned."""
         self._joined, self._stream = state[0], list(state[1])
-
-    def _full_blocks(self) -> Iterator[list[int]]:
-        full = len(self._stream) - len(self._stream) % self._room
-        for start in range(0, full, self._room):
-            yield from self._block(self._stream[start : start + self._room])
-        del self._stream[:full]
 
     def _block(self, content: Sequence[int]) -> Iterator[list[int]]:
         if len(content) < self.minimum:

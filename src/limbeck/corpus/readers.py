@@ -8,7 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 import datasets
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from limbeck.core.registry import Registry
 from limbeck.corpus import documents, opening
-from limbeck.corpus.documents import Document, Offset, SourceReport, one_line
+from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, one_line
 from limbeck.corpus.opening import FilePath, is_compressed, open_file
 from limbeck.corpus.prose import extract_prose
 from limbeck.errors import CorpusError
@@ -47,21 +47,7 @@ class OpenFile(NamedTuple):
     path: FilePath
     text_column: str
     report: SourceReport
-    start: Offset = Offset()
-
-
-class FileText(NamedTuple):
-    """A text of a file, or one of its lines.
-
-    Args:
-        text: As it stands there, a line without its newline.
-        position: Bytes of the unpacked content, or rows, up to its end, the newline included.
-        line: Lines up to there.
-    """
-
-    text: str
-    position: int
-    line: int
+    start: Cursor = Cursor()
 
 
 class PlacedRow(NamedTuple):
@@ -86,11 +72,11 @@ class FileKind:
         texts: Reads the texts of an open file; `None` where a text corpus passes such files over.
         rows: Reads its labelled rows; `None` where a labelled corpus passes such files over.
         rows_in_folders: Whether labelled rows are read from such files in a folder too, not only from one named.
-        is_binary: Whether the file is read at any place rather than from its beginning, and an `Offset` counts rows.
+        is_binary: Whether the file is read at any place rather than from its beginning, and a position counts rows.
         text_size: Estimates the bytes of text in an open file; `None` takes its size.
     """
 
-    texts: Callable[[OpenFile], Iterator[FileText]] | None = None
+    texts: Callable[[OpenFile], Iterator[FoundText]] | None = None
     rows: Callable[[OpenFile], Iterator[PlacedRow]] | None = None
     rows_in_folders: bool = True
     is_binary: bool = False
@@ -121,34 +107,31 @@ def names_file(path: FilePath) -> bool:
     return is_compressed(path) or suffix_of(path) in FILE_KINDS
 
 
-def read_file(
-    path: FilePath, text_column: str, report: SourceReport, offset: Offset | None = None
-) -> Iterator[Document]:
+def read_file(path: FilePath, text_column: str, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
     """Iterate over the documents of one file of a known kind.
 
     Args:
         path: The file; its suffix decides how it is read.
         text_column: Column of the text, for kinds that have columns.
         report: Receives everything that is passed over or repaired.
-        offset: Where to begin; moved behind every document before it is given.
+        cursor: Where to begin; moved behind every document before it is given.
 
     Raises:
         CorpusError: if the operating system refuses to read the file.
     """
-    offset = Offset() if offset is None else offset
     kind = FILE_KINDS[suffix_of(path)]
     assert kind.texts is not None, path
-    start = Offset(**vars(offset))
-    most = max(documents.EXPANSION_FREE, documents.MOST_EXPANSION * opening.file_size(path))
-    report.muted = offset.within > 0  # Until the text that was begun is found again.
+    start = replace(cursor)
+    most = documents.most_unpacked(opening.file_size(path))
+    report.muted = cursor.within > 0  # Until the text that was begun is found again.
     position = 0 if kind.is_binary else start.position
     with open_file(path, report, position, is_binary=kind.is_binary) as stream:
-        if offset.at_start and isinstance(stream, io.BufferedReader) and not stream.peek(1):
+        if cursor.at_start and isinstance(stream, io.BufferedReader) and not stream.peek(1):
             report.note("empty file", str(path))
             return
         for found in kind.texts(OpenFile(stream, path, text_column, report, start)):
             where = f"{path}:{found.line}" if found.line else str(path)
-            yield from documents.split_documents(found.text, where, offset, Offset(found.position, found.line), report)
+            yield from documents.split_documents(found, where, cursor, report)
             most -= len(found.text)
             if most < 0:  # A dictionary of parquet can name one long text again and again.
                 report.note(opening.DAMAGED, f"{path}: it gives more than {documents.MOST_EXPANSION} times its size")
@@ -196,7 +179,7 @@ def text_size(path: FilePath, text_column: str) -> int:
 
 def read_lines(
     stream: BinaryIO, path: FilePath, report: SourceReport, *, position: int = 0, line: int = 0, cut: bool = False
-) -> Iterator[FileText]:
+) -> Iterator[FoundText]:
     """Iterate over lines; bad bytes become U+FFFD, and they and lines that are too long are counted.
 
     Args:
@@ -223,9 +206,9 @@ def read_lines(
             raw = raw.removeprefix(codecs.BOM_UTF8)
         if not whole and (rest := _unfinished(raw)):
             raw, carry = raw[:-rest], raw[-rest:]
-        yield FileText(_decode(raw, path, number, report), end - len(carry), number)
+        yield FoundText(_decode(raw, path, number, report), end - len(carry), number)
     if carry:
-        yield FileText(_decode(carry, path, number, report), end, number)
+        yield FoundText(_decode(carry, path, number, report), end, number)
 
 
 def _decode(raw: bytes, path: FilePath, number: int, report: SourceReport) -> str:
@@ -248,13 +231,7 @@ def _unfinished(raw: bytes) -> int:
     return 0
 
 
-def decoded_lines(stream: BinaryIO, path: FilePath, report: SourceReport) -> Iterator[tuple[int, str]]:
-    """Iterate over (line number, line without its end); bad bytes become U+FFFD and are counted."""
-    for text, _, number in read_lines(stream, path, report):
-        yield number, text
-
-
-def _read_text(file: OpenFile) -> Iterator[FileText]:
+def _read_text(file: OpenFile) -> Iterator[FoundText]:
     """Documents separated by blank lines, or one a line where there is no blank line for long."""
     start = file.start
     one_a_line = _is_one_a_line(file.path)
@@ -268,17 +245,17 @@ def _read_text(file: OpenFile) -> Iterator[FileText]:
         paragraph = text.strip()
         if paragraphs and paragraph and characters + len(paragraph) > documents.LONGEST_DOCUMENT:
             file.report.note(documents.CUT_DOCUMENT, f"{file.path}:{number}")
-            yield FileText("\n".join(paragraphs), end, number - 1)
+            yield FoundText("\n".join(paragraphs), end, number - 1)
             paragraphs, characters = [], 0
         end = following
         if paragraph:
             paragraphs.append(paragraph)
             characters += len(paragraph) + 1
         if paragraphs and (one_a_line or not paragraph):
-            yield FileText("\n".join(paragraphs), end, number)
+            yield FoundText("\n".join(paragraphs), end, number)
             paragraphs, characters = [], 0
     if paragraphs:
-        yield FileText("\n".join(paragraphs), end, number)
+        yield FoundText("\n".join(paragraphs), end, number)
 
 
 def _is_one_a_line(path: FilePath) -> bool:
@@ -293,13 +270,13 @@ def _is_one_a_line(path: FilePath) -> bool:
     return False
 
 
-def _read_markup(file: OpenFile) -> Iterator[FileText]:
+def _read_markup(file: OpenFile) -> Iterator[FoundText]:
     """The prose of a Markdown or reStructuredText page, as one document."""
     if file.start.position:
         return
     lines: list[str] = []
     characters = 0
-    last = FileText("", 0, 0)
+    last = FoundText("", 0, 0)
     for last in read_lines(file.stream, file.path, file.report, cut=True):
         characters += len(last.text) + 1
         if characters > documents.LONGEST_PAGE:
@@ -312,7 +289,7 @@ def _read_markup(file: OpenFile) -> Iterator[FileText]:
         yield last._replace(text="\n".join(extract_prose("\n".join(lines)).paragraphs))
 
 
-def _json_lines(file: OpenFile) -> Iterator[tuple[FileText, str, Any]]:
+def _json_lines(file: OpenFile) -> Iterator[tuple[FoundText, str, Any]]:
     """Iterate over lines of JSON: each with its place and value; invalid ones are counted."""
     start = file.start
     for line in read_lines(file.stream, file.path, file.report, position=start.position, line=start.line):
@@ -327,7 +304,7 @@ def _json_lines(file: OpenFile) -> Iterator[tuple[FileText, str, Any]]:
         yield line, where, value
 
 
-def _read_jsonl(file: OpenFile) -> Iterator[FileText]:
+def _read_jsonl(file: OpenFile) -> Iterator[FoundText]:
     column = file.text_column
     for line, where, row in _json_lines(file):
         if not isinstance(row, dict):
@@ -375,7 +352,7 @@ def _rows_of(value: Any, where: str, file: OpenFile) -> Iterator[PlacedRow]:
 
 
 def _read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
-    lines = (f"{line}\n" for _, line in decoded_lines(file.stream, file.path, file.report))
+    lines = (f"{line.text}\n" for line in read_lines(file.stream, file.path, file.report))
     reader = csv.reader(lines)
     try:
         # A quoted field may hold newlines: a row is known by its last line.
@@ -386,8 +363,8 @@ def _read_csv_rows(file: OpenFile) -> Iterator[PlacedRow]:
 
 def _read_tsv_rows(file: OpenFile) -> Iterator[PlacedRow]:
     """Fields between tabs, as they are: a quotation mark is a character like any other, as in GLUE."""
-    lines = decoded_lines(file.stream, file.path, file.report)
-    yield from _named_rows(((number, line.split("\t") if line else []) for number, line in lines), file)
+    lines = read_lines(file.stream, file.path, file.report)
+    yield from _named_rows(((number, text.split("\t") if text else []) for text, _, number in lines), file)
 
 
 def _named_rows(rows: Iterable[tuple[int, list[str]]], file: OpenFile) -> Iterator[PlacedRow]:
@@ -417,9 +394,7 @@ def _open_parquet(content: Any, **options: Any) -> pq.ParquetFile:
     """Open a parquet file; one that claims to unpack out of all proportion is refused before it does."""
     table = pq.ParquetFile(content, buffer_size=_PARQUET_BUFFER, pre_buffer=False, **options)
     for column in _column_chunks(table.metadata):
-        if column.total_uncompressed_size > max(
-            documents.EXPANSION_FREE, documents.MOST_EXPANSION * column.total_compressed_size
-        ):
+        if column.total_uncompressed_size > documents.most_unpacked(column.total_compressed_size):
             raise opening.DamagedError(f"a column unpacks to more than {documents.MOST_EXPANSION} times its size")
     return table
 
@@ -435,7 +410,7 @@ def _parquet_text_size(file: OpenFile) -> int:
     return sum(column.total_uncompressed_size for column in columns if column.path_in_schema == file.text_column)
 
 
-def _read_parquet(file: OpenFile) -> Iterator[FileText]:
+def _read_parquet(file: OpenFile) -> Iterator[FoundText]:
     """The strings of the text column, in bounded batches, whatever the file claims to hold."""
     path, column, before, report = file.path, file.text_column, file.start.position, file.report
     content = _parquet_content(file)
@@ -466,7 +441,7 @@ def _read_parquet(file: OpenFile) -> Iterator[FileText]:
                 where = f"{path}:{row}"
                 text = documents.text_value(_decoded(values[row - number - 1], where, report), where, column, report)
                 if text is not None:
-                    yield FileText(text, row, row)
+                    yield FoundText(text, row, row)
             number += len(values)
 
 

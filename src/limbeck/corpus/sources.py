@@ -17,18 +17,8 @@ import datasets
 import fsspec  # type: ignore[import-untyped]
 
 from limbeck.core.registry import Registry
-from limbeck.corpus import readers
-from limbeck.corpus.documents import (
-    Cursor,
-    Document,
-    Offset,
-    SourceReport,
-    Step,
-    first_line,
-    one_line,
-    split_documents,
-    text_value,
-)
+from limbeck.corpus import documents, readers
+from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
 from limbeck.corpus.installed_docs import InstalledDocs
 from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, is_compressed, is_remote
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
@@ -63,8 +53,8 @@ class ShardedSource(Source, Protocol):
     def shards(self) -> int:
         """Return the number of shards."""
 
-    def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
-        """Iterate over the documents of one shard, from `offset` on, which is moved behind each before it is given."""
+    def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
+        """Iterate over the documents of one shard, from `cursor` on, which is moved behind each before it is given."""
 
     def size(self) -> int | None:
         """Return about how many bytes of text there are, or `None` if that is not known."""
@@ -192,12 +182,12 @@ class HubDataset:
     def size(self) -> None:
         """Return `None`: the Hub does not tell how much text there is."""
 
-    def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
+    def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
         """Iterate over the documents of one shard; see `ShardedSource`.
 
         Args:
             shard: Its number.
-            offset: Where to begin; moved behind every document before it is given.
+            cursor: Where to begin; moved behind every document before it is given.
             report: Receives the rows without text.
 
         Raises:
@@ -205,10 +195,10 @@ class HubDataset:
         """
         rows = self._open()
         part = rows.shard(num_shards=rows.num_shards, index=shard)
-        if offset.position:
-            part.load_state_dict(offset.position)
-        column, number = self._text_column, offset.line
-        report.muted = offset.within > 0  # Until the text that was begun is found again.
+        if cursor.position:
+            part.load_state_dict(cursor.position)
+        column, number = self._text_column, cursor.line
+        report.muted = cursor.within > 0  # Until the text that was begun is found again.
         for row in self._reached(part):
             number += 1
             where = f"{self.name}:{number}" if rows.num_shards == 1 else f"{self.name}:{shard}:{number}"
@@ -217,9 +207,9 @@ class HubDataset:
                     f"The data set '{self.name}' has no column '{column}': set text_column to one of "
                     f"{readers.list_columns(row)}."
                 )
-            text = text_value(row[column], where, column, report)
+            text = documents.text_value(row[column], where, column, report)
             if text is not None:
-                yield from split_documents(text, where, offset, Offset(part.state_dict(), number), report)
+                yield from documents.split_documents(FoundText(text, part.state_dict(), number), where, cursor, report)
 
     def documents(
         self, report: SourceReport, progress: Step | None = None, cursor: Cursor | None = None
@@ -233,19 +223,16 @@ class HubDataset:
         Raises:
             CorpusError: if the data set cannot be reached.
         """
-        yield from _counted(self._placed_rows(), progress, "rows")
+        rows = self._open()
+        names = readers.class_names(rows.features)
+        for number, row in enumerate(_counted(self._reached(rows), progress, "rows"), start=1):
+            yield PlacedRow(f"{self.name}:{number}", row, names)
 
     def _documents(self, report: SourceReport, cursor: Cursor) -> Iterator[Document]:
         shards = self.shards()
         while cursor.shard < shards:
-            yield from self.read(cursor.shard, cursor.offset, report)
-            cursor.next_shard()
-
-    def _placed_rows(self) -> Iterator[PlacedRow]:
-        rows = self._open()
-        names = readers.class_names(rows.features)
-        for number, row in enumerate(self._reached(rows), start=1):
-            yield PlacedRow(f"{self.name}:{number}", row, names)
+            yield from self.read(cursor.shard, cursor, report)
+            cursor.move(cursor.shard + 1)
 
     def _open(self) -> datasets.IterableDataset:
         try:
@@ -302,9 +289,9 @@ class Files:
         """Return the number of files."""
         return len(self.files)
 
-    def read(self, shard: int, offset: Offset, report: SourceReport) -> Iterator[Document]:
+    def read(self, shard: int, cursor: Cursor, report: SourceReport) -> Iterator[Document]:
         """Iterate over the documents of one file; see `read_file`."""
-        return readers.read_file(self.files[shard], self.text_column or "", report, offset)
+        return readers.read_file(self.files[shard], self.text_column or "", report, cursor)
 
     def size(self) -> int:
         """Return about how many bytes of text there are, judged by a few of the files; see `text_size`."""
@@ -323,16 +310,16 @@ class Files:
             cursor: Where to begin.
         """
         cursor = cursor or Cursor()
-        if cursor.at_start:
+        if cursor.shard == 0 and cursor.at_start:
             self._report_ignored(report)
         tell = self._byte_counter(progress, cursor)
         tell()
         while cursor.shard < len(self.files):
-            for number, document in enumerate(self.read(cursor.shard, cursor.offset, report), start=1):
+            for number, document in enumerate(self.read(cursor.shard, cursor, report), start=1):
                 if number % _STEP_EVERY == 0:
                     tell()
                 yield document
-            cursor.next_shard()
+            cursor.move(cursor.shard + 1)
             tell()
 
     def rows(self, report: SourceReport, progress: Step | None = None) -> Iterator[PlacedRow]:
@@ -364,7 +351,7 @@ class Files:
             path = self.files[cursor.shard] if cursor.shard < len(self.files) else None
             # Elsewhere a position does not count stored bytes.
             if path is not None and not is_compressed(path) and not FILE_KINDS[suffix_of(path)].is_binary:
-                done = min(done + int(cursor.offset.position), ends[cursor.shard + 1])
+                done = min(done + int(cursor.position), ends[cursor.shard + 1])
             progress(done, ends[-1] if ends[-1] < UNKNOWN_SIZE else None, "bytes")
 
         return tell
@@ -551,29 +538,25 @@ def _names_hub_dataset(text: str) -> bool:
         return False
 
 
-def _docs_folder(text: str) -> str:
-    return text.removeprefix(_INSTALLED_DOCS).removeprefix(":")
-
-
-def _open_installed_docs(text: str, _column: str | None, workers: int | None) -> InstalledDocs:
-    return InstalledDocs([_path_of(_docs_folder(text))] if _docs_folder(text) else None, workers)
-
-
-def _open_hub(text: str, column: str | None, _workers: int | None) -> HubDataset:
-    return HubDataset(text.removeprefix(_HUB), column or "")
-
-
-def _names_installed_docs(text: str) -> bool:
-    return text.partition(":")[0] == _INSTALLED_DOCS
-
-
-def _check_docs_folder(text: str) -> None:
-    check_files(_docs_folder(text) or ".")
+def _docs_folders(text: str) -> list[Path]:
+    folder = text.partition(":")[2]
+    return [_path_of(folder)] if folder else []
 
 
 SOURCES.register("files", SourceKind("", lambda _: True, lambda text, column, _: find_files(text, column), check_files))
-SOURCES.register("hub", SourceKind("hub:owner/name", _names_hub_dataset, _open_hub))
+SOURCES.register(
+    "hub",
+    SourceKind(
+        "hub:owner/name", _names_hub_dataset, lambda text, column, _: HubDataset(text.removeprefix(_HUB), column or "")
+    ),
+)
 SOURCES.register(
     _INSTALLED_DOCS,
-    SourceKind(_INSTALLED_DOCS, _names_installed_docs, _open_installed_docs, _check_docs_folder, is_labelled=False),
+    SourceKind(
+        _INSTALLED_DOCS,
+        lambda text: text.partition(":")[0] == _INSTALLED_DOCS,
+        lambda text, _, workers: InstalledDocs(_docs_folders(text), workers),
+        lambda text: check_files(text.partition(":")[2] or "."),
+        is_labelled=False,
+    ),
 )

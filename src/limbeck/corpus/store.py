@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,9 @@ from limbeck.errors import CorpusError
 
 Progress: TypeAlias = Callable[[str, int, int | None, str], None]
 """Called with the name of the step, the amount done, the total or `None` if it is not known, and what is counted."""
+
+AddKeys: TypeAlias = Callable[[Sequence[int]], list[bool]]
+"""Adds 64-bit keys to a set; returns of each whether it is new."""
 
 DOCUMENT_FORMAT = 2
 """Raise it when the same sources would give other documents: older caches are then built anew."""
@@ -83,11 +85,11 @@ def store_documents(
         while (shard := read_piece(aside, f"documents-{finished:05d}")) is not None:
             state, finished = shard, finished + 1
         reading = Reading(sources, most, state)
-        with SeenKeys(aside / "seen.sqlite") as seen:
-            for path in stored_files(aside)[:finished]:
-                seen.fill(batch.column("key").to_pylist() for batch in read_batches(path))
+        with seen_keys(aside / "seen.sqlite") as add_keys:
+            for batch in chain.from_iterable(map(read_batches, stored_files(aside)[:finished])):
+                add_keys(batch.column("key").to_pylist())
             for source in reading.sources():
-                batches = reading.batches(seen, progress)
+                batches = reading.batches(add_keys, progress)
                 first = len(reading.shards)
                 for path in _write_shards(aside, "documents", _DOCUMENT_SCHEMA, batches, SHARD_CHARACTERS, first):
                     reading.shards.append(source)
@@ -253,11 +255,11 @@ class Reading:
             self._source += 1
             self._cursor, self._own = Cursor(), SourceReport()
 
-    def batches(self, seen: SeenKeys, progress: Progress | None) -> Iterator[tuple[list[Any], int]]:
+    def batches(self, add_keys: AddKeys, progress: Progress | None) -> Iterator[tuple[list[Any], int]]:
         """Iterate over the rest of the current source: columns of documents that are new, and their characters.
 
         Args:
-            seen: Keys of the documents so far.
+            add_keys: Adds the keys of documents to those so far.
             progress: Called as reading advances.
 
         Raises:
@@ -269,27 +271,20 @@ class Reading:
             batch := next_batch(documents, _BATCH_ITEMS, _BATCH_CHARACTERS, lambda document: len(document.text))
         ):
             self._read[self._source] += len(batch)
-            kept, keys = self._new(batch, seen)
+            kept: dict[int, Document] = {}
+            keys = [document.key for document in batch]
+            for document, key, is_new in zip(batch, keys, add_keys(keys), strict=True):
+                if self._documents + len(kept) == self._most:
+                    break
+                if is_new:
+                    kept[key] = document
+                else:
+                    self._own.note("document that repeats another", repr(document.text[:40]))
             if kept:
-                characters = sum(len(document.text) for document in kept)
+                characters = sum(len(document.text) for document in kept.values())
                 self._documents += len(kept)
                 self._characters += characters
-                yield _columns(kept, keys), characters
-
-    def _new(self, batch: list[Document], seen: SeenKeys) -> tuple[list[Document], list[int]]:
-        """Leave out documents that appeared before, and those beyond the most to keep."""
-        kept: list[Document] = []
-        keys: list[int] = []
-        all_keys = [document.key for document in batch]
-        for document, key, is_new in zip(batch, all_keys, seen.add(all_keys), strict=True):
-            if self._documents + len(kept) == self._most:
-                break
-            if is_new:
-                kept.append(document)
-                keys.append(key)
-            else:
-                self._own.note("document that repeats another", repr(document.text[:40]))
-        return kept, keys
+                yield _columns([*kept.values()], [*kept]), characters
 
 
 def _columns(items: Sequence[Document | Example], keys: Sequence[int]) -> list[Any]:
@@ -353,8 +348,9 @@ def _write_shards(
         yield path
 
 
-class SeenKeys:
-    """A set of 64-bit keys in a file, which is removed at the end.
+@contextmanager
+def seen_keys(path: Path) -> Iterator[AddKeys]:
+    """Yield the `AddKeys` of a new set of keys in a file, which is removed at the end.
 
     A set in memory needs about 100 bytes a key: gigabytes where documents are lines. The file needs about 16 bytes a
     key, of which 4 MiB are in memory; a key costs some microseconds.
@@ -362,42 +358,25 @@ class SeenKeys:
     Args:
         path: The file; an old one there is removed.
     """
-
-    def __init__(self, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as base:
+            # The file is of no use after a crash, so nothing is done to make it survive one.
+            for pragma in ("journal_mode=off", "synchronous=off", f"cache_size=-{_CACHE_KIBIBYTES}"):
+                base.execute(f"pragma {pragma}")
+            base.execute("create table seen (key integer primary key)")
+            yield partial(_add_keys, base)
+    finally:
         path.unlink(missing_ok=True)
-        self._path = path
-        self._base = sqlite3.connect(path, isolation_level=None)
-        # The file is of no use after a crash, so nothing is done to make it survive one.
-        for pragma in ("journal_mode=off", "synchronous=off", f"cache_size=-{_CACHE_KIBIBYTES}"):
-            self._base.execute(f"pragma {pragma}")
-        self._base.execute("create table seen (key integer primary key)")
 
-    def add(self, keys: Sequence[int]) -> list[bool]:
-        """Add keys, uint64; return of each whether it is new."""
-        # The whole batch in one statement; it answers with those that were not there.
-        signed = json.dumps([int(key) - _KEY_OFFSET for key in keys])
-        added = {
-            key + _KEY_OFFSET
-            for (key,) in self._base.execute(
-                "insert or ignore into seen select value from json_each(?) returning key", (signed,)
-            )
-        }
-        new = []
-        for key in keys:
-            new.append(int(key) in added)
-            added.discard(int(key))  # A key that comes twice in the batch is new once.
-        return new
 
-    def fill(self, batches: Iterable[Sequence[int]]) -> None:
-        """Add keys that are known to be new."""
-        for keys in batches:
-            self.add(keys)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._base.close()
-        self._path.unlink(missing_ok=True)
+def _add_keys(base: sqlite3.Connection, keys: Sequence[int]) -> list[bool]:
+    # The whole batch in one statement; it answers with those that were not there.
+    signed = json.dumps([key - _KEY_OFFSET for key in keys])
+    rows = base.execute("insert or ignore into seen select value from json_each(?) returning key", (signed,))
+    added = {key + _KEY_OFFSET for (key,) in rows}
+    new = []
+    for key in keys:
+        new.append(key in added)
+        added.discard(key)  # A key that comes twice in the batch is new once.
+    return new

@@ -67,9 +67,10 @@ def store_beginning(
     lowest = np.unique(store.lowest_keys(aside, min(read.items, 2 * settings.held_out_documents + 1)))
     held_below = build.held_out_threshold(lowest, settings.held_out, settings.held_out_documents)
     store.write_documents(_choose(store.read_documents(aside), held_below), chosen)
-    counts, _ = build.tokenise(store.stored_files(chosen), folder, replace(encoding, held_below=held_below))
-    splits = build.sum_splits(
-        counts,
+    splits, _, _ = build.tokenise(
+        store.stored_files(chosen),
+        folder,
+        replace(encoding, held_below=held_below),
         f"The beginning of the stream, {read.items} documents, gives no block of text to train on: give more text, a "
         f"smaller minimum_tokens (now {settings.minimum_tokens}) or a smaller held_out (now {settings.held_out}).",
     )
@@ -248,7 +249,7 @@ class SourceBlocks(Iterator[Block]):
                         break
             else:
                 self._documents = None
-                self._cursor.next_shard()
+                self._cursor.move(self._cursor.shard + 1)
         units = [unit for text in texts for unit in self.encoding.split_units(text)]
         self._blocks = list(self._packer.pack(self.encoding.encoder.encode(units)))
         self._fruitful = self._fruitful or bool(self._blocks)
@@ -265,7 +266,7 @@ class SourceBlocks(Iterator[Block]):
                 )
             self._pass, self._cursor, self._fruitful = self._pass + 1, Cursor(), False
             self._order = self._make_order()
-        return self.source.source.read(self._order[self._cursor.shard], self._cursor.offset, self.report)
+        return self.source.source.read(self._order[self._cursor.shard], self._cursor, self.report)
 
     def _make_order(self) -> list[int]:
         generator = np.random.default_rng([self.seed, self.index, self._pass])
@@ -286,32 +287,28 @@ class StreamBatches:
     few hundred bytes, where a sliding buffer would have to be saved as a whole.
 
     Args:
-        sources: The sources, with shares that add up to 1.
-        encoding: How documents become blocks, and which are held out.
+        corpus: The sources, and the blocks of a window, which are rounded down to whole batches, but one at least.
         lane: The lane.
-        window: Blocks of a window; rounded down to whole batches, but one at least.
         batch_size: Blocks of a batch.
         seed: Decides all orders.
         state: The state that came with the batch to go on behind; `None` begins.
     """
 
-    sources: Sequence[NamedSource]
-    encoding: BlockEncoding
+    corpus: StreamedCorpus
     lane: Lane
-    window: int
     batch_size: int
     seed: int
     state: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        number = len(self.sources)
+        number = len(self.corpus.sources)
         state = self.state or {"window": 0, "sources": [None] * number, "taken": 0, "drawn": [0] * number}
         self._window: int = state["window"]
         self._taken: int = state["taken"]
         self._drawn: list[int] = list(state["drawn"])
         self._blocks = [
-            SourceBlocks(source, index, self.encoding, self.lane, self.seed, begun)
-            for index, (source, begun) in enumerate(zip(self.sources, state["sources"], strict=True))
+            SourceBlocks(source, index, self.corpus.encoding, self.lane, self.seed, begun)
+            for index, (source, begun) in enumerate(zip(self.corpus.sources, state["sources"], strict=True))
         ]
 
     def __iter__(self) -> Iterator[tuple[list[Block], dict[str, Any]]]:
@@ -339,8 +336,8 @@ class StreamBatches:
         self._window, self._taken = self._window + 1, 0
 
     def _fill(self, generator: np.random.Generator) -> list[Block]:
-        size = max(self.window // self.batch_size, 1) * self.batch_size
-        counts = draw_counts(size, [source.share for source in self.sources], generator.random())
+        size = max(self.corpus.window // self.batch_size, 1) * self.batch_size
+        counts = draw_counts(size, [source.share for source in self.corpus.sources], generator.random())
         return [next(blocks) for blocks, count in zip(self._blocks, counts, strict=True) for _ in range(count)]
 
     def _report(self) -> SourceReport:
@@ -367,8 +364,8 @@ class StreamedCorpus(Corpus):
     def __init__(self, path: Path, sources: Sequence[NamedSource], encoding: BlockEncoding, window: int) -> None:
         super().__init__(path)
         self.sources = list(sources)
-        self._encoding = encoding
-        self._window = window
+        self.encoding = encoding
+        self.window = window
 
     def batches(self, lane: Lane, *, batch_size: int, seed: int, state: dict[str, Any] | None = None) -> StreamBatches:
         """Return the batches of one of the processes that read side by side; see `StreamBatches`.
@@ -379,7 +376,7 @@ class StreamedCorpus(Corpus):
             seed: Decides the order.
             state: The state that came with the batch to go on behind; `None` begins.
         """
-        return StreamBatches(self.sources, self._encoding, lane, self._window, batch_size, seed, state)
+        return StreamBatches(self, lane, batch_size, seed, state)
 
 
 def open_stream(

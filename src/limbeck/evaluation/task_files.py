@@ -71,9 +71,9 @@ def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Ite
 def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[PlacedRow]:
     """Rows of a tab-separated table whose first line is a row; a quotation mark is a character like any other."""
     with open_file(path, report) as stream:
-        for number, line in readers.decoded_lines(stream, path, report):
-            where, fields = f"{path}:{number}", line.split("\t")
-            if not line:
+        for text, _, number in readers.read_lines(stream, path, report):
+            where, fields = f"{path}:{number}", text.split("\t")
+            if not text:
                 continue
             if len(fields) < len(header):
                 report.note("row with too few fields", where)

@@ -19,7 +19,7 @@ from limbeck.models.heads import Head, check_has_head, model_class
 from limbeck.models.initialise import plan_initialisation, selected_layers
 from limbeck.models.loading import check_same_vocabulary, load_config, load_tokenizer, same_tensors
 from limbeck.models.locating import SentencePooling, sentence_pooling
-from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TeacherSpec, TextSpec
+from limbeck.recipe.schema import CorpusSpec, Recipe, StageSpec, StudentSpec, TaskSpec, TeacherSpec, TextSpec
 from limbeck.recipe.training_arguments import build_arguments, check_training
 
 # What a recipe's models come to, from their configurations only.
@@ -129,54 +129,31 @@ def _check_checkpoint(checkpoint: str, teacher: str, student: PreTrainedConfig) 
 
 def corpus_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> CorpusSettings | LabelledSettings:
     """Join the corpus with what a stage says of its text, the stage's word being the last."""
-    if corpus.task is not None:
-        return _labelled_settings(corpus, stage, teacher)
-    mix = None if corpus.mix is None else Mix(corpus.mix.weights, corpus.mix.exponent)
-    given: dict[str, Any] = {"shuffle_buffer": corpus.shuffle_buffer}
+    given: dict[str, Any] = {key: getattr(corpus, key) for key in ("sources", "text_column", "held_out")}
     for layer in (corpus, stage.text):
         given |= {key: value for key in TextSpec.model_fields if (value := getattr(layer, key)) is not None}
-    return CorpusSettings(
-        sources=tuple(corpus.sources),
-        text_column=corpus.text_column,
-        held_out=corpus.held_out,
-        max_documents=corpus.max_documents,
-        streaming=corpus.streaming,
-        mix=mix,
-        **{key: value for key, value in given.items() if value is not None},
-    )
+    if corpus.task is not None:
+        return _labelled_settings(corpus.task, stage, teacher, {**given, "max_rows": corpus.max_documents})
+    if corpus.shuffle_buffer is not None:
+        given["shuffle_buffer"] = corpus.shuffle_buffer
+    mix = None if corpus.mix is None else Mix(corpus.mix.weights, corpus.mix.exponent)
+    return CorpusSettings(**given, max_documents=corpus.max_documents, streaming=corpus.streaming, mix=mix)
 
 
-def check_stream(corpus: CorpusSpec, stage: StageSpec, place: str) -> None:
-    """Refuse a stream without a number of steps: it has no end, so that of the training has to be said."""
-    steps = stage.training.get("max_steps", -1)
-    if corpus.streaming and not (isinstance(steps, int) and steps > 0):
-        raise RecipeError(
-            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so say how many steps to train."
-        )
-
-
-def _labelled_settings(corpus: CorpusSpec, stage: StageSpec, teacher: TeacherChoice) -> LabelledSettings:
-    assert corpus.task is not None
+def _labelled_settings(
+    task: TaskSpec, stage: StageSpec, teacher: TeacherChoice, given: dict[str, Any]
+) -> LabelledSettings:
     for name in ("unit", "join", "minimum_tokens"):
-        if getattr(stage.text, name) is not None:
+        if name in given:
             raise RecipeError(f"Stage '{stage.title}': text.{name} is for text without labels; leave it out.")
-    spec = corpus.task
-    length = stage.text.length or corpus.length or LabelledSettings.length
-    if spec.kind == "question_answering" and spec.stride > length // 2:
+    labels = class_names(teacher) if task.kind == "classification" else ()
+    settings = LabelledSettings(task=task.kind, labels=labels, **given, **task.model_dump(exclude={"kind"}))
+    if task.kind == "question_answering" and task.stride > settings.length // 2:
         raise RecipeError(
-            f"corpus.task.stride {spec.stride} leaves little room in windows of {length} tokens; use {length // 2} or "
-            "less, or longer windows (corpus.length)."
+            f"corpus.task.stride {task.stride} leaves little room in windows of {settings.length} tokens; use "
+            f"{settings.length // 2} or less, or longer windows (corpus.length)."
         )
-    return LabelledSettings(
-        task=spec.kind,
-        sources=tuple(corpus.sources),
-        length=length,
-        text_column=corpus.text_column,
-        labels=class_names(teacher) if spec.kind == "classification" else (),
-        held_out=corpus.held_out,
-        max_rows=corpus.max_documents,
-        **spec.model_dump(exclude={"kind"}),  # Its columns, and the stride.
-    )
+    return settings
 
 
 def class_names(teacher: TeacherChoice) -> tuple[str, ...]:
@@ -269,7 +246,11 @@ def plan_stage(
     except LimbeckError as error:
         raise type(error)(f"{place}: {error}") from None
     _check_training(stage, place, recipe.seed, terms)
-    check_stream(corpus, stage, place)
+    steps = stage.training.get("max_steps", -1)
+    if corpus.streaming and not (isinstance(steps, int) and steps > 0):
+        raise RecipeError(
+            f"{place}.training.max_steps is missing: a stream has no end and no epochs, so say how many steps to train."
+        )
     settings = corpus_settings(corpus, stage, taught_by)
     key = f"{place}.text.length" if stage.text.length else f"{place}.corpus.length" if stage.corpus else "corpus.length"
     for owner, shape in (("teacher", taught_by.shape), ("student", learns.shape)):

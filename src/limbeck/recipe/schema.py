@@ -5,6 +5,7 @@ Field descriptions are the documentation: they become the JSON schema that edito
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -323,37 +324,31 @@ def explain(error: ValidationError) -> str:
     Of a value that may have one of several types pydantic reports a failure for each; the author meant the
     type whose failure lies deepest in the value.
     """
-    errors = error.errors()
-    first = max(errors, key=lambda item: len(_place(item))) if _is_choice(errors) else errors[0]
-    place = ".".join(map(str, _place(first))) or "recipe"
+    errors: list[Any] = error.errors()
+    choices = {_choice(item["loc"]) for item in errors}
+    if len(choices) == 1 and None not in choices:
+        errors = [max(errors, key=lambda item: len(_place(item["loc"])))]
+    first, more = errors[0], len(errors) - 1
+    place = ".".join(map(str, _place(first["loc"]))) or "recipe"
     message = first["msg"].removeprefix("Value error, ").rstrip(".")
     if first["type"] == "missing":
         message = "is missing"
-    given = first.get("input")
-    shown = "" if first["type"] in ("missing", "value_error") else f" (got {str(given)[:80]!r})"
-    more = 0 if _is_choice(errors) else len(errors) - 1
+    shown = "" if first["type"] in ("missing", "value_error") else f" (got {str(first.get('input'))[:80]!r})"
     return f"{place}: {message}{shown}." + (f" ({more} more after this one.)" if more else "")
 
 
-def _place(item: Any) -> list[Any]:
-    """Where an error is, without the names of types that pydantic adds: they are nothing the user wrote."""
-    return [part for part in item["loc"] if not _is_branch(part)]
-
-
 def _is_branch(part: Any) -> bool:
+    """Whether a part of a place is the name of a type that pydantic adds: nothing that the user wrote."""
     return part in _BRANCHES or "[" in str(part)
 
 
-def _is_choice(errors: list[Any]) -> bool:
-    """Whether all errors are of one value that may have several types."""
-    values = {_value_with_branches(item) for item in errors}
-    return len(errors) > 1 and len(values) == 1 and None not in values
+def _place(parts: Sequence[Any]) -> list[Any]:
+    return [part for part in parts if not _is_branch(part)]
 
 
-def _value_with_branches(item: Any) -> tuple[Any, ...] | None:
+def _choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
     """Where the value is whose type is a choice; None where there is no choice."""
-    place: tuple[Any, ...] = item["loc"]
-    return next((place[:index] for index, part in enumerate(place) if _is_branch(part)), None)
+    return next((tuple(parts[:index]) for index, part in enumerate(parts) if _is_branch(part)), None)
 
 
 class StageSpec(Strict):
