@@ -1,4 +1,4 @@
-"""Starting a student from its teacher: layers, embeddings, and the record of what came from where."""
+"""Starting a student from its teacher: layers, embeddings, and the record of every tensor's origin."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -40,7 +40,7 @@ _TOKENIZER_FILES = (
     "tokenizer.model",
 )
 _SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
-# Case, accents, punctuation, digits, wide characters and runs of spaces: what normalisers disagree on.
+# Case, accents, punctuation, digits, wide characters and runs of spaces, on which normalisers disagree.
 _PROBES = (
     "The limbeck stands in the cellar.",
     "THE LIMBECK Stands",

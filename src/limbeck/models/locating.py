@@ -95,7 +95,7 @@ def _read_modules(path: Path) -> list[dict[str, Any]]:
 
 
 def folder_inside(root: Path, name: str, origin: str) -> Path:
-    """Return the folder that a file of a model names, which never leaves the model's own.
+    """Return the folder that a file of a model names, which never lies outside of the model's.
 
     Args:
         root: The model's folder.

@@ -71,8 +71,8 @@ def narrow_block(
 
     Whole heads are kept, the strongest first in line where the student has fewer; inside a kept head its
     leading dimensions where the student's heads are narrower. No slice crosses a head boundary. Of the
-    feed-forward neurons the strongest are kept. Strength is the product of the norms of what goes in and
-    what comes out.
+    feed-forward neurons the strongest are kept. Strength is the product of the norms of the
+    weights into a unit and out of it.
 
     Args:
         transfer: Writes and remembers.
@@ -330,7 +330,7 @@ def _projection(model: PreTrainedModel) -> nn.Linear | None:
 
 
 def _unfold(teacher: PreTrainedModel, bases: Bases) -> tuple[Tensor, Tensor]:
-    """Return the map from factorised embeddings back to what a plain teacher's blocks read.
+    """Return the map from factorised embeddings back to the input of a plain teacher's blocks.
 
     The transpose of the basis, with the teacher's embedding LayerNorm folded in. The student's own norm precedes the
     map: its vectors have length √E where the teacher's have √H, and it cannot represent the teacher's scale and shift.
