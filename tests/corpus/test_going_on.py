@@ -134,7 +134,7 @@ def test_a_dead_worker_takes_no_finished_piece_with_it(sources, tmp_path, monkey
     encode = TokenEncoder.encode
     cache = tmp_path / "stopped"
     with monkeypatch.context() as patch:
-        done = finished_pieces(patch)  # Each worker has a list of its own.
+        done = finished_pieces(patch)  # Every worker has its copy.
 
         def encode_or_die(self, texts):
             if any(name.startswith("tokens") for name in done):

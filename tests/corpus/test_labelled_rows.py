@@ -71,5 +71,5 @@ def test_a_data_set_that_numbers_the_classes_differently_is_understood_by_its_na
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: data.to_iterable_dataset())
     for source in (tmp_path / "a.parquet", "hub:some/data"):
         assert [example.label for example in examples(source, labels=("no", "yes"))[0]] == [1, 0]
-        # A teacher without names of its own goes by the numbers.
+        # A teacher whose classes have no names goes by the numbers.
         assert [example.label for example in examples(source, labels=("LABEL_0", "LABEL_1"))[0]] == [0, 1]

@@ -15,7 +15,7 @@ WORDS = np.arange(1000, 1100)
 
 
 def blocks(count=300, length=60):
-    """Rows of ids from 3 to 999 between special tokens, each with a mask token of its own in the middle."""
+    """Rows of ids from 3 to 999 between special tokens, each with a mask token in the middle."""
     generator = np.random.default_rng(0)
     ids = [generator.integers(3, 1000, length).tolist() for _ in range(count)]
     rows = [[CLS, *row[:9], MASK, *row[9:], SEP] for row in ids]

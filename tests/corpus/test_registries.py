@@ -1,4 +1,4 @@
-"""A kind of file or of source that is registered once works everywhere: text, labelled rows, recipes and tasks."""
+"""A kind of file or of source that is registered once works for text, labelled rows, recipes and tasks."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def bars(tmp_path, monkeypatch):
     return path
 
 
-def test_a_new_kind_of_file_works_everywhere(bars, tmp_path, cache, monkeypatch):
+def test_a_new_kind_of_file_works_for_all_corpora_and_tasks(bars, tmp_path, cache, monkeypatch):
     for source in (bars, bars.parent):
         assert len(read(source)[0]) == len(examples(source)[0]) == 40
     assert build_text(cache, TOKENIZER, bars).manifest["documents"] == 40
@@ -84,7 +84,7 @@ class Counting:
         cursor.move(1)
 
 
-def test_a_new_kind_of_source_works_everywhere(tmp_path, monkeypatch):
+def test_a_new_kind_of_source_works_for_corpora_and_recipes(tmp_path, monkeypatch):
     def check(text):
         if not text.removeprefix("count:").isdecimal():
             raise CorpusError(f"'{text}' counts to no number.")

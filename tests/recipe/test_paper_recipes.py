@@ -70,11 +70,9 @@ def test_the_files_are_those_that_the_generator_makes():
 def test_a_recipe_fits_models_of_the_published_size(path, folder):
     recipe = recipe_of(path)
     plan = plan_run(load_recipe(at_full_size(recipe, folder)))
-    _, layers, hidden, heads = published_teacher(recipe)
-    assert (plan.teacher.layers, plan.teacher.hidden, plan.teacher.heads) == (layers, hidden, heads)
+    assert (plan.teacher.layers, plan.teacher.hidden, plan.teacher.heads) == published_teacher(recipe)[1:]
     shape = recipe["student"]["shape"]
-    assert (plan.student.layers, plan.student.hidden) == (shape["layers"], shape["hidden"])
-    assert (plan.student.heads, plan.student.ffn) == (shape["heads"], shape["ffn"])
+    assert all(getattr(plan.student, size) == shape[size] for size in ("layers", "hidden", "heads", "ffn"))
     assert recipe["name"] == path.stem
     header = path.read_text(encoding="utf-8").split("\n\n")[0]
     assert "# - Published (" in header

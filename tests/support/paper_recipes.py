@@ -14,7 +14,9 @@ import torch
 from transformers import AutoModel
 
 from limbeck.models.blueprint import build_student, parse_blueprint, student_config
+from limbeck.models.heads import model_class
 from limbeck.recipe.load import read_recipe
+from tests.support.methods import TRAINING
 from tests.support.models import save_folder, tiny_config, tiny_tokenizer
 
 ROOT = Path(__file__).parents[2] / "recipes"
@@ -32,13 +34,6 @@ PUBLISHED = {
     "FacebookAI/xlm-roberta-large": ("xlm-roberta", 24, 1024, 16),
 }
 LABELS = {"classification": 3, "regression": 1}
-ARCHITECTURES = {
-    "masked_lm": "ForMaskedLM",
-    "classification": "ForSequenceClassification",
-    "regression": "ForSequenceClassification",
-    "question_answering": "ForQuestionAnswering",
-}
-CLASSES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
 
 
 @cache
@@ -110,10 +105,9 @@ def write_configuration(
     if not folder.exists():
         changes = {"num_labels": LABELS[task]} if task in LABELS else {}
         positions = 512 if family == "bert" else 514
-        config = tiny_config(
-            family, layers=layers, hidden=hidden, heads=heads, ffn=ffn or 4 * hidden,
-            max_position_embeddings=positions, architectures=[CLASSES[family] + ARCHITECTURES[task]], **changes,
-        )  # fmt: skip
+        sizes = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": ffn or 4 * hidden}
+        config = tiny_config(family, **sizes, max_position_embeddings=positions, **changes)
+        config.architectures = [model_class(config, task).__name__]  # type: ignore[arg-type]
         config.save_pretrained(folder)
         tiny_tokenizer(family).save_pretrained(folder)
     return folder
@@ -182,26 +176,18 @@ def at_toy_size(recipe: Mapping[str, Any], parent: Path, corpus: Mapping[str, An
         found["corpus"] = dict(corpus)
     for index, stage in enumerate(found.get("stages", [])):
         stage.pop("text", None)
-        stage["training"] = dict(TRAINING)
+        stage["training"] = TRAINING | {
+            "max_steps": 5,
+            "per_device_train_batch_size": 4,
+            "learning_rate": 2e-3,
+            "lr_scheduler_type": "constant",
+        }
         if index > 0 and task_of(recipe) != "masked_lm":
             stage["training"]["learning_rate"] = 2e-4  # The first stage and the teacher's head leave little to learn.
         if "relation_heads" in stage["method"]:
             wanted, common = stage["method"]["relation_heads"], math.gcd(*widths)
             stage["method"]["relation_heads"] = max(n for n in range(1, wanted + 1) if common % n == 0)
     return found
-
-
-TRAINING = {
-    "max_steps": 5,
-    "per_device_train_batch_size": 4,
-    "learning_rate": 2e-3,
-    "warmup_steps": 0,
-    "lr_scheduler_type": "constant",
-    "bf16": False,
-    "logging_steps": 1,
-    "eval_strategy": "no",
-    "save_strategy": "no",
-}
 
 
 def _tiny_start(parent: Path, shape: Mapping[str, Any], teacher: Path) -> Path:
