@@ -172,9 +172,12 @@ def dump_yaml(data: Any) -> str:
 
 
 class Strict(BaseModel):
-    """The base of all parts of a recipe: frozen, and an unknown key is refused with the nearest one."""
+    """The base of all parts of a recipe: frozen, and an unknown key is refused with the nearest one.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    The docstring below a field is its description.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod

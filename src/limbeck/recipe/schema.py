@@ -1,6 +1,7 @@
 """The recipe: one document that describes a run from teacher to student.
 
-Field descriptions are the documentation: they become the JSON schema that editors complete from.
+The docstring below a field, or its description, is the documentation: it becomes the JSON schema that editors complete
+from.
 """
 
 from __future__ import annotations
@@ -73,25 +74,21 @@ MOST = 10**12
 class TextSpec(Strict):
     """How text is cut; a stage may set these anew."""
 
-    unit: Literal["document", "paragraph", "sentence"] | None = Field(
-        None, description="What is never joined with its neighbour; default: document."
-    )
-    length: Length | None = Field(None, description="Longest block in tokens, special tokens included; default: 128.")
-    join: bool | None = Field(None, description="Join units into blocks of exactly `length` tokens; default: no.")
-    minimum_tokens: int | None = Field(
-        None, ge=1, le=1_000_000, description="Drop blocks with fewer content tokens; default: 4."
-    )
+    unit: Literal["document", "paragraph", "sentence"] | None = None
+    """What is never joined with its neighbour; default: document."""
+    length: Length | None = None
+    """Longest block in tokens, special tokens included; default: 128."""
+    join: bool | None = None
+    """Join units into blocks of exactly `length` tokens; default: no."""
+    minimum_tokens: int | None = Field(None, ge=1, le=1_000_000)
+    """Drop blocks with fewer content tokens; default: 4."""
 
 
 class AugmentSpec(Strict):
     """How a stage changes the text that teacher and student read."""
 
-    replace_tokens: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Share of tokens replaced by random words of the vocabulary; helps where the text is narrow.",
-    )
+    replace_tokens: float = Field(0.0, ge=0, le=1)
+    """Share of tokens replaced by random words of the vocabulary; helps where the text is narrow."""
     mask_tokens: float | None = Field(
         None,
         ge=0,
@@ -104,15 +101,20 @@ class AugmentSpec(Strict):
 class TaskSpec(Strict):
     """The labels of a corpus: rows are distilled one by one, with a teacher that was fine-tuned on the task."""
 
-    kind: Literal["classification", "regression", "question_answering"] = Field(description="What is predicted.")
-    pair_column: Name | None = Field(None, description="Column of the second text, for tasks on pairs.")
-    label_column: Name = Field("label", description="Column of the class (by name or number) or the value.")
-    question_column: Name = Field("question", description="Question answering: column of the question.")
-    context_column: Name = Field("context", description="Question answering: column of the passage.")
-    answers_column: Name = Field("answers", description="Question answering: column of the answers, as SQuAD's.")
-    stride: int = Field(
-        64, ge=0, le=1_000_000, description="Question answering: tokens that neighbouring windows of a passage share."
-    )
+    kind: Literal["classification", "regression", "question_answering"]
+    """What is predicted."""
+    pair_column: Name | None = None
+    """Column of the second text, for tasks on pairs."""
+    label_column: Name = "label"
+    """Column of the class (by name or number) or the value."""
+    question_column: Name = "question"
+    """Question answering: column of the question."""
+    context_column: Name = "context"
+    """Question answering: column of the passage."""
+    answers_column: Name = "answers"
+    """Question answering: column of the answers, as SQuAD's."""
+    stride: int = Field(64, ge=0, le=1_000_000)
+    """Question answering: tokens that neighbouring windows of a passage share."""
 
     @model_validator(mode="after")
     def _columns_of_this_kind(self) -> TaskSpec:
@@ -127,15 +129,10 @@ class TaskSpec(Strict):
 class MixSpec(Strict):
     """The shares of several sources, such as languages: by weights, or by their sizes to a power."""
 
-    weights: list[Annotated[Number, Field(gt=0, allow_inf_nan=False)]] | None = Field(
-        None, description="A weight for each source, in their order; they need not add up to 1."
-    )
-    exponent: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="Shares proportional to size^exponent: 1 keeps the proportions, 0 makes all equal; XLM-R has 0.3.",
-    )
+    weights: list[Annotated[Number, Field(gt=0, allow_inf_nan=False)]] | None = None
+    """A weight for each source, in their order; they need not add up to 1."""
+    exponent: float | None = Field(None, ge=0, le=1)
+    """Shares proportional to size^exponent: 1 keeps the proportions, 0 makes all equal; XLM-R has 0.3."""
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> MixSpec:
@@ -152,23 +149,20 @@ class CorpusSpec(TextSpec):
         description="Files, folders, globs, addresses (https://, s3://), hub:NAME data sets, or installed-docs "
         "(docstrings of installed packages).",
     )
-    text_column: Name = Field("text", description="The column of text in jsonl, parquet and Hub data.")
-    held_out: Share = Field(0.01, description="Share of documents kept out of training for held-out figures.")
-    max_documents: int | None = Field(None, ge=1, le=MOST, description="Use no more documents (or rows) than this.")
-    streaming: bool = Field(
-        False, description="Read and tokenise while training, keeping nothing on disk; needs max_steps."
-    )
-    shuffle_buffer: int | None = Field(
-        None,
-        ge=1,
-        le=10_000_000,
-        description="Streaming: blocks shuffled together in every process that reads; default: 10,000.",
-    )
-    mix: MixSpec | None = Field(
-        None,
-        description="Shares of the sources; default: every row once an epoch, or a stream's sources by their sizes.",
-    )
-    task: TaskSpec | None = Field(None, description="What the rows are labelled with; default: text without labels.")
+    text_column: Name = "text"
+    """The column of text in jsonl, parquet and Hub data."""
+    held_out: Share = 0.01
+    """Share of documents kept out of training for held-out figures."""
+    max_documents: int | None = Field(None, ge=1, le=MOST)
+    """Use no more documents (or rows) than this."""
+    streaming: bool = False
+    """Read and tokenise while training, keeping nothing on disk; needs max_steps."""
+    shuffle_buffer: int | None = Field(None, ge=1, le=10_000_000)
+    """Streaming: blocks shuffled together in every process that reads; default: 10,000."""
+    mix: MixSpec | None = None
+    """Shares of the sources; default: every row once an epoch, or a stream's sources by their sizes."""
+    task: TaskSpec | None = None
+    """What the rows are labelled with; default: text without labels."""
 
     @field_validator("sources", mode="before")
     @classmethod
@@ -212,12 +206,14 @@ LayerStrategy = Literal["random", "first", "last", "uniform", "ends"]
 class TeacherSpec(Strict):
     """The pretrained model that is distilled."""
 
-    model: Place = Field(description="A local folder, a Hub name, or package:NAME for a model inside a Python package.")
-    name: Name | None = Field(None, description="What the model card calls it, such as its Hub name; default: model.")
-    revision: Name | None = Field(None, description="Branch, tag or commit of a Hub model.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Number format of the teacher's weights; auto: bfloat16 where training uses it."
-    )
+    model: Place
+    """A local folder, a Hub name, or package:NAME for a model inside a Python package."""
+    name: Name | None = None
+    """What the model card calls it, such as its Hub name; default: model."""
+    revision: Name | None = None
+    """Branch, tag or commit of a Hub model."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Number format of the teacher's weights; auto: bfloat16 where training uses it."""
     sharded: bool = Field(
         False,
         description="Shard its layers over the processes, where it does not fit on one device; every layer is then "
@@ -228,8 +224,10 @@ class TeacherSpec(Strict):
 class StageTeacherSpec(TeacherSpec):
     """The teacher of one stage: another model, or the student of an earlier stage (a teacher assistant)."""
 
-    model: str = Field("", description="As the recipe's teacher.model; leave it out to name a stage.")
-    stage: str | None = Field(None, description="Name of an earlier stage whose student teaches here.")
+    model: str = ""
+    """As the recipe's teacher.model; leave it out to name a stage."""
+    stage: str | None = None
+    """Name of an earlier stage whose student teaches here."""
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> StageTeacherSpec:
@@ -241,40 +239,38 @@ class StageTeacherSpec(TeacherSpec):
 class InitialiseSpec(Strict):
     """What the student starts from."""
 
-    layers: LayerStrategy | list[Whole] = Field(
-        "random",
-        description="random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6].",
-    )
-    embeddings: Literal["auto", "copied", "projected", "random"] = Field(
-        "auto",
-        description="The teacher's embeddings: copied, or projected onto their principal directions when narrower.",
-    )
-    checkpoint: Place | None = Field(None, description="An earlier student of the same shape to start from.")
+    layers: LayerStrategy | list[Whole] = "random"
+    """random, or the teacher's layers to copy: first, last, uniform, ends, or a list such as [1, 3, 6]."""
+    embeddings: Literal["auto", "copied", "projected", "random"] = "auto"
+    """The teacher's embeddings: copied, or projected onto their principal directions when narrower."""
+    checkpoint: Place | None = None
+    """An earlier student of the same shape to start from."""
 
 
 class ShapeSpec(Strict):
     """A student's shape, every field by name."""
 
-    layers: int = Field(ge=1, le=1000, description="Number of Transformer blocks.")
-    hidden: Width = Field(description="Width of the hidden states.")
-    heads: Width | None = Field(None, description="Attention heads; default: 12 where it divides, else hidden/64.")
-    ffn: int | None = Field(
-        None, ge=1, le=4 * 65536, description="Width of the feed-forward layer; default: 4 x hidden."
-    )
-    embedding: Width | None = Field(None, description="Width of factorised embeddings; default: as hidden.")
+    layers: int = Field(ge=1, le=1000)
+    """Number of Transformer blocks."""
+    hidden: Width
+    """Width of the hidden states."""
+    heads: Width | None = None
+    """Attention heads; default: 12 where it divides, else hidden/64."""
+    ffn: int | None = Field(None, ge=1, le=4 * 65536)
+    """Width of the feed-forward layer; default: 4 x hidden."""
+    embedding: Width | None = None
+    """Width of factorised embeddings; default: as hidden."""
 
 
 class StudentSpec(Strict):
     """The model that is made."""
 
-    shape: str | ShapeSpec = Field(description='"layers x hidden" such as "6x384", a preset, or every field by name.')
-    initialise: InitialiseSpec = Field(default_factory=InitialiseSpec, description="What the student starts from.")
-    dropout: float | None = Field(
-        None,
-        ge=0,
-        lt=1,
-        description="Dropout while distilling; default: the teacher's. The saved student always has the teacher's.",
-    )
+    shape: str | ShapeSpec
+    """"layers x hidden" such as "6x384", a preset, or every field by name."""
+    initialise: InitialiseSpec = Field(default_factory=InitialiseSpec)
+    """What the student starts from."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout while distilling; default: the teacher's. The saved student always has the teacher's."""
     untrained: Literal["random", "teacher"] = Field(
         "random",
         description="What parameters that no stage trains hold in the saved student: their random start, or the "
@@ -296,15 +292,10 @@ class GuardSpec(Strict):
         description="At a step whose loss or gradient is infinite or no number, or whose loss explodes: stop the run, "
         "or skip the step, which leaves weights and optimizer as they are. The batch is saved either way.",
     )
-    explosion_factor: float | None = Field(
-        None,
-        gt=1,
-        le=MOST,
-        description="A loss above so many times the median of the last 64 good steps explodes; default: none does.",
-    )
-    skips_in_a_row: int = Field(
-        10, ge=1, le=MOST, description="How many steps in a row may be skipped before the run stops."
-    )
+    explosion_factor: float | None = Field(None, gt=1, le=MOST)
+    """A loss above so many times the median of the last 64 good steps explodes; default: none does."""
+    skips_in_a_row: int = Field(10, ge=1, le=MOST)
+    """How many steps in a row may be skipped before the run stops."""
     on_out_of_memory: Literal["stop", "split"] = Field(
         "stop",
         description="When a batch does not fit the device: stop the run, or run it, and all that follow, in smaller "
@@ -354,30 +345,29 @@ def _choice(parts: Sequence[Any]) -> tuple[Any, ...] | None:
 class StageSpec(Strict):
     """One stage: a method and how long to train with it."""
 
-    name: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
-        description="Name in logs and folders, of letters, digits, - and _; default: the method's.",
-    )
-    method: dict[str, Any] = Field(description="The method's name, and its options beside it.")
-    teacher: StageTeacherSpec | None = Field(None, description="The stage's teacher; default: the recipe's.")
+    name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    """Name in logs and folders, of letters, digits, - and _; default: the method's."""
+    method: dict[str, Any]
+    """The method's name, and its options beside it."""
+    teacher: StageTeacherSpec | None = None
+    """The stage's teacher; default: the recipe's."""
     student: StudentSpec | None = Field(
         None,
         description="A student of this stage alone, such as a teacher assistant, which later stages may name as their "
         "teacher; default: the recipe's student, trained on.",
     )
-    corpus: CorpusSpec | None = Field(None, description="The stage's corpus; default: the recipe's.")
-    text: TextSpec = Field(default_factory=TextSpec, description="How this stage cuts the corpus.")
-    augment: AugmentSpec = Field(default_factory=AugmentSpec, description="How this stage changes its text.")
-    freeze: list[Literal["embeddings"]] = Field(
-        default_factory=list, description="Parts of the student that this stage does not train."
-    )
-    training: dict[str, Any] = Field(
-        default_factory=dict, description="Fields of transformers.TrainingArguments, by their own names."
-    )
-    guard: GuardSpec = Field(
-        default_factory=GuardSpec, description="What this stage does about bad losses and missing memory."
-    )
+    corpus: CorpusSpec | None = None
+    """The stage's corpus; default: the recipe's."""
+    text: TextSpec = Field(default_factory=TextSpec)
+    """How this stage cuts the corpus."""
+    augment: AugmentSpec = Field(default_factory=AugmentSpec)
+    """How this stage changes its text."""
+    freeze: list[Literal["embeddings"]] = Field(default_factory=list)
+    """Parts of the student that this stage does not train."""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """Fields of transformers.TrainingArguments, by their own names."""
+    guard: GuardSpec = Field(default_factory=GuardSpec)
+    """What this stage does about bad losses and missing memory."""
 
     @field_validator("method", mode="before")
     @classmethod
@@ -406,33 +396,41 @@ class StageSpec(Strict):
 class EvaluationSpec(Strict):
     """What is measured once the student is trained, teacher beside student."""
 
-    enabled: bool = Field(True, description="Measure at all.")
-    quality: bool = Field(True, description="Sentence-pair agreement and retrieval on held-out text.")
-    speed: bool = Field(True, description="Latency, with teacher and student in turn.")
-    pooling: Literal["auto", "mean", "cls"] = Field(
-        "auto", description="How sentence vectors are pooled; auto: as the teacher's folder says, else mean."
-    )
-    batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field(
-        [1, 32], min_length=1, description="Batch sizes for the latency."
-    )
-    length: Length = Field(128, description="Tokens a row for the latency; longest text for the quality.")
-    pairs: int = Field(1500, ge=10, le=10_000_000, description="Sentence pairs for the agreement.")
-    retrieval_pairs: int = Field(700, ge=10, le=1_000_000, description="Pool of the retrieval.")
-    latency_seconds: float = Field(12.0, gt=0, le=600, description="Time for all latencies together.")
+    enabled: bool = True
+    """Measure at all."""
+    quality: bool = True
+    """Sentence-pair agreement and retrieval on held-out text."""
+    speed: bool = True
+    """Latency, with teacher and student in turn."""
+    pooling: Literal["auto", "mean", "cls"] = "auto"
+    """How sentence vectors are pooled; auto: as the teacher's folder says, else mean."""
+    batch_sizes: list[Annotated[Count, Field(le=65_536)]] = Field([1, 32], min_length=1)
+    """Batch sizes for the latency."""
+    length: Length = 128
+    """Tokens a row for the latency; longest text for the quality."""
+    pairs: int = Field(1500, ge=10, le=10_000_000)
+    """Sentence pairs for the agreement."""
+    retrieval_pairs: int = Field(700, ge=10, le=1_000_000)
+    """Pool of the retrieval."""
+    latency_seconds: float = Field(12.0, gt=0, le=600)
+    """Time for all latencies together."""
 
 
 class Recipe(Strict):
     """A run: teacher, student, corpus, stages and evaluation."""
 
-    name: Name = Field("run", description="Name of the run.")
-    seed: int = Field(42, ge=0, lt=2**32, description="Seed of every random stream of the run.")
-    output: Place | None = Field(None, description="The run's folder; a new one.")
+    name: Name = "run"
+    """Name of the run."""
+    seed: int = Field(42, ge=0, lt=2**32)
+    """Seed of every random stream of the run."""
+    output: Place | None = None
+    """The run's folder; a new one."""
     teacher: TeacherSpec
     student: StudentSpec
-    corpus: CorpusSpec | None = Field(None, description="The text; not needed without stages.")
-    stages: list[StageSpec] = Field(
-        default_factory=list, description="Trained one after the other; none keeps the initialised student."
-    )
+    corpus: CorpusSpec | None = None
+    """The text; not needed without stages."""
+    stages: list[StageSpec] = Field(default_factory=list)
+    """Trained one after the other; none keeps the initialised student."""
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
 
     @model_validator(mode="after")
