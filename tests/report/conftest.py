@@ -13,13 +13,12 @@ from limbeck.report.page import build_page, render_html
 from tests.golden.committed import FOLDERS
 from tests.support.page_document import Document
 
-STAGES = ("minilmv2", "hidden_states")
-"""Of the run `finished`."""
+RECORDS = ("comparison.json", "search.json", "run.json", "attention.json")
 
 
 @pytest.fixture(scope="session")
 def rendered():
-    """The HTML of a page on folders, made once: committed ones by their names, others by their paths."""
+    """The HTML of a page on committed folders, made once."""
     made: dict[tuple[str, ...], str] = {}
 
     def render(*names: str) -> str:
@@ -31,34 +30,41 @@ def rendered():
 
 
 @pytest.fixture
-def copied(tmp_path):
-    """Copy a committed folder without its weights, to be changed."""
+def change():
+    """Change the record of a folder, by a function or by fields that lie over its own."""
 
-    def copy(kind: str = "finished", name: str = "copy") -> Path:
-        return Path(shutil.copytree(FOLDERS[kind], tmp_path / name, ignore=shutil.ignore_patterns("*.safetensors")))
+    def edit_record(folder: Path, edit) -> Path:
+        path = next(folder / name for name in RECORDS if (folder / name).is_file())
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if callable(edit):
+            edit(record)
+        else:
+            record |= edit
+        path.write_text(json.dumps(record), encoding="utf-8")
+        return folder
+
+    return edit_record
+
+
+@pytest.fixture
+def copied(tmp_path, change):
+    """Copy a committed folder without its weights, its record changed or to be changed."""
+
+    def copy(kind: str = "finished", name: str = "copy", edit=None) -> Path:
+        folder = shutil.copytree(FOLDERS[kind], tmp_path / name, ignore=shutil.ignore_patterns("*.safetensors"))
+        return folder if edit is None else change(folder, edit)
 
     return copy
 
 
 @pytest.fixture
-def change_record():
-    """Change the record of a folder."""
-
-    def change(path: Path, edit) -> None:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        edit(record)
-        path.write_text(json.dumps(record), encoding="utf-8")
-
-    return change
-
-
-@pytest.fixture
 def page_of():
-    """The page of folders, rendered on the way."""
+    """The page of folders; its HTML is read strictly on the way."""
 
-    def build(*folders: Path):
+    def build(*folders: Path, render: bool = True):
         page = build_page(collect(folders))
-        Document(render_html(page))
+        if render:
+            Document(render_html(page))
         return page
 
     return build

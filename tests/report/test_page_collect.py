@@ -27,8 +27,10 @@ def figures_of(page):
 
 
 def table_of(page, caption):
+    """The cells of the rows of a table."""
     blocks = (block for part in page.parts for section in part.sections for block in section.blocks)
-    return next(block for block in blocks if isinstance(block, Table) and block.caption == caption)
+    table = next(block for block in blocks if isinstance(block, Table) and block.caption == caption)
+    return [tuple(map(str, row)) for row in table.rows]
 
 
 @pytest.mark.parametrize(
@@ -39,60 +41,48 @@ def table_of(page, caption):
         (("d.e.f",), "1 holds the teacher's values, the others the values that they were started with."),
     ],
 )
-def test_parameters_that_nothing_trained_are_a_warning(copied, change_record, taken, held):
-    folder, untrained = copied(), {"names": ["a.b.c", "d.e.f"], "from_teacher": list(taken)}
-
+def test_parameters_that_nothing_trained_are_a_warning(copied, page_of, taken, held):
     def spoil(record):
-        record["untrained"] = untrained
+        record["untrained"] = {"names": ["a.b.c", "d.e.f"], "from_teacher": list(taken)}
         record["stages"][0] |= {"skipped_steps": 3, "rows_of_a_piece": 4}
 
-    change_record(folder / "run.json", spoil)
-    warnings = build_page(collect([folder])).warnings()
+    warnings = page_of(copied(edit=spoil), render=False).warnings()
     assert any(line.endswith(f"(a, d): {held}") for line in warnings)
     assert "skipped 3 steps" in " ".join(warnings) and "pieces of 4 rows" in " ".join(warnings)
 
 
-def test_agreement_is_no_share_of_the_teachers(copied, change_record):
-    folder = copied()
+def test_agreement_is_no_share_of_the_teachers(copied, change, page_of):
     models = {"teacher": {"retrieval": {"mrr_at_10": 0.8}}, "student": {"retrieval": {"mrr_at_10": 0.6}}}
     found = {"agreement": {"spearman": 0.926}}
-    change_record(folder / "run.json", lambda record: record.update(evaluation=found | models))
-    assert "; retrieval MRR@10, held out 0.600 (75.0% of the" in build_page(collect([folder])).parts[0].subtitle
-    change_record(folder / "run.json", lambda record: record.update(evaluation=found))
-    assert build_page(collect([folder])).parts[0].subtitle.endswith("agreement with the teacher (Spearman) 0.926")
+    folder = copied(edit={"evaluation": found | models})
+    assert "; retrieval MRR@10, held out 0.600 (75.0% of the" in page_of(folder, render=False).parts[0].subtitle
+    change(folder, {"evaluation": found})
+    subtitle = page_of(folder, render=False).parts[0].subtitle
+    assert subtitle.endswith("agreement with the teacher (Spearman) 0.926")
 
 
-def test_the_loss_at_the_end_is_that_of_the_record_else_of_the_log(copied, change_record):
+def test_the_loss_at_the_end_is_that_of_the_record_else_of_the_log(copied, change, page_of):
     folder = copied()
-
-    def last_losses():
-        rows = table_of(build_page(collect([folder])), "Terms of the loss").rows
-        return [str(row[2]) for row in rows if row[1] == "loss (weighted sum)"]
-
-    assert last_losses() == ["0.046029", "2.0017"]
-    change_record(folder / "run.json", lambda record: [stage.pop("final_loss") for stage in record["stages"]])
-    assert last_losses() == ["0.046029", "2.0017"], "of a run of an earlier version"
+    for edit in ({}, lambda record: [stage.pop("final_loss") for stage in record["stages"]]):  # As older versions.
+        rows = table_of(page_of(change(folder, edit), render=False), "Terms of the loss")
+        assert [row[2] for row in rows if row[1] == "loss (weighted sum)"] == ["0.046029", "2.0017"]
 
 
 @pytest.mark.parametrize("name", ["run", "", None])
-def test_what_nobody_named_is_called_by_its_folder(copied, change_record, name):
-    folder = copied(name="mine")
-    change_record(folder / "run.json", lambda record: record.update(name=name))
-    assert build_page(collect([folder])).title == "mine: run"
+def test_what_nobody_named_is_called_by_its_folder(copied, page_of, name):
+    assert page_of(copied(name="mine", edit={"name": name}), render=False).title == "mine: run"
 
 
-@pytest.mark.parametrize("spoil", ["remove", "tear", "list", "empty"])
-def test_a_run_without_its_record_is_shown_by_its_stages(copied, page_of, spoil):
+@pytest.mark.parametrize("text", [None, '{"name": "a', "[1]", ""], ids=["removed", "torn", "list", "empty"])
+def test_a_run_without_its_record_is_shown_by_its_stages(copied, page_of, text):
     folder = copied()
-    record = folder / "run.json"
-    if spoil == "remove":
-        record.unlink()
-    else:
-        record.write_text({"tear": record.read_text()[:200], "list": "[1]", "empty": ""}[spoil])
+    (folder / "run.json").unlink()
+    if text is not None:
+        (folder / "run.json").write_text(text)
     page = page_of(folder)
     assert "missing or damaged" in page.warnings()[0]
     assert "Stage 'hidden_states': Loss" in figures_of(page) and "Recipe" in sections(page)
-    assert str(table_of(page, "Stages").rows[0][1]) == "minilmv2", "the method is in stage.json"
+    assert table_of(page, "Stages")[0][1] == "minilmv2", "the method is in stage.json"
 
 
 JUNK = ["text", -1, None, [], [None, 3], {"a": {"b": "c"}}, float("nan"), 10**400, True]
@@ -136,34 +126,30 @@ def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds):
             render_html(build_page(collect([place.parent])))
 
 
-def test_what_was_built_before_the_damage_is_kept(copied, change_record, page_of):
-    folder = copied("search-mapping")
-    change_record(folder / "search.json", lambda record: record.pop("cost"))
+def test_what_was_built_before_the_damage_is_kept(copied, change, page_of):
+    folder = copied("search-mapping", edit=lambda record: record.pop("cost"))
     page = page_of(folder)
     assert "Evolution of the fitness" in figures_of(page)
     assert any("incomplete or damaged (TypeError" in line for line in page.warnings())
-    change_record(folder / "search.json", lambda record: record.update(candidates=[3]))
+    change(folder, {"candidates": [3]})
     assert "'search.json': candidates.0 is damaged" in " ".join(page_of(folder).warnings())
 
 
-def test_a_comparison_that_is_not_finished_says_how_its_runs_stand(copied, change_record, page_of):
-    folder = copied("comparison-with-costs")
-    change_record(folder / "comparison.json", lambda record: record.update(status="running", summary=None))
+def test_a_comparison_that_is_not_finished_says_how_its_runs_stand(copied, change, page_of):
+    folder = copied("comparison-with-costs", edit={"status": "running", "summary": None})
     last = folder / json.loads((folder / "comparison.json").read_text())["cells"][-1]["folder"]
-    change_record(last / "run.json", lambda record: record.update(status="running", name="last"))
+    change(last, {"status": "running", "name": "last"})
     beat = {"activity": "training", "stage": "a", "stage_number": 1, "stages": 1, "step": 3, "steps": 40, "loss": 2.5}
     (last / "heartbeat.json").write_text(json.dumps(beat))
-    table = table_of(page_of(folder), "Runs that are not finished")
-    assert [row[:6] for row in table.rows] == [("last", "dead", "a (1 of 1)", "3 of 40", "2.5", "–")]
-    change_record(folder / "comparison.json", lambda record: record.update(status="finished"))
-    assert not collect([folder])[0].unfinished
+    rows = table_of(page_of(folder), "Runs that are not finished")
+    assert [row[:6] for row in rows] == [("last", "dead", "a (1 of 1)", "3 of 40", "2.5", "–")]
+    assert not collect([change(folder, {"status": "finished"})])[0].unfinished
 
 
-def test_a_comparison_names_no_files_outside_of_it(copied, change_record):
+def test_a_comparison_names_no_files_outside_of_it(copied):
     copied(name="other")
-    folder = copied("comparison-with-costs")
-    change_record(
-        folder / "comparison.json", lambda record: [cell.update(folder="../other") for cell in record["cells"]]
+    folder = copied(
+        "comparison-with-costs", edit=lambda record: [cell.update(folder="../other") for cell in record["cells"]]
     )
     assert collect([folder])[0].runs == ()
 
@@ -172,9 +158,7 @@ def layers_of(page, stage):
     return figures_of(page).get(f"Stage '{stage}': which layers learn from which")
 
 
-def test_a_stage_taught_by_an_assistant_joins_the_assistants_layers(copied, change_record, page_of):
-    folder = copied()
-
+def test_a_stage_taught_by_an_assistant_joins_the_assistants_layers(copied, change, page_of):
     def teach(record):
         record["recipe"]["stages"][0]["student"] = {"shape": "3x48"}
         record["recipe"]["stages"][1]["teacher"] = {"stage": "minilmv2", "model": None}
@@ -183,30 +167,27 @@ def test_a_stage_taught_by_an_assistant_joins_the_assistants_layers(copied, chan
         for stage in record["stages"]:
             del stage["layers"]  # As records of old are.
 
-    change_record(folder / "run.json", teach)
+    folder = copied(edit=teach)
     page = page_of(folder)
     assert layers_of(page, "minilmv2").description.startswith("Student of 3 layers, teacher of 3.")
     assert layers_of(page, "hidden_states").description.startswith("Student of 2 layers, teacher of 3.")
-    own = {"teacher": {"model": "another/one"}}
-    change_record(folder / "run.json", lambda record: record["recipe"]["stages"][1].update(own))
+    change(folder, lambda record: record["recipe"]["stages"][1].update(teacher={"model": "another/one"}))
     page = page_of(folder)
     assert layers_of(page, "hidden_states") is None
     assert "Of 'hidden_states' the layers cannot be drawn" in str(page.parts)
 
 
-def test_the_layers_of_a_stage_with_a_teacher_of_its_own_are_those_of_its_record(copied, change_record, page_of):
-    folder = copied()
-
+def test_the_layers_of_a_stage_with_another_teacher_are_those_of_its_record(copied, change, page_of):
     def teach(record):
         record["recipe"]["stages"][1]["teacher"] = {"model": "another/one"}
         record["stages"][1]["layers"] = [{"student": [2], "teacher": [7], "terms": ["key_key", "value_value"]}]
 
-    change_record(folder / "run.json", teach)
+    folder = copied(edit=teach)
     figure = layers_of(page_of(folder), "hidden_states")
     assert figure.description == "Student of 2 layers, teacher of 7 or more. key_key: 2 from 7. value_value: 2 from 7."
     assert figure.data.rows == (("key_key", "2", "7"), ("value_value", "2", "7"))
     assert "layers above the highest that takes part are not drawn" in figure.caption
-    change_record(folder / "run.json", lambda record: record["recipe"]["stages"][1].update(teacher=None))
+    change(folder, lambda record: record["recipe"]["stages"][1].update(teacher=None))
     figure = layers_of(page_of(folder), "hidden_states")
     assert figure.description.startswith("Student of 2 layers, teacher of 7. "), "the record counts, not the recipe"
 
@@ -217,23 +198,21 @@ def test_the_layers_of_a_stage_with_a_teacher_of_its_own_are_those_of_its_record
      [{"student": "1", "teacher": [True], "terms": "a"}], [{"student": [1], "teacher": [2], "terms": []}]],
     ids=repr,
 )  # fmt: skip
-def test_recorded_layers_that_are_none_are_not_drawn(copied, change_record, layers):
-    folder = copied()
-    change_record(folder / "run.json", lambda record: record["stages"][0].update(layers=layers))
-    figure = layers_of(build_page(collect([folder])), "minilmv2")
+def test_recorded_layers_that_are_none_are_not_drawn(copied, page_of, layers):
+    folder = copied(edit=lambda record: record["stages"][0].update(layers=layers))
+    figure = layers_of(page_of(folder, render=False), "minilmv2")
     assert figure.description.startswith("Student of 2 layers, teacher of 3. relation_kl (query): 2 from 3.")
 
 
 def test_an_evaluation_without_a_table_shows_its_cells(tmp_path, page_of):
     (tmp_path / "evaluation.json").write_text('{"preset": "quick", "set": ["epochs=1"]}')
-    cells = [
-        {"id": "1", "status": "finished", "model": "m/a", "task": "rte", "seed": 1, "seconds": 3,
-         "scores": {"validation": {"accuracy": 0.625, "f1": float("nan")}}},
-        {"id": "2", "status": "failed", "model": "m/a", "task": "cola", "seed": 1, "error": "no memory"},
-    ]  # fmt: skip
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(cell) + "\n" for cell in cells) + "{torn")
+    (tmp_path / "results.jsonl").write_text(
+        '{"id": "1", "status": "finished", "model": "m/a", "task": "rte", "seed": 1, "seconds": 3, '
+        '"scores": {"validation": {"accuracy": 0.625, "f1": NaN}}}\n'
+        '{"id": "2", "status": "failed", "model": "m/a", "task": "cola", "seed": 1, "error": "no memory"}\n{torn'
+    )
     page = page_of(tmp_path)
-    assert [tuple(map(str, row)) for row in table_of(page, "Cells").rows] == [
+    assert table_of(page, "Cells") == [
         ("m/a", "rte", "1", "finished", "accuracy 62.5", "3"),
         ("m/a", "cola", "1", "failed", "no memory", "–"),
     ]

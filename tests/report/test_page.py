@@ -1,0 +1,220 @@
+"""The page is whole, needs nothing beside it, shows no text as code, and has a twin in Markdown with figure files."""
+
+import json
+import re
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+import limbeck.report
+from limbeck.core.blocks import Code, Notes, Paragraph, Section, Table
+from limbeck.core.markdown import escape_markdown
+from limbeck.errors import OutputError, RecipeError
+from limbeck.report.collect import collect
+from limbeck.report.page import Page, Part, build_page, render_html, render_markdown, write_report
+from limbeck.report.plots import THEMES
+from tests.golden.committed import FOLDERS
+from tests.support.commands import assert_one_line_error
+from tests.support.page_document import Document
+
+KINDS = ("finished", "comparison-with-costs", "search-mapping", "evaluation-with-costs", "inspections")
+HOSTILE = "</svg></title><script>alert('x')</script><img src=x onerror=y>\u202e\u200f]]>{{ 7*7 }}"
+SEARCHED = FOLDERS["search-teacher-layer"]
+SIMILARITY = FOLDERS["inspections"] / "similarity.json"
+
+
+@pytest.fixture(params=[("search-teacher-layer",), KINDS], ids=["one", "all"])
+def html(request, rendered):
+    return rendered(*request.param)
+
+
+def test_the_document_is_whole_and_every_reference_is_met(html):
+    document = Document(html)
+    assert html.startswith("<!DOCTYPE html>") and len(document.all("h1")) == 1
+    assert len(document.ids) == len(set(document.ids))
+    inside = {a["href"][1:] for a, _ in document.all("a") if a["href"].startswith("#")}
+    labelled = {name for _, a, _ in document.elements for name in a.get("aria-labelledby", "").split()}
+    assert inside | labelled <= set(document.ids)
+    levels = [int(tag[1]) for tag, _, _ in document.elements if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1 and all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_nothing_is_fetched_and_nothing_is_run(html):
+    document = Document(html)
+    assert not {tag for tag, _, _ in document.elements} & {"script", "link", "img", "iframe", "object", "image", "use"}
+    for tag, attributes, _ in document.elements:
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+        assert not {"src", "srcset", "action", "xlink:href"} & set(attributes)
+        place = attributes.get("href", "#")
+        assert place.startswith(("#", "https://arxiv.org/", "https://aclanthology.org/")), place
+    style = document.all("style")[0][1]
+    assert "url(" not in style and "@import" not in style
+    policy = [a["content"] for a, _ in document.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_every_figure_has_words_and_numbers(html):
+    document = Document(html)
+    figures, drawings = document.all("figure"), document.all("svg")
+    assert len(drawings) == len(figures) > 0
+    assert all(one["role"] == "img" and len(one["aria-labelledby"].split()) == 2 for one, _ in drawings)
+    words = [text for _, text in document.all("desc")]
+    assert len(words) == len(figures) and all(re.search(r"\d", text) for text in words)
+    assert len(document.all("figcaption")) == len(document.all("table", within="figure")) == len(figures)
+
+
+def test_tables_are_reached_by_the_keyboard_and_named(html):
+    document = Document(html)
+    regions = [attributes for attributes, _ in document.all("div") if attributes.get("role") == "region"]
+    assert len(regions) == len(document.all("table")) > 0
+    assert all(attributes["tabindex"] == "0" and attributes["aria-label"] for attributes in regions)
+    assert len(document.all("caption")) == len(regions)
+    assert all(attributes["scope"] in ("col", "row") for attributes, _ in document.all("th"))
+    assert document.all("a")[0][0] == {"class": "skip", "href": "#content"} and "content" in document.ids
+
+
+def test_text_from_folders_stays_text(copied, change, tmp_path):
+    def spoil(record):
+        record["name"] = record["teacher"]["name_or_path"] = record["stages"][0]["name"] = HOSTILE
+        record["stages"][0]["citation"] = {"title": HOSTILE, "authors": HOSTILE, "url": "javascript:alert(1)"}
+        record["stages"][0]["final_terms"] = {HOSTILE: 1.0}
+        record["versions"] = {HOSTILE: HOSTILE}
+
+    def spoil_unfinished(record):
+        record["status"], record["problem"] = "failed", HOSTILE
+        record["recipe"]["stages"][1]["teacher"] = {"model": HOSTILE}
+        record["stages"][1]["layers"] = [{"student": [2], "teacher": [3], "terms": [HOSTILE, f"b_{HOSTILE}"]}]
+
+    folder, unfinished = copied(edit=spoil), copied(name="unfinished", edit=spoil_unfinished)
+    look = copied("inspections", "look", lambda record: record["result"]["maps"]["tokens"].__setitem__(0, HOSTILE))
+    search, unknown = copied("search-killed", "search"), tmp_path / "unknown"
+    (folder / "recipe.yaml").write_text(f"name: '{HOSTILE}'\n")
+    log = folder / "stages" / "1-minilmv2" / "log.jsonl"
+    log.write_text(json.dumps({"step": 1, "loss": 1.0, f"loss_{HOSTILE}": 1.0, "loss_b": 2.0}) + "\n")
+    beat = {"activity": "training", "stage": HOSTILE, "stage_number": HOSTILE, "stages": 2, "step": 1, "steps": 2}
+    (unfinished / "heartbeat.json").write_text(json.dumps(beat))
+    journal = (search / "search.journal").read_text()
+    (search / "search.journal").write_text(journal.replace('"share":', f"{json.dumps(HOSTILE)}:"))
+    unknown.mkdir()
+    (unknown / "search.json").write_text(json.dumps({"kind": HOSTILE, "name": HOSTILE, "status": "running"}))
+    html = render_html(build_page(collect([folder, unfinished, look, search, unknown])))
+    document = Document(html)
+    assert not {tag for tag, _, _ in document.elements} & {"script", "img"}
+    assert "\u202e" not in html and "\u200f" not in html and "49" not in document.all("h1")[0][1]
+    assert all(not a["href"].startswith("javascript") for a, _ in document.all("a"))
+    assert "<script>alert('x')</script>" in document.all("h1")[0][1], "shown as it is, as text"
+    shown = "".join(document.elements[0][2]).count("<script>alert('x')</script>")
+    assert shown >= 10, "names, terms, sources, a problem, what a search is bound to"
+    report = write_report([unfinished, search], tmp_path / "all.html", markdown=True, figures=tmp_path / "figures")
+    assert report.figures
+    for path in (tmp_path / "figures").glob("*.svg"):
+        ElementTree.parse(path)
+
+
+def test_both_themes_phones_and_print_are_in_the_style(rendered):
+    style = Document(rendered("search-teacher-layer")).all("style")[0][1]
+    assert "prefers-color-scheme:dark" in style and "@media print" in style and ":focus-visible" in style
+    for theme in THEMES.values():
+        assert all(f"--{role}:{colour};" in style for role, colour in theme.items())
+    edges = style.partition(".scroll{")[2].partition("}")[0]
+    assert edges.count("no-repeat local") == edges.count("no-repeat scroll") == 2, "a table that scrolls shows it"
+    narrow = style.partition("@media (max-width:30rem){")[2]
+    assert "th,td{padding:" in narrow and style.index("@media (max-width:30rem)") > style.index("\nth,td{")
+
+
+def test_a_page_is_no_larger_than_its_folders_ask_for(rendered):
+    assert 20_000 < len(rendered("search-teacher-layer")) < 200_000
+
+
+# Markdown, and figures as files.
+
+
+def test_figures_are_linked_with_words_and_are_there(tmp_path):
+    written = write_report([SEARCHED, SIMILARITY], tmp_path / "all.html", markdown=True)
+    links = re.findall(r"!\[(.+)\]\((all-figures/([a-z0-9-]+)\.svg)\)", written.markdown.read_text())
+    figures = {figure.name: figure for figure in written.page.figures()}
+    assert [name for _, _, name in links] == list(figures)
+    for words, path, name in links:
+        assert words == escape_markdown(figures[name].description)
+        svg = (tmp_path / path).read_text()
+        assert "<svg" in svg and "<text" in svg, "text stays text, for a paper's own fonts"
+        picture = Image.open((tmp_path / path).with_suffix(".png"))
+        assert min(picture.size) > 200 and len(picture.convert("L").getcolors()) > 5
+
+
+def test_markdown_shows_hostile_text_as_text():
+    bad = "<script>x</script> | `tick` ](javascript:y) # _em_\n# head"
+    table, code = Table(bad, (bad, bad), ((bad, bad),)), Code(bad, "```\n<b>\n```", "yaml")
+    blocks = (table, Paragraph(bad), Notes((bad,), warning=True), code)
+    page = Page(bad, (Part(bad, bad, (Section(bad, blocks),)),))
+    text = render_markdown(page, "figures")
+    assert not re.search(r"(?<!\\)(<script|\]\(|_em)", text) and "\n# head" not in text
+    assert "````yaml\n```\n<b>\n```\n````" in text, "a fence that nothing inside can close"
+    assert "&lt;script&gt;" in render_html(page)
+
+
+def test_code_between_backticks_is_code_in_both():
+    page = Page("t", (Part("t", "s", (Section("s", (Paragraph("run `limbeck report <x>` again_now"),)),)),))
+    assert r"run `limbeck report <x>` again\_now" in render_markdown(page, "f")
+    assert "run <code>limbeck report &lt;x&gt;</code> again_now" in render_html(page)
+
+
+def test_the_page_goes_into_the_folder_and_may_be_made_again(copied):
+    folder = copied("search-teacher-layer")
+    first = limbeck.report.write_report([folder])
+    assert first.html == folder / "report.html" and first.markdown is None and first.figures == ()
+    before = first.html.read_text()
+    assert write_report([folder]).html.read_text() == before, "the same folder gives the same page"
+
+
+def test_figures_go_where_they_are_asked_for(tmp_path):
+    done = write_report([SEARCHED], tmp_path / "p" / "a.html", figures=tmp_path / "paper", markdown=True)
+    names = {f"{figure.name}{suffix}" for figure in done.page.figures() for suffix in (".svg", ".png")}
+    assert {path.name for path in (tmp_path / "paper").iterdir()} == names
+    assert "](../paper/students-of-the-layers-of-the-teacher.svg)" in done.markdown.read_text()
+
+
+def test_what_is_not_a_report_is_not_replaced(tmp_path):
+    mine = tmp_path / "index.html"
+    mine.write_text("<h1>My page about limbeck</h1>")
+    for folders, output, error, words in (
+        ([SEARCHED], mine, OutputError, "is not a report of limbeck"),
+        ([SEARCHED], tmp_path, RecipeError, "ends with .html"),
+        ([SEARCHED], tmp_path / "report.pdf", RecipeError, "ends with .html"),
+        ([SIMILARITY], mine / "report.html", OutputError, "cannot be written"),
+        ([], None, RecipeError, "one folder or more"),
+    ):
+        with pytest.raises(error, match=words):
+            write_report(folders, output)
+    assert mine.read_text() == "<h1>My page about limbeck</h1>"
+
+
+# `limbeck report` as a user types it.
+
+
+def test_paths_sections_and_warnings_are_printed(limbeck, tmp_path):
+    (tmp_path / "search.json").write_text('{"kind": "mapping", "name": "slow", "status": "running"}')
+    done = limbeck("report", SEARCHED, tmp_path, "--output", tmp_path / "two.html", "--markdown", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["html"] == str(tmp_path / "two.html") and found["markdown"] == str(tmp_path / "two.md")
+    assert "Side by side" in found["sections"] and any("The search 'slow'" in line for line in found["warnings"])
+    assert len(found["figures"]) % 2 == 0
+    assert all(path.startswith(str(tmp_path / "two-figures")) for path in found["figures"])
+    done = limbeck("report", tmp_path)
+    assert done.returncode == 0 and "warning: The search 'slow'" in done.stdout
+    assert f"Report: {tmp_path / 'report.html'}" in done.stdout
+    assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_mistakes_are_one_line(limbeck, tmp_path):
+    assert_one_line_error(limbeck("report", tmp_path), 2, "is no folder of a run", "run.json")
+    assert_one_line_error(limbeck("report", SEARCHED, "--output", tmp_path / "x.pdf"), 2, "ends with .html")
+    assert limbeck("report").returncode == 2
+    (tmp_path / "taken").write_text("")
+    for place in ("taken", "taken/below"):
+        done = limbeck("report", SEARCHED, "--output", tmp_path / "x.html", "--figures", tmp_path / place)
+        assert_one_line_error(done, 2, "is to be a folder", "taken' is a file")
+    assert not (tmp_path / "x.html").exists()
