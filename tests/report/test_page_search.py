@@ -19,12 +19,12 @@ from tests.golden.committed import FOLDERS
 from tests.support import shape_search
 from tests.support.corpora import write_text
 
-TITLES = {"mapping": "Evolution", "architecture": "Shapes", "teacher-layer": "Layers of the teacher"}
-FIGURES = {
-    "mapping": "Evolution of the fitness",
-    "architecture": "Loss and latency of shapes",
-    "teacher-layer": "Students of the layers of the teacher",
+SHOWN = {
+    "mapping": ("Evolution", "Evolution of the fitness"),
+    "architecture": ("Shapes", "Loss and latency of shapes"),
+    "teacher-layer": ("Layers of the teacher", "Students of the layers of the teacher"),
 }
+"""The section and the figure of each kind."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def architecture(tmp_path_factory):
     return folder / "out"
 
 
-@pytest.fixture(params=TITLES)
+@pytest.fixture(params=SHOWN)
 def kind(request):
     return request.param
 
@@ -51,12 +51,10 @@ def unfinished(kind, request, tmp_path):
     """A finished search of each kind as it was a moment before its record was written; the record; its folder."""
     done = request.getfixturevalue(kind) if kind == "architecture" else FOLDERS[f"search-{kind}"]
     record = json.loads((done / "search.json").read_text())
-    folder = tmp_path / "unfinished"
-    folder.mkdir()
-    shutil.copy(done / "search.journal", folder)
+    shutil.copy(done / "search.journal", tmp_path)
     begun = {"kind": kind, "name": record["name"], "status": "running"}
-    (folder / "search.json").write_text(json.dumps(begun))
-    return folder, record
+    (tmp_path / "search.json").write_text(json.dumps(begun))
+    return tmp_path, record
 
 
 def seen(folder):
@@ -64,9 +62,8 @@ def seen(folder):
 
 
 def facts_of(page):
-    return dict(
-        pair for section in page.parts[0].sections for b in section.blocks if isinstance(b, Facts) for pair in b.pairs
-    )
+    blocks = [block for section in page.parts[0].sections for block in section.blocks]
+    return dict(pair for block in blocks if isinstance(block, Facts) for pair in block.pairs)
 
 
 def rewrite(folder, change):
@@ -117,14 +114,13 @@ def test_what_is_read_from_the_study_is_what_the_record_will_say(unfinished, kin
 def test_a_search_that_was_stopped_shows_what_it_found(unfinished, kind):
     folder, record = unfinished
     page = seen(folder)
-    assert [section.title for section in page.parts[0].sections] == ["What was done", TITLES[kind]]
-    assert FIGURES[kind] in [figure.title for figure in page.figures()]
+    assert [section.title for section in page.parts[0].sections] == ["What was done", SHOWN[kind][0]]
+    assert SHOWN[kind][1] in [figure.title for figure in page.figures()]
     assert len(page.warnings()) == 1 and "was stopped; the same command" in page.warnings()[0]
     facts = facts_of(page)
     assert (facts["Status"], facts["Workers"]) == ("interrupted", "1 ended")
-    assert "finished" in facts["Trials"] and ("of shapes that were tried before" in facts["Trials"]) == (
-        kind == "architecture"
-    )
+    tried_before = "of shapes that were tried before" in facts["Trials"]
+    assert "finished" in facts["Trials"] and tried_before == (kind == "architecture")
     assert ("diverged" in facts["Trials"]) == any(row.get("state") == "diverged" for row in record.get("shapes", []))
     assert facts["Last sign of life"].endswith(" before this page was made")
     assert page.parts[0].subtitle.startswith(f"{kind.capitalize()} search; interrupted; ")
@@ -173,28 +169,24 @@ def test_a_search_can_be_looked_at_at_any_moment_of_its_course(unfinished, kind)
         journal.write_bytes(content)
         page = seen(folder)
         assert not any("damaged" in line for line in page.warnings()), (number, page.warnings())
-        drawn += FIGURES[kind] in [figure.title for figure in page.figures()]
+        drawn += SHOWN[kind][1] in [figure.title for figure in page.figures()]
         assert journal.read_bytes() == content
     assert drawn > 0
     assert sorted(path.name for path in folder.iterdir()) == ["search.journal", "search.json"]
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda journal: journal.unlink(), "No trials are in its folder"),
-        (lambda journal: journal.write_text(""), "cannot be read"),
-        (lambda journal: journal.write_text("no journal\n"), "cannot be read"),
-        (lambda journal: journal.write_text('{"op_code": 99}\n'), "cannot be read"),
-        (lambda journal: journal.write_text("[" * 100_000 + "\n"), "cannot be read"),
-    ],
+    "text",
+    [None, "", "no journal\n", '{"op_code": 99}\n', "[" * 100_000 + "\n"],
     ids=["missing", "empty", "text", "unknown", "deep"],
 )
-def test_a_study_that_cannot_be_read_is_said_so(unfinished, spoil, said):
+def test_a_study_that_cannot_be_read_is_said_so(unfinished, text):
     folder, _ = unfinished
-    spoil(folder / "search.journal")
+    (folder / "search.journal").unlink()
+    if text is not None:
+        (folder / "search.journal").write_text(text)
     page = seen(folder)
-    assert said in " ".join(page.warnings())
+    assert ("No trials are in its folder" if text is None else "cannot be read") in " ".join(page.warnings())
     assert [section.title for section in page.parts[0].sections] == ["What was done"]
 
 

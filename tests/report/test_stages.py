@@ -1,4 +1,4 @@
-"""Curves of a stage: every logged value is in them, however many there were."""
+"""Stages: their curves, with every logged value however many there were, and the layers that they join."""
 
 import json
 import math
@@ -7,9 +7,11 @@ from random import Random
 import pytest
 
 from limbeck.core.records import PlannedStage, Stage
-from limbeck.report.figures import loss_blocks
-from limbeck.report.findings import MOST_POINTS, RATE, StageFound, read_stage_log, thin
+from limbeck.models.streams import StreamKey
+from limbeck.report.figures import describe_streams, find_links, loss_blocks
+from limbeck.report.findings import MOST_POINTS, RATE, Curve, StageFound, read_stage_log, thin
 from limbeck.report.plot_drawing import svg_of
+from limbeck.report.plots import SCORES
 from limbeck.report.run import stage_facts
 
 
@@ -19,10 +21,18 @@ def write_log(folder, entries, more=""):
     return read_stage_log(folder)
 
 
+def blocks_of(log, **record):
+    """The blocks of a stage with this log; one without a record is not finished."""
+    return list(loss_blocks(StageFound("s", Stage(**record), PlannedStage(), log), "S"))
+
+
+def lines_of(blocks):
+    return [line for block in blocks for line in getattr(block, "lines", ())]
+
+
 def test_few_points_stay_as_they_are():
     points = [(float(step), 1 / step) for step in range(1, MOST_POINTS + 1)]
-    curve = thin(points)
-    assert curve.points == tuple(points) and curve.ranges == () and curve.logged == MOST_POINTS
+    assert thin(points) == Curve(tuple(points), (), MOST_POINTS)
 
 
 def test_many_points_become_means_with_their_extremes():
@@ -59,13 +69,8 @@ def test_a_log_is_read_by_terms_and_says_what_it_could_not_read(tmp_path):
     assert not {"eval_runtime", "tokens"} & set(log.curves)
     assert log.terms() == ["hidden_1_2"] and (log.not_finite, log.damaged, log.lines) == (2, 2, 4)
     assert log.reached == {"step": 3.0}, "of the last line with a loss"
-    lines = [
-        line
-        for block in loss_blocks(StageFound("s", Stage(steps=3), PlannedStage(), log), "S")
-        for line in getattr(block, "lines", ())
-    ]
-    assert any("2 logged values are infinite" in line for line in lines)
-    assert any("2 lines of log.jsonl are damaged" in line for line in lines)
+    lines = " ".join(lines_of(blocks_of(log, steps=3)))
+    assert "2 logged values are infinite" in lines and "2 lines of log.jsonl are damaged" in lines
 
 
 def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
@@ -73,8 +78,7 @@ def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
     held_out = {name.replace("loss_", "eval_"): value for name, value in terms.items()}
     entries = [{"step": step, "loss": 1.0, **terms} for step in (1, 2)]
     entries += [{"step": step, "eval_loss": 1.0, **held_out} for step in (1, 2)]
-    log = write_log(tmp_path, entries)
-    titles = [block.title for block in loss_blocks(StageFound("s", Stage(steps=2), PlannedStage(), log), "S")]
+    titles = [block.title for block in blocks_of(write_log(tmp_path, entries), steps=2)]
     assert titles == [
         "S: Loss", "S: Term hidden (1 of 2)", "S: Term hidden (1 of 2), held-out text", "S: Term hidden (2 of 2)",
         "S: Term hidden (2 of 2), held-out text", "S: Term pooled",
@@ -82,9 +86,8 @@ def test_terms_of_one_kind_share_figures_that_can_be_read(tmp_path):
 
 
 def test_a_stage_without_a_log_says_so(tmp_path):
-    for record, said in ((Stage(), "nothing was logged yet"), (Stage(steps=3), "no log is there")):
-        blocks = list(loss_blocks(StageFound("s", record, PlannedStage(), read_stage_log(tmp_path)), "Stage 's'"))
-        assert [block.lines for block in blocks] == [(f"Stage 's': {said}.",)]
+    for record, said in (({}, "nothing was logged yet"), ({"steps": 3}, "no log is there")):
+        assert [block.lines for block in blocks_of(read_stage_log(tmp_path), **record)] == [(f"S: {said}.",)]
 
 
 @pytest.mark.parametrize(("finished", "damaged"), [(False, 0), (True, 1)])
@@ -102,8 +105,8 @@ def test_an_unfinished_stage_is_shown_as_far_as_its_log_goes(tmp_path):
     history = {"log_history": [{"step": 1000, "loss": 9.0}]}
     (tmp_path / "checkpoint-1000" / "trainer_state.json").write_text(json.dumps(history))
     found = StageFound("s", Stage(), PlannedStage(), write_log(tmp_path, entries))
-    said = [line for block in loss_blocks(found, "Stage 's'") for line in getattr(block, "lines", ())]
-    assert said == ["Stage 's' is not finished: its curves are from log.jsonl, up to step 2,000."]
+    said = lines_of(blocks_of(found.log))
+    assert said == ["S is not finished: its curves are from log.jsonl, up to step 2,000."]
     assert tuple(map(str, stage_facts(found)[:5])) == ("–", "2,000 so far", "1,000 so far", "10 s so far", "–")
     (tmp_path / "log.jsonl").write_text("")
     assert read_stage_log(tmp_path).source == "checkpoint-1000/trainer_state.json"
@@ -121,22 +124,81 @@ def test_tokens_a_second_are_those_between_two_lines_without_evaluation(tmp_path
     ]
     log = write_log(tmp_path, entries)
     assert log.curves[RATE].points == ((1.0, 50.0), (2.0, 200.0), (6.0, 50.0))
-    blocks = loss_blocks(StageFound("s", Stage(steps=6), PlannedStage(), log), "S")
-    figure = next(block for block in blocks if getattr(block, "title", "") == "S: Tokens/s")
+    figure = next(block for block in blocks_of(log, steps=6) if getattr(block, "title", "") == "S: Tokens/s")
     assert [row[1] for row in figure.data.rows] == ["50", "200", "50"]
 
 
 def test_logs_without_times_have_no_rate(tmp_path):
     log = write_log(tmp_path, [{"step": step, "loss": 1.0, "tokens": 100.0 * step} for step in (1, 2, 3)])
     assert RATE not in log.curves
-    assert [block.title for block in loss_blocks(StageFound("s", Stage(steps=3), PlannedStage(), log), "S")] == [
-        "S: Loss"
-    ]
+    assert [block.title for block in blocks_of(log, steps=3)] == ["S: Loss"]
 
 
 def test_a_thinned_curve_says_so_and_stays_small(tmp_path):
     entries = [{"step": step, "loss": 1.0 + step % 7, "loss_a": 1.0, "loss_b": 2.0} for step in range(1, 20_001)]
-    log = write_log(tmp_path, entries)
-    loss = next(iter(loss_blocks(StageFound("s", Stage(steps=1), PlannedStage(), log), "S")))
+    loss = blocks_of(write_log(tmp_path, entries), steps=1)[0]
     assert loss.caption.startswith("Thinned from 20,000 points")
     assert len(loss.data.rows) <= 201 and len(svg_of(loss)) < 60_000
+
+
+# Layers: the diagram joins what the method does, for any depth and any mapping.
+
+BASE, SMALL = "bert 12x768, 12 heads, FFN 3072", "bert 4x312, 12 heads, FFN 1200"
+LARGE = "roberta 24x1024, 16 heads, FFN 4096"
+
+
+def pairs(method, student=SMALL, teacher=BASE, **more):
+    links = find_links(method, student, teacher, **more)
+    return {kind.label: set(kind.pairs) for kind in links.drawing.kinds}
+
+
+def test_the_published_mapping_of_elm():
+    assert pairs({"name": "elm"}) == {
+        "hidden_mse (hidden)": {(3, 5), (4, 10)},
+        "attention_score_mse (query, key)": {(3, 5), (4, 10)},
+    }
+
+
+def test_one_layer_may_learn_from_many_and_relations_join_the_best_layer_of_a_large_teacher():
+    found = pairs({"name": "hidden_states", "mapping": "uniform_consecutive"})["hidden_mse (hidden)"]
+    assert found == {(i, t) for i in range(1, 5) for t in range(max(1, 3 * (i - 1)), 3 * i + 1)}
+    relations = pairs({"name": "minilmv2", "relation_heads": 64}, "roberta 12x1024, 16 heads, FFN 4096", LARGE)
+    assert set().union(*relations.values()) == {(12, 19)}
+
+
+def test_scores_embeddings_and_baselines():
+    distilbert = pairs({"name": "distilbert"}, "bert 6x768, 12 heads, FFN 3072")
+    assert {(SCORES, SCORES)} in distilbert.values()
+    tiny = pairs({"name": "tinybert"})
+    assert tiny["hidden_mse (embedding)"] == {(0, 0)}
+    assert set().union(*pairs({"name": "mlm"}).values()) == set()
+
+
+def test_measured_layers_decide_where_the_mapping_says_so():
+    cosines = [0.9] * 12
+    for layer in (2, 5, 7, 11):
+        cosines[layer - 1] = 0.1
+    method = {"name": "hidden_states", "mapping": "contribution"}
+    assert pairs(method, layer_cosines=cosines)["hidden_mse (hidden)"] == {(1, 2), (2, 5), (3, 7), (4, 11)}
+
+
+@pytest.mark.parametrize(
+    ("method", "student", "teacher"),
+    [
+        ({"name": "elm"}, "", BASE),
+        ({"name": "elm"}, SMALL, "something else"),
+        ({"name": "elm"}, "bert 999999999x4, 2 heads, FFN 8", BASE),
+        ({"name": "elm"}, "bert 4x312, 0 heads, FFN 8", BASE),
+        ({"name": "no such method"}, SMALL, BASE),
+        ({}, SMALL, BASE),
+        ({"name": "elm", "mapping": [9, 9, 9, 99]}, SMALL, BASE),
+        ({"name": "elm", "unknown": 1}, SMALL, BASE),
+    ],
+)
+def test_what_cannot_be_composed_is_not_drawn(method, student, teacher):
+    assert find_links(method, student, teacher) is None
+
+
+def test_streams_are_named_by_kind_and_layers():
+    keys = [*(StreamKey("hidden", layer) for layer in range(1, 13)), StreamKey("query", 2), StreamKey("query", 4)]
+    assert describe_streams(keys) == "hidden 1–12; query 2, 4"
