@@ -15,7 +15,7 @@ from benchmarks.chaos_inputs.scene import WORDS, Scene
 from benchmarks.chaos_inputs.trial import COUNTED, SILENT, Trial
 
 from limbeck.corpus import LabelledSettings, build_labelled_corpus
-from limbeck.evaluation.grid_plan import EvaluationRequest
+from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
 from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import parse_tasks
 
@@ -164,7 +164,7 @@ def _task(random: Random, folder: Path, **changes: Any) -> dict[str, Any]:
 def _load(path: Path) -> Any:
     """As `limbeck evaluate --tasks PATH` does before any work."""
     names = parse_tasks(str(path))
-    EvaluationRequest(("model",), str(path), path.parent / "out").tasks_asked()
+    Planner(EvaluationRequest(("model",), str(path), path.parent / "out"))
     return load_task(names[0], data=None)
 
 
@@ -275,7 +275,7 @@ def names_of_tasks(random: Random, scene: Scene, folder: Path) -> Trial:
         f"{folder}/.yaml", "x" * 5000 + ".yaml",
     ])  # fmt: skip
     request = EvaluationRequest(("model",), text, folder / "out")
-    return Trial(f"--tasks {text[:40]!r}", request.tasks_asked)
+    return Trial(f"--tasks {text[:40]!r}", partial(Planner, request))
 
 
 MAKERS = {

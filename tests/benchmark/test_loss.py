@@ -16,7 +16,7 @@ from limbeck.benchmark.loss import (
     megabytes_needed,
     run_loss,
 )
-from limbeck.errors import KernelError, LimbeckError, RecipeError
+from limbeck.errors import KernelError, RecipeError
 
 SMALL = {"batch": 2, "length": 6, "heads": 2, "teacher_width": 8, "student_width": 4, "classes": 11}
 
@@ -50,8 +50,7 @@ def test_inputs_are_what_the_case_says():
     assert inputs.student[0] is not inputs.student[1]
     assert inputs.student[0].dtype == torch.bfloat16
     lengths = inputs.valid.sum(1)
-    assert lengths.min() == 3
-    assert lengths.max() == 6
+    assert (lengths.min(), lengths.max()) == (3, 6)
     torch.testing.assert_close(make_inputs(case).teacher, inputs.teacher)
 
 
@@ -59,11 +58,7 @@ def test_rows_have_every_column():
     cases = [LossCase(**SMALL), LossCase(**{**SMALL, "length": 9})]
     heard = []
     rows = measure_losses(
-        cases,
-        ["blocked", "reference"],
-        seconds=0.05,
-        memory=False,
-        report=lambda share, what, count=None: heard.append(share),
+        cases, ["blocked", "reference"], seconds=0.05, memory=False, report=lambda share, *_: heard.append(share)
     )
     assert [(row["backend"], row["length"]) for row in rows] == [
         ("blocked", 6), ("reference", 6), ("blocked", 9), ("reference", 9)
@@ -74,8 +69,7 @@ def test_rows_have_every_column():
         assert row["gradient_error"] < 1e-4
         assert row["peak_extra_mb"] is None
         assert row["speedup"] == 1 or row["backend"] == "reference"
-    assert heard == sorted(heard)
-    assert heard[-1] == 1
+    assert heard == sorted(heard) and heard[-1] == 1
 
 
 def test_peaks_are_joined_to_their_backends(monkeypatch):
@@ -95,10 +89,8 @@ def test_what_does_not_fit_is_not_tried(monkeypatch):
     monkeypatch.setattr(loss, "FREE_SHARE", 0.0)
     rows = measure_losses([LossCase(objective="soft_label_kl", **SMALL)], seconds=0.01, memory=False)
     assert [row["backend"] for row in rows] == ["materialised", "from_hidden"]
-    assert rows[0]["median_ms"] is None
-    assert "needs about" in rows[0]["note"]
-    assert rows[1]["median_ms"] > 0
-    assert rows[1]["speedup"] is None
+    assert rows[0]["median_ms"] is None and "needs about" in rows[0]["note"]
+    assert rows[1]["median_ms"] > 0 and rows[1]["speedup"] is None
     assert set(rows[0]) == set(rows[1])
 
 
@@ -112,10 +104,8 @@ def test_errors_are_measured_on_less_where_float64_would_not_fit():
 @pytest.mark.parametrize(
     ("changes", "backends", "error", "words"),
     [
-        ({"objective": "relation"}, [], RecipeError, "Did you mean 'relation_kl'"),
         ({}, ["block"], RecipeError, "Did you mean 'blocked'"),
         ({"heads": 3}, [], KernelError, "does not divide"),
-        ({"dtype": "float12"}, [], LimbeckError, "float12"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_measured(changes, backends, error, words):

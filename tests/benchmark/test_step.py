@@ -49,9 +49,8 @@ def test_micro_batches_make_one_step(tiny_recipe, tmp_path):
     setup = set_up_step(StepRequest(recipe=str(path), batch=2, length=8, device="cpu"))
     assert (setup.batch, setup.micro_batches, setup.length, setup.method) == (2, 2, 8, "minilmv2")
     assert setup.teacher_dtype == torch.float32  # the recipe trains in it
-    taken = Step(setup)
-    assert taken.tokens == 2 * 2 * 8
-    whole, parts = Step(setup), taken
+    whole, parts = Step(setup), Step(setup)
+    assert whole.tokens == 2 * 2 * 8
     torch.manual_seed(0)
     whole.run()
     torch.manual_seed(0)
@@ -108,12 +107,9 @@ def test_every_method_can_be_measured(method):
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"method": "minilm2"}, RecipeError, "Did you mean"),
         ({"stage": 2}, RecipeError, "has 1 stage,"),
         ({"dtype": "float64"}, RecipeError, "float32 or bfloat16"),
         ({"student": "2by24"}, ModelError, "2by24"),
-        ({"teacher": "./nowhere"}, ModelError, "nowhere"),
-        ({"recipe": "none.yaml"}, RecipeError, "does not exist"),
         ({"device": "cuda:77"}, RecipeError, "no device"),
     ],
 )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from limbeck.corpus import SourceReport
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows
-from limbeck.evaluation.answers import cut_rows, decode_answers
+from limbeck.evaluation.encoding import cut_rows, decode_answers
 from limbeck.evaluation.submission import AnswerPrediction
 from limbeck.evaluation.tasks import TaskRow
 from tests.support.models import tiny_tokenizer

@@ -6,8 +6,7 @@ import pytest
 
 from limbeck.evaluation.fine_tuning import FineTuner, Trained
 from limbeck.evaluation.grid import run_evaluation
-from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides, plan_models
-from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, plan_models
 from limbeck.evaluation.tasks import TASKS
 from tests.support.task_files import question, write_squad, write_table
 from tests.support.tasks import make_rows, tiny_folder
@@ -108,11 +107,10 @@ def test_sharing_changes_no_score(evaluate):
     ],
 )
 def test_only_what_weights_depend_on_parts_them(data, model, tmp_path, settings, count):
-    names = ("squad", "mlqa", "xquad")
-    planner = Planner(models=plan_models([model]), protocol=PROTOCOLS["comparative_study"], seeds=1, data=data,
-                      overrides=parse_overrides((*SETTINGS, *settings), names), cache_dir=tmp_path, bf16=False,
-                      finished=())  # fmt: skip
-    assert len({cell.training for name in names for cell in planner.plan(name).cells}) == count
+    planner = Planner(EvaluationRequest((), "squad,mlqa,xquad", tmp_path, data=data, preset="comparative_study",
+                                        seeds=1, overrides=(*SETTINGS, *settings)))  # fmt: skip
+    planned = [planner.plan(name, plan_models([model])) for name in planner.names]
+    assert len({cell.training for task in planned for cell in task.cells}) == count
 
 
 def test_a_stopped_training_is_made_again_for_what_is_missing_only(evaluate, trainings, monkeypatch):

@@ -247,7 +247,7 @@ def _measure(case: LossCase, backends: Sequence[str], seconds: float, memory: bo
     benchmark, device = benchmark_of(case.objective), torch.device(case.device)
     what = f"{case.objective}, {case.batch} x {case.length} tokens, {case.heads} heads"
     needed = megabytes_needed(case)
-    fits = needed <= FREE_SHARE * measuring.free_megabytes(device)
+    fits = needed * measuring.BYTES_PER_MEGABYTE <= FREE_SHARE * measuring.free_bytes(device)
     fit = [name for name in backends if fits or name != benchmark.plain]
     report(0.0, what)
     inputs = make_inputs(case)

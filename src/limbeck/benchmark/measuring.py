@@ -197,11 +197,6 @@ def free_bytes(device: torch.device) -> float:
     return float(psutil.virtual_memory().available) if device.type == "cpu" else math.inf
 
 
-def free_megabytes(device: torch.device) -> float:
-    """Return the free memory of a device in megabytes (10⁶ bytes)."""
-    return free_bytes(device) / BYTES_PER_MEGABYTE
-
-
 def least_forward_bytes(shape: Shape, tokens: int, itemsize: int) -> int:
     """Return what a forward pass holds at once at the very least: input and intermediate of one block."""
     return tokens * (shape.ffn + 2 * shape.hidden) * itemsize

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
 from limbeck.benchmark import measuring
@@ -155,7 +154,11 @@ def measure_models(
     for index, (batch, length) in enumerate(cases):
         input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
         here = part_of(report, 0.1 + 0.9 * index / len(cases), 0.1 + 0.9 * (index + 1) / len(cases))
-        times = _time(models, input_ids, seconds / len(cases), warmup, here)
+        inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+        runs = {name: stopwatch(partial(encoder_of(model), **inputs), device) for name, model in models.items()}
+        tell = tell_rounds(here, f"{batch} x {length} tokens")
+        with torch.inference_mode():
+            times = take_turns(runs, seconds=seconds / len(cases), warmup=warmup, tell=tell)
         for name, seen in times.items():
             spread, (size, forward) = summarise(seen), sizes[name]
             rows.append(
@@ -175,17 +178,6 @@ def measure_models(
                 }
             )
     return [tidy(row) for row in rows]
-
-
-def _time(
-    models: dict[str, PreTrainedModel], input_ids: Tensor, seconds: float, warmup: int, report: Report
-) -> dict[str, list[float]]:
-    """Return the seconds of every pass of each model."""
-    inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
-    device, what = input_ids.device, f"{input_ids.shape[0]} x {input_ids.shape[1]} tokens"
-    runs = {name: stopwatch(partial(encoder_of(model), **inputs), device) for name, model in models.items()}
-    with torch.inference_mode():
-        return take_turns(runs, seconds=seconds, warmup=warmup, tell=tell_rounds(report, what))
 
 
 # What models cost: parameters by place, disk, operations, latency and throughput, beside what the papers measured.

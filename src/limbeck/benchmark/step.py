@@ -89,8 +89,7 @@ class StepSetup:
         training: The training arguments, as a recipe gives them.
         teacher_dtype: Of the teacher's weights.
         length: Tokens of the longest sample.
-        ragged: Draw lengths from [L/2, L].
-        seed: Of weights and tokens.
+        request: The request.
     """
 
     teacher: PreTrainedConfig
@@ -106,8 +105,7 @@ class StepSetup:
     training: dict[str, Any] = field(hash=False)
     teacher_dtype: torch.dtype
     length: int
-    ragged: bool
-    seed: int
+    request: StepRequest
 
     @property
     def shapes(self) -> tuple[Shape, Shape]:
@@ -144,7 +142,7 @@ def set_up_step(request: StepRequest) -> StepSetup:
                 f"--length {setup.length} is longer than the {owner}'s {shape.positions} positions; use "
                 f"{shape.positions} or less."
             )
-    tokens = setup.batch * setup.length // (2 if setup.ragged else 1)
+    tokens = setup.batch * setup.length // (2 if setup.request.ragged else 1)
     needed = measuring.least_training_bytes(setup.shapes[0], tokens, torch.bfloat16.itemsize)
     measuring.check_memory(f"--batch {setup.batch} and --length {setup.length}", needed, choose_device(request.device))
     return setup
@@ -216,10 +214,10 @@ def make_batch(setup: StepSetup, index: int = 0) -> dict[str, Tensor]:
         setup: What for.
         index: Which of the step's micro-batches.
     """
-    generator = torch.Generator().manual_seed(setup.seed + index)
+    generator = torch.Generator().manual_seed(setup.request.seed + index)
     rows, length = setup.batch, setup.length
     lengths = torch.full((rows, 1), length)
-    if setup.ragged:
+    if setup.request.ragged:
         lengths = torch.randint(max(1, length // 2), length + 1, (rows, 1), generator=generator)
         length = int(lengths.max())
     valid = torch.arange(length) < lengths
@@ -257,7 +255,7 @@ def _arguments(request: StepRequest, training: dict[str, Any], teacher_dtype: st
     low = changed.get("bf16", bf16_is_fast() and not changed.get("fp16"))
     asked = "auto" if request.dtype != "auto" else teacher_dtype
     dtype = as_dtype(asked) if asked != "auto" else torch.bfloat16 if low else torch.float32
-    return {"training": changed, "teacher_dtype": dtype, "ragged": request.ragged, "seed": request.seed}
+    return {"training": changed, "teacher_dtype": dtype, "request": request}
 
 
 def _index(stage: int, stages: int, owner: str) -> int:
@@ -279,9 +277,9 @@ class Step:
 
     def __init__(self, setup: StepSetup) -> None:
         keep_freed_memory()  # As a run does.
-        self.setup = setup
-        teacher = build_student(setup.teacher, seed=setup.seed + 1, head=setup.teacher_head).to(setup.teacher_dtype)
-        student = build_student(setup.student, seed=setup.seed, head=setup.student_head)
+        self.setup, seed = setup, setup.request.seed
+        teacher = build_student(setup.teacher, seed=seed + 1, head=setup.teacher_head).to(setup.teacher_dtype)
+        student = build_student(setup.student, seed=seed, head=setup.student_head)
         if setup.freeze_embeddings:
             for path in family_of(student.config).embeddings:
                 base_model(student).get_submodule(path).requires_grad_(False)
@@ -289,7 +287,7 @@ class Step:
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
         freeze_unreached(self.module, {name: x[:_PROBE_ROWS] for name, x in batches[0].items()})
         with TemporaryDirectory() as folder:
-            arguments = build_arguments(setup.training, output=folder, seed=setup.seed, evaluates=False)
+            arguments = build_arguments(setup.training, output=folder, seed=seed, evaluates=False)
             self.trainer = DistillationTrainer(self.module, args=arguments)
         self.device = torch.device(arguments.device)
         self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
@@ -463,14 +461,11 @@ def measure_step(
 
     def measure_rates() -> dict[torch.dtype | str, float]:
         """Operations a second by format, and bytes a second of a copy."""
-        size = {} if ceiling_size is None else {"numbers": ceiling_size**2}
+        most, numbers = min(1.0, seconds / 10), measuring.COPIED if ceiling_size is None else ceiling_size**2
         rates: dict[torch.dtype | str, float] = {
-            "copy": measuring.measure_bandwidth(step.device, seconds=min(0.5, seconds / 10), **size)
+            dtype: measuring.measure_ceiling(step.device, dtype, size=ceiling_size, seconds=most) for dtype in dtypes
         }
-        for dtype in dtypes:
-            most = min(1.0, seconds / 10)
-            rates[dtype] = measuring.measure_ceiling(step.device, dtype, size=ceiling_size, seconds=most)
-        return rates
+        return rates | {"copy": measuring.measure_bandwidth(step.device, numbers=numbers, seconds=most / 2)}
 
     report(_MEMORY_DONE, "a large matrix product")
     before = measure_rates()
@@ -495,7 +490,7 @@ def measure_step(
         "batch": setup.batch,
         "micro_batches": setup.micro_batches,
         "length": setup.length,
-        "mask": "ragged" if setup.ragged else "full",
+        "mask": "ragged" if setup.request.ragged else "full",
         "tokens": step.tokens,
         "padding_share": step.padding_share,
         "teacher_dtype": _name(setup.teacher_dtype),

@@ -26,8 +26,7 @@ from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
 from limbeck.evaluation.cell import model_fingerprint
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
-from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
-from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.training.record import timestamp
@@ -131,14 +130,12 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[str]:
     if not spec.tasks:
         return []
     request = request_evaluation(spec, Path(), teacher=None, students=[])
-    names = request.task_names()
-    overrides = parse_overrides(request.overrides, [task.name for task in request.tasks_asked()])
+    planner = Planner(request)
     if request.data is not None and not request.data.is_dir():
         raise CorpusError(f"The data folder '{request.data}' does not exist.")
-    planner = Planner((), PROTOCOLS[spec.preset], overrides, spec.seeds, request.data)
-    for name in names if read or request.data is not None else ():
+    for name in planner.names if read or request.data is not None else ():
         planner.plan(name)
-    return names
+    return planner.names
 
 
 def evaluate_students(

@@ -8,10 +8,12 @@ its norm, and the pooler.
 
 from __future__ import annotations
 
+import math
 import platform
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,9 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from limbeck.core.progress import Count, Report, no_progress, part_of
+from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import BatchLatency, Latency, Times
-from limbeck.core.timing import stopwatch, summarise, take_turns
+from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import ModelError
 from limbeck.evaluation.inference import device_of, encoder_of, evaluation_mode, longest_input
 
@@ -58,13 +60,11 @@ class ParameterCounts:
 def count_parameters(model: nn.Module) -> ParameterCounts:
     """Count a model's parameters by place."""
     encoder = encoder_of(model)
-    counts = {"embedding": 0, "transformer": 0, "pooler": 0, "head": 0}
-    inside: set[int] = set()
+    counts = Counter(embedding=0, transformer=0, pooler=0)
     for name, parameter in encoder.named_parameters():
-        inside.add(id(parameter))
         counts[_place(name)] += parameter.numel()
-    counts["head"] = sum(p.numel() for p in model.parameters() if id(p) not in inside)
-    return ParameterCounts(**counts)
+    inside = {id(parameter) for parameter in encoder.parameters()}
+    return ParameterCounts(**counts, head=sum(p.numel() for p in model.parameters() if id(p) not in inside))
 
 
 def find_blocks(model: nn.Module) -> nn.ModuleList:
@@ -155,8 +155,8 @@ def measure_latency(
         evaluation_mode(encoder_of(teacher), dtype) as ready_teacher,
         evaluation_mode(encoder_of(student), dtype) as ready_student,
         torch.inference_mode(),
-        _Stopwatch(ready_teacher) as teacher_watch,
-        _Stopwatch(ready_student) as student_watch,
+        _watch(ready_teacher) as time_teacher,
+        _watch(ready_student) as time_student,
     ):
         measured = []
         deadline = time.perf_counter() + seconds
@@ -167,66 +167,52 @@ def measure_latency(
             here = part_of(report, done / len(batch_sizes), (done + 1) / len(batch_sizes))
             what = f"latency, {batch_size} x {length} tokens"
             found = take_turns(
-                {"teacher": partial(teacher_watch.time, input_ids), "student": partial(student_watch.time, input_ids)},
+                {"teacher": partial(time_teacher, input_ids), "student": partial(time_student, input_ids)},
                 seconds=share,
                 warmup=warmup,
-                tell=lambda done, rounds, here=here, what=what: here(done, what, Count(rounds, "rounds")),  # type: ignore[misc]
+                tell=tell_rounds(here, what),
             )
             measured.append(_summary(batch_size, found["teacher"], found["student"]))
-        device = teacher_watch.device
     return Latency(
         batches=measured,
         length=length,
         dtype=str(dtype).removeprefix("torch."),
-        device=_device_name(device),
+        device=_device_name(device_of(teacher)),
         threads=torch.get_num_threads(),
     )
 
 
-class _Stopwatch:
-    """Times one pass of a model and, by hooks on its blocks, the part of it that the blocks take.
+@contextmanager
+def _watch(model: nn.Module) -> Iterator[Callable[[Tensor], tuple[float, float]]]:
+    """Yield a function that runs a pass on token ids, and returns its seconds and those of its blocks.
 
     ALBERT calls the same block many times: the first entry and the last exit of any block are what counts.
     """
+    device = device_of(model)
+    on_gpu = device.type == "cuda"
+    marks: list[Any] = []  # Seconds, or events of the GPU, which no pass waits for.
 
-    def __init__(self, model: nn.Module) -> None:
-        self.device = device_of(model)
-        self._model = model
-        self._marks: list[Any] = []  # Seconds, or events of the GPU.
-        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+    def mark(*_: object) -> None:
+        marks.append(torch.cuda.Event(enable_timing=True) if on_gpu else time.perf_counter())
+        if on_gpu:
+            marks[-1].record()
 
-    def __enter__(self) -> _Stopwatch:
-        for block in find_blocks(self._model):
-            self._hooks.append(block.register_forward_pre_hook(self._mark))
-            self._hooks.append(block.register_forward_hook(self._mark))
-        return self
+    def run(input_ids: Tensor) -> tuple[float, float]:
+        input_ids = input_ids.to(device)
+        marks.clear()
+        seconds = stopwatch(partial(model, input_ids=input_ids, attention_mask=torch.ones_like(input_ids)), device)()
+        if not marks:
+            return seconds, math.nan
+        return seconds, marks[0].elapsed_time(marks[-1]) / 1000 if on_gpu else marks[-1] - marks[0]
 
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
+    blocks = find_blocks(model)
+    hooks = [block.register_forward_pre_hook(mark) for block in blocks]
+    hooks += [block.register_forward_hook(mark) for block in blocks]
+    try:
+        yield run
+    finally:
+        for hook in hooks:
             hook.remove()
-
-    def time(self, input_ids: Tensor) -> tuple[float, float]:
-        """Return (seconds of the whole pass, seconds of the blocks)."""
-        input_ids = input_ids.to(self.device)
-        self._marks.clear()
-        run = partial(self._model, input_ids=input_ids, attention_mask=torch.ones_like(input_ids))
-        return stopwatch(run, self.device)(), self._in_blocks()
-
-    def _mark(self, *_: object) -> None:
-        """Note the entry into or the exit from a block, without waiting for a GPU."""
-        if self.device.type != "cuda":
-            self._marks.append(time.perf_counter())
-            return
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        self._marks.append(event)
-
-    def _in_blocks(self) -> float:
-        """Return the seconds from the first mark to the last; NaN where no block was called."""
-        if not self._marks:
-            return float("nan")
-        first, last = self._marks[0], self._marks[-1]
-        return first.elapsed_time(last) / 1000 if self.device.type == "cuda" else last - first
 
 
 def _summary(

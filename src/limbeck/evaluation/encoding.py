@@ -1,6 +1,7 @@
-"""Rows of a task to tokens, in an Arrow file that all cells and processes read."""
+"""Rows of a task to tokens, in an Arrow file that all cells and processes read; answers from the scores of tokens."""
 
 import inspect
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,18 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 from datasets import Dataset
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from limbeck.core.files import build_once, fingerprint
-from limbeck.corpus.answers import AnswerWindow, AnswerWindows
+from limbeck.corpus.answers import AnswerWindow, AnswerWindows, Question
 from limbeck.corpus.batches import LABELS_OF_TASK, PadCollator
 from limbeck.corpus.documents import SourceReport
-from limbeck.corpus.labelled import TOKEN_TYPES, Example, SequenceEncoder
+from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, Example, SequenceEncoder
 from limbeck.errors import CorpusError
-from limbeck.evaluation.answers import cut_rows
 from limbeck.evaluation.cell import Cell, Point, SimilarityPoint, TrainingPoint
+from limbeck.evaluation.submission import AnswerPrediction, Predictions
 from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.tasks import Task, TaskData, TaskKind, TaskRow
 
@@ -88,18 +90,109 @@ def encode_rows(
     return report
 
 
+def cut_rows(
+    windows: AnswerWindows, rows: Sequence[TaskRow], report: SourceReport, *, training: bool = False
+) -> list[AnswerWindow]:
+    """Return the windows of every row, in order.
+
+    Args:
+        windows: Cuts them.
+        rows: Questions and contexts.
+        report: Receives questions that were cut, and rows that were left out.
+        training: Label the windows with the first answer, and leave out a row whose answer its context does not hold or
+            that has no token. Else every row keeps its windows, and no label is looked for.
+    """
+    questions = []
+    for row in rows:
+        answer = None
+        if training and row.answers:
+            start = row.answer_starts[0]
+            answer = (start, start + len(row.answers[0])) if start >= 0 else NO_ANSWER
+        questions.append(Question(row.id, row.pair or "", row.text, answer))
+    return windows.cut(questions, report, "answer without a place in its context's tokens, row left out")
+
+
 def open_columns(path: Path) -> Dataset:
     """Open the columns of a file of tokens, mapped into memory."""
     return Dataset.from_file(str(path)).with_format("numpy")
 
 
-def read_windows(path: Path) -> list[AnswerWindow]:
-    """Read the windows that answers are decoded in, without their tokens."""
-    columns = open_columns(path).select_columns(["row", "first", "offsets"]).with_format(None)
-    return [
-        AnswerWindow(item["row"], [], None, item["first"], np.array(item["offsets"], np.int64).reshape(-1, 2), (0, 0))
-        for item in columns
-    ]
+def decode_answers(
+    windows: Sequence[AnswerWindow],
+    start_scores: Sequence[ArrayLike],
+    end_scores: Sequence[ArrayLike],
+    contexts: Mapping[str, str],
+    *,
+    n_best: int = 20,
+    max_answer_tokens: int = 30,
+    answerable_only: bool = True,
+) -> dict[str, AnswerPrediction]:
+    """Return the best answer of each question.
+
+    In each window the `n_best` best starts and the `n_best` best ends among the context's tokens are paired; a pair
+    counts if it does not end before it starts and is not too long. The best pair of all windows is the answer. The
+    score of no answer is the lowest, over the windows, of the first token's start and end scores added.
+
+    Args:
+        windows: As `AnswerWindows` cuts them.
+        start_scores: Per window a score of each of its tokens, `[tokens]`; what stands after them (padding) is passed
+            over.
+        end_scores: Likewise.
+        contexts: Row id to context.
+        n_best: Starts and ends that are paired. Where no pair of theirs counts, all are.
+        max_answer_tokens: Most tokens of an answer.
+        answerable_only: Every question has an answer: the null odds are then 0, which no threshold is below.
+
+    Returns:
+        Row id to answer, in the order of the windows; empty with infinite null odds if the context has no token.
+
+    Source: BERT (arXiv 1810.04805, sections 4.2 and 4.3).
+    """
+    best: dict[str, tuple[float, str]] = {}
+    null: dict[str, float] = {}
+    for window, starts, ends in zip(windows, start_scores, end_scores, strict=True):
+        of_starts, of_ends = np.asarray(starts, dtype=np.float64), np.asarray(ends, dtype=np.float64)
+        score, place = best_span(window, of_starts, of_ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
+        if score > best.setdefault(window.row, (-math.inf, ""))[0]:
+            best[window.row] = score, contexts[window.row][place].strip()
+        null[window.row] = min(null.get(window.row, math.inf), float(of_starts[0] + of_ends[0]))
+    return {
+        row: AnswerPrediction(text, 0.0 if answerable_only else null[row] - score)
+        for row, (score, text) in best.items()
+    }
+
+
+def best_span(
+    window: AnswerWindow,
+    start_scores: NDArray[np.float64],
+    end_scores: NDArray[np.float64],
+    *,
+    n_best: int,
+    max_answer_tokens: int,
+) -> tuple[float, slice]:
+    """Return the score of a window's best answer, and its characters; minus infinity if no token can be one.
+
+    Args:
+        window: The window.
+        start_scores: Score of each token, `[tokens]`.
+        end_scores: Likewise.
+        n_best: Starts and ends that are paired; where no pair of theirs counts, all are.
+        max_answer_tokens: Most tokens of an answer.
+    """
+    tokens = slice(window.first, window.first + len(window.offsets))
+    starts, ends = start_scores[tokens], end_scores[tokens]
+    for count in (n_best, len(starts)):
+        # The places of the highest scores, the highest first; of equals the earlier.
+        first, last = (np.argsort(-scores, kind="stable")[:count] for scores in (starts, ends))
+        counts = (first[:, None] <= last) & (last - first[:, None] < max_answer_tokens)
+        # Some tokenizers have tokens of no characters.
+        counts &= window.offsets[first, 0][:, None] < window.offsets[last, 1]
+        if counts.any():
+            scores: Any = np.where(counts, starts[first][:, None] + ends[last], -np.inf)
+            row, column = np.unravel_index(scores.argmax(), scores.shape)
+            place = slice(int(window.offsets[first[row], 0]), int(window.offsets[last[column], 1]))
+            return float(scores[row, column]), place
+    return -math.inf, slice(0)
 
 
 class TaskCollator:
@@ -175,6 +268,17 @@ class PreparedTask:
         """Return the file of a split's tokens; of those to train on, for `"train"`."""
         assert self.folder is not None and self.train_folder is not None, f"{self.task.name} has no tokens"
         return self.train_folder / _file(0) if split == TRAIN else self.folder / _file([*self.rows].index(split))
+
+    def decode(self, split: str, start_scores: Sequence[ArrayLike], end_scores: Sequence[ArrayLike]) -> Predictions:
+        """Return the answers of a split, see `decode_answers`."""
+        columns = open_columns(self.tokens(split)).select_columns(["row", "first", "offsets"]).with_format(None)
+        windows = []
+        for item in columns:
+            offsets = np.array(item["offsets"], np.int64).reshape(-1, 2)
+            windows.append(AnswerWindow(item["row"], [], None, item["first"], offsets, (0, 0)))
+        contexts = {row.id: row.text for row in self.rows[split]}
+        answerable = self.task.answerable_only
+        return decode_answers(windows, start_scores, end_scores, contexts, answerable_only=answerable)
 
 
 class PreparedCell(NamedTuple):

@@ -13,14 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
-from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
 
 from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError, TrainingError
-from limbeck.evaluation.answers import decode_answers
 from limbeck.evaluation.cell import Cell, SimilarityPoint, TrainingPoint
-from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator, open_columns, read_windows
+from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator, open_columns
 from limbeck.evaluation.inference import pair_similarities
 from limbeck.evaluation.metrics import score
 from limbeck.evaluation.submission import Predictions
@@ -85,29 +84,18 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
     Raises:
         ModelError: for a model that cannot be loaded, or whose family has no such head.
     """
-    config = task_config(name, task)
+    config = loading.load_config(name)
+    if task.kind == "classification":
+        config.num_labels, config.problem_type = len(task.labels), "single_label_classification"
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: number for number, label in enumerate(task.labels)}
+    elif task.kind == "regression":
+        config.num_labels, config.problem_type = 1, "regression"
     loader = model_class(config, cast(Head, task.kind))
     set_seed(seed)
     model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)
     return model
-
-
-def task_config(name: str, task: Task) -> PreTrainedConfig:
-    """Return the configuration of a model with a task's outputs.
-
-    Raises:
-        ModelError: see `load_config`.
-    """
-    config = loading.load_config(name)
-    if task.kind == "question_answering":
-        return config
-    config.num_labels = 1 if task.kind == "regression" else len(task.labels)
-    config.problem_type = "regression" if task.kind == "regression" else "single_label_classification"
-    if task.kind == "classification":
-        config.id2label = dict(enumerate(task.labels))
-        config.label2id = {label: number for number, label in enumerate(task.labels)}
-    return config
 
 
 def check_padding(name: str, tokenizer: Any) -> None:
@@ -257,15 +245,12 @@ class FineTuner:
 
     def predict(self, prepared: PreparedTask, split: str) -> Predictions:
         """Predict a split of a task: a class or a value per row, or an answer per row id."""
-        path = prepared.tokens(split)
-        columns = open_columns(path)
+        columns = open_columns(prepared.tokens(split))
         known = [name for name in columns.column_names if name in ("input_ids", "token_type_ids")]
         found = self._trainer.predict(columns.select_columns(known)).predictions
         kind = prepared.task.kind
         if kind == "question_answering":
-            contexts = {row.id: row.text for row in prepared.rows[split]}
-            answerable = prepared.task.answerable_only
-            return decode_answers(read_windows(path), found[0], found[1], contexts, answerable_only=answerable)
+            return prepared.decode(split, found[0], found[1])
         scores: NDArray[np.floating[Any]] = found[0] if isinstance(found, tuple) else found
         if kind == "regression":
             return [float(value) for value in scores[:, 0]]

@@ -7,7 +7,7 @@ the same training are one `SharedTraining`, run in this process or in several; `
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,7 @@ import torch
 
 from limbeck.core import records, studies
 from limbeck.core.folders import FolderKind, claim, writing
-from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
+from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.studies import EvaluationCell
 from limbeck.core.workers import run_tasks
@@ -27,7 +27,6 @@ from limbeck.evaluation import grid_plan
 from limbeck.evaluation.encoding import PreparedCell
 from limbeck.evaluation.fine_tuning import CellResult, select_split, train_once
 from limbeck.evaluation.grid_summary import FAILED, FINISHED, Choices, choose_all, select_score, summarise
-from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.submission import read_predictions, save_predictions, write_submission
 from limbeck.evaluation.tasks import Task
 
@@ -244,34 +243,21 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
         OutputError: for a folder that cannot be used.
         Interrupted: if the user stopped it; finished cells are kept.
     """
-    names, tasks_asked = request.task_names(), request.tasks_asked()
-    overrides = grid_plan.parse_overrides(request.overrides, [task.name for task in tasks_asked])
-    protocol = PROTOCOLS[request.preset]
-    for task in tasks_asked:
-        protocol.settings(task, overrides)  # Refused before anything is downloaded.
+    planner = grid_plan.Planner(request)
     models = grid_plan.plan_models(request.all_models())
-    folder = prepare_folder(request.output, preset=protocol.name, overrides=sorted(request.overrides))
+    folder = prepare_folder(request.output, preset=request.preset, overrides=sorted(request.overrides))
     results = ResultsFile(folder)
-    planner = grid_plan.Planner(
-        models=models,
-        protocol=protocol,
-        overrides=overrides,
-        seeds=request.seeds,
-        data=request.data,
-        bf16=torch.accelerator.is_available() and bf16_is_fast(),
-        finished=frozenset(results.finished()),
-    )
-    tasks = []
-    for index, name in enumerate(names):
-        report(_PLANNING * index / len(names), f"reading {name}", Count(index, "tasks"))
-        tasks.append(planner.plan(name))
-    _GridRun(request, folder, results, models, tasks, part_of(report, _PLANNING, 1.0)).carry_out()
+    finished, tasks = results.finished(), []
+    for index, name in enumerate(planner.names):
+        report(_PLANNING * index / len(planner.names), f"reading {name}", Count(index, "tasks"))
+        tasks.append(planner.plan(name, models, finished))
+    _carry_out(request, folder, results, models, tasks, part_of(report, _PLANNING, 1.0))
     planned = {cell.id for task in tasks for cell in task.cells}
     # The latest word on a cell: a failed one may have been tried again.
     cells = {cell.id: cell for cell in results.read()} | results.finished()
     cells = {identity: cell for identity, cell in cells.items() if identity in planned}
     choices = choose_all(cells, tasks, models, seed_count=request.seeds)
-    summary = summarise(cells, tasks, models, protocol, choices)
+    summary = summarise(cells, tasks, models, planner.protocol, choices)
     submissions, problems = _write_submissions(folder, choices, tasks)
     summary.notes += problems
     summary.notes_in_short += problems
@@ -279,98 +265,88 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
     return EvaluationOutcome(summary, folder, failed, tuple(submissions))
 
 
-class _GridRun:
-    """Carries out the unfinished cells of a plan."""
+def _carry_out(
+    request: grid_plan.EvaluationRequest,
+    folder: Path,
+    results: ResultsFile,
+    models: Sequence[grid_plan.PlannedModel],
+    tasks: Sequence[grid_plan.PlannedTask],
+    report: Report,
+) -> None:
+    """Run the unfinished cells of a plan, and write a row for each.
 
-    def __init__(
-        self,
-        request: grid_plan.EvaluationRequest,
-        folder: Path,
-        results: ResultsFile,
-        models: Sequence[grid_plan.PlannedModel],
-        tasks: Sequence[grid_plan.PlannedTask],
-        report: Report,
-    ) -> None:
-        self._request, self._folder, self._results, self._report = request, folder, results, report
-        self._models = {model.name: model for model in models}
-        self._tasks = {task.name: task for task in tasks}
-        self._trainings = self._unfinished()
-        self._left = {training.id: len(training.cells) for training in self._trainings}
-        self._shares: dict[str, float] = {}
-        self._cells = sum(self._left.values())
-        self._provenance = {"versions": versions(), "commit": git_commit(), "device": hardware()["device"]}
+    Raises:
+        Interrupted: on Ctrl-C.
+    """
+    model_of, task_of = {model.name: model for model in models}, {task.name: task for task in tasks}
+    trainings = _unfinished(results.finished(), model_of, tasks)
+    left = {training.id: len(training.cells) for training in trainings}
+    shares: dict[str, float] = {}
+    count, work = sum(left.values()), sum(training.work for training in trainings)
+    provenance: dict[str, Any] = {"versions": versions(), "commit": git_commit(), "device": hardware()["device"]}
 
-    def carry_out(self) -> None:
-        """Run all trainings.
-
-        Raises:
-            Interrupted: on Ctrl-C.
-        """
-        try:
-            run_trainings(self._trainings, workers=self._request.workers, received=self._received)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"Stopped; {self._ended} of {self._cells} cells are done and kept in '{self._folder}'; the same "
-                "command goes on from there."
-            ) from None
-
-    @property
-    def _ended(self) -> int:
-        return self._cells - sum(self._left.values())
-
-    def _unfinished(self) -> list[SharedTraining]:
-        done = self._results.finished()
-        found: dict[str, dict[str, PreparedCell]] = {}
-        for task in self._tasks.values():
-            for planned in task.cells:
-                if planned.id not in done:  # Two names of one model share their cells.
-                    prepared = task.prepared[self._models[planned.cell.model].tokenizer]
-                    found.setdefault(planned.training, {}).setdefault(planned.id, PreparedCell(planned.cell, prepared))
-        return [
-            SharedTraining(training, cells, grid_plan.work_of(cells.values(), self._models))
-            for training, cells in found.items()
-        ]
-
-    def _received(self, training: SharedTraining, message: Message) -> None:
-        if isinstance(message, tuple):
-            self._results.append(self._row(training, *message))
-            self._left[training.id] -= 1
-            if self._left[training.id]:
-                return
-            self._shares[training.id] = 1.0
-            what = f"{self._ended} of {self._cells} cells done"
-        else:
-            self._shares[training.id] = message
-            what = f"cell {self._ended + 1} of {self._cells}: {training.describe()}"
-        done = sum(each.work * self._shares.get(each.id, 0.0) for each in self._trainings)
-        whole = sum(each.work for each in self._trainings)
-        cells = self._ended + sum(self._left[key] * share for key, share in self._shares.items())
-        self._report(min(done / whole, 1.0), what, Count(cells, "cells"))
-
-    def _row(self, training: SharedTraining, identity: str, outcome: Outcome) -> EvaluationCell:
+    def row_of(training: SharedTraining, identity: str, outcome: Outcome) -> EvaluationCell:
         cell, prepared = training.cells[identity]
-        task = self._tasks[cell.task]
+        task = task_of[cell.task]
         if isinstance(outcome, Failure):
             found: dict[str, Any] = {"error": outcome.problem}
         else:
-            predictions = save_predictions(self._folder, identity, outcome.predictions)
+            predictions = save_predictions(folder, identity, outcome.predictions)
             found = {**vars(outcome), "predictions": predictions, "notes": list(task.notes)}
         return EvaluationCell(
             id=identity,
             training=training.id,
             status=FAILED if isinstance(outcome, Failure) else FINISHED,
             model=cell.model,
-            model_fingerprint=self._models[cell.model].fingerprint,
+            model_fingerprint=model_of[cell.model].fingerprint,
             task=task.task.name,
             data_fingerprint=task.data,
-            preset=self._request.preset,
+            preset=request.preset,
             settings=asdict(cell.point),
             seed=cell.seed,
             select=select_split(prepared),
             **found,
-            **self._provenance,
+            **provenance,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+    def received(training: SharedTraining, message: Message) -> None:
+        if isinstance(message, tuple):
+            results.append(row_of(training, *message))
+            left[training.id] -= 1
+            if left[training.id]:
+                return
+            ended = count - sum(left.values())
+            share, what = 1.0, f"{ended} of {count} cells done"
+        else:
+            ended = count - sum(left.values())
+            share, what = message, f"cell {ended + 1} of {count}: {training.describe()}"
+        shares[training.id] = share
+        done = sum(each.work * shares.get(each.id, 0.0) for each in trainings)
+        cells = ended + sum(left[key] * share for key, share in shares.items())
+        report(min(done / work, 1.0), what, Count(cells, "cells"))
+
+    try:
+        run_trainings(trainings, workers=request.workers, received=received)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Stopped; {count - sum(left.values())} of {count} cells are done and kept in '{folder}'; the same command "
+            "goes on from there."
+        ) from None
+
+
+def _unfinished(
+    done: Collection[str], models: Mapping[str, grid_plan.PlannedModel], tasks: Sequence[grid_plan.PlannedTask]
+) -> list[SharedTraining]:
+    found: dict[str, dict[str, PreparedCell]] = {}
+    for task in tasks:
+        for planned in task.cells:
+            if planned.id not in done:  # Two names of one model share their cells.
+                prepared = PreparedCell(planned.cell, task.prepared[models[planned.cell.model].tokenizer])
+                found.setdefault(planned.training, {}).setdefault(planned.id, prepared)
+    return [
+        SharedTraining(training, cells, grid_plan.work_of(cells.values(), models)) for training, cells in found.items()
+    ]
 
 
 def _write_submissions(

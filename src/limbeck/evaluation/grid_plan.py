@@ -5,16 +5,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from limbeck.core.files import default_cache_dir
+from limbeck.core.machine import bf16_is_fast
 from limbeck.core.yaml import parse_yaml
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation import cell as grid_cell
-from limbeck.evaluation.cell import Cell, Point, SimilarityPoint
+from limbeck.evaluation.cell import Cell, SimilarityPoint
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys, prepare
 from limbeck.evaluation.fine_tuning import check_padding
-from limbeck.evaluation.protocols import PROTOCOLS, FineTuning, Protocol
+from limbeck.evaluation.protocols import PROTOCOLS, FineTuning
 from limbeck.evaluation.task_files import load_task
-from limbeck.evaluation.tasks import Task, TaskData, find_task, parse_tasks
+from limbeck.evaluation.tasks import Task, find_task, parse_tasks
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config, load_tokenizer
 
@@ -73,10 +76,6 @@ class EvaluationRequest:
         if not self.tasks.strip(" ,"):
             raise RecipeError("There is nothing to measure: give --tasks (names, groups, files), --speed, or both.")
         return parse_tasks(self.tasks)
-
-    def tasks_asked(self) -> list[Task]:
-        """Return the tasks as they are known before a row of them is read."""
-        return [find_task(name).task for name in self.task_names()]
 
 
 Override = tuple[str | None, Mapping[str, Any]]
@@ -190,72 +189,69 @@ def plan_models(names: Sequence[str]) -> list[PlannedModel]:
     ]
 
 
-@dataclass(frozen=True)
 class Planner:
     """Plans one task after the other, so that the rows of only one are in memory.
 
-    Attributes:
-        models: All models.
-        protocol: Decides the settings.
-        overrides: Win over it.
-        seeds: Runs of every grid point; None leaves it to the protocol.
-        data: Folder of the tasks' files; None for the Hub.
-        cache_dir: Root of the cache of tokens.
-        bf16: Whether to compute in bfloat16 where nothing says so.
-        finished: Identities of the cells that need not run again.
+    Args:
+        request: Models, tasks and settings.
+
+    Raises:
+        RecipeError: for an unknown task, preset or setting.
+        CorpusError: for a task file that is not there.
     """
 
-    models: Sequence[PlannedModel]
-    protocol: Protocol
-    overrides: Sequence[Override]
-    seeds: int | None
-    data: Path | None
-    cache_dir: Path = field(default_factory=default_cache_dir)
-    bf16: bool = False
-    finished: Collection[str] = ()
+    def __init__(self, request: EvaluationRequest) -> None:
+        self.names, self.protocol = request.task_names(), PROTOCOLS[request.preset]
+        self._request = request
+        tasks = [find_task(name).task for name in self.names]
+        self._overrides = parse_overrides(request.overrides, [task.name for task in tasks])
+        for task in tasks:
+            self.protocol.settings(task, self._overrides)  # Refused before anything is downloaded.
 
-    def plan(self, name: str) -> PlannedTask:
+    def plan(
+        self, name: str, models: Sequence[PlannedModel] = (), finished: Collection[str] = frozenset()
+    ) -> PlannedTask:
         """Load a task, plan its cells, and prepare the tokens of the unfinished ones.
 
         Args:
             name: A task's name, or the path of its file.
+            models: All models.
+            finished: Identities of the cells that need not run again.
 
         Raises:
             CorpusError: if its rows are not there or cannot be read, or it has nothing to score and nothing to predict.
             ModelError: for a tokenizer that cannot be read, or cannot pad.
             RecipeError: for settings that cannot be.
         """
-        data = load_task(name, data=self.data)
+        data = load_task(name, data=self._request.data)
         task = data.task
         if not (task.scored or task.predicted):
             raise CorpusError(f"{task.title} has no split to score or to predict; give --data a folder that has one.")
-        settings = self.protocol.settings(task, self.overrides)
+        settings = self.protocol.settings(task, self._overrides)
         if settings.metric not in (None, *task.metrics):
             names = ", ".join(task.metrics)
             raise RecipeError(
                 f"{task.title} is not scored by '{settings.metric}'; --set {task.name}.metric to one of {names}."
             )
-        runs = grid_cell.seeds(task, self.seeds or settings.seeds)
-        points = grid_cell.grid(task, settings, bf16=self.bf16)
+        runs = grid_cell.seeds(task, self._request.seeds or settings.seeds)
+        points = grid_cell.grid(task, settings, bf16=torch.accelerator.is_available() and bf16_is_fast())
         rows, training_set = grid_cell.data_fingerprint(data), grid_cell.training_set_fingerprint(data)
         cells: list[PlannedCell] = []
         prepared: dict[str, PreparedTask] = {}
-        for model in self.models:
+        for model in models:
             own = [Cell(model.name, name, point, seed) for point in points for seed in runs]
             planned = [_planned(cell, model, rows, training_set) for cell in own]
             cells += planned
-            open_cells = any(cell.id not in self.finished for cell in planned)
-            if open_cells and model.tokenizer not in prepared:
+            if model.tokenizer not in prepared and any(cell.id not in finished for cell in planned):
+                tokenizer: Any = load_tokenizer(model.name)
+                if task.train is not None:
+                    check_padding(model.name, tokenizer)
                 keys = TokenKeys(model.tokenizer, rows, training_set)
-                prepared[model.tokenizer] = self._prepare(data, points[0], model, keys)
+                prepared[model.tokenizer] = prepare(
+                    data, points[0], tokenizer, keys=keys, cache_dir=default_cache_dir()
+                )
         notes = dict.fromkeys((*data.notes, *(note for ready in prepared.values() for note in ready.notes)))
         return PlannedTask(name, task, settings, rows, tuple(cells), prepared, tuple(notes))
-
-    def _prepare(self, data: TaskData, point: Point, model: PlannedModel, keys: TokenKeys) -> PreparedTask:
-        tokenizer: Any = load_tokenizer(model.name)
-        if data.task.train is not None:
-            check_padding(model.name, tokenizer)
-        return prepare(data, point, tokenizer, keys=keys, cache_dir=self.cache_dir)
 
 
 def work_of(cells: Collection[PreparedCell], models: Mapping[str, PlannedModel]) -> float:

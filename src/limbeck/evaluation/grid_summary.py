@@ -152,7 +152,10 @@ def summarise(
     shown = [(column.key, column.metric) for column in columns]
     shapes = [(f"{model.shape.layers}x{model.shape.hidden}", model.shape.vocabulary) for model in models]
     # Tasks that are trained on the same rows say the same of them.
-    notes, failures = list(dict.fromkeys(note for task in tasks for note in task.notes)), _failures(cells, tasks)
+    notes = list(dict.fromkeys(note for task in tasks for note in task.notes))
+    rows = ((each.cell, cells.get(each.id)) for task in tasks for each in task.cells)
+    failed = ((cell.describe(), row.error) for cell, row in rows if row is not None and row.status != FINISHED)
+    failures = failure_notes("cell", failed)
     beside = matching_rows(shapes, shown, protocol.papers or PAPERS)
     published = [_published(row, protocol, shown, found) for row in beside]
     notes += [COMPUTED_NOTE] if any(row.computed for row in published) else []
@@ -244,15 +247,12 @@ def _published(
     same = whole and {key for key, _ in row.averaged} == set(protocol.average)
     printed = {"average": row.average if same else None, "without_cola": row.average_without_cola if whole else None}
     computed = {name: _computed(name, columns, models) for name, value in printed.items() if value is None}
+    averages = printed | computed
     return studies.PublishedScores(
-        paper=row.paper,
-        table=row.table,
-        model=row.model,
-        teacher=row.teacher,
-        shape=row.shape,
-        split=row.split,
+        **{name: getattr(row, name) for name in ("paper", "table", "model", "teacher", "shape", "split")},
         columns=columns,
-        **printed | computed,
+        average=averages["average"],
+        without_cola=averages["without_cola"],
         computed=[name for name, value in computed.items() if value is not None],
     )
 
@@ -264,12 +264,6 @@ def _computed(name: str, columns: Mapping[str, float], models: Sequence[studies.
     if not keys or any(key not in columns for key in keys):
         return None
     return sum(columns[key] for key in keys) / len(keys)
-
-
-def _failures(cells: Cells, tasks: Sequence[PlannedTask]) -> list[str]:
-    planned = ((each.cell, cells.get(each.id)) for task in tasks for each in task.cells)
-    failed = ((cell.describe(), row.error) for cell, row in planned if row is not None and row.status != FINISHED)
-    return failure_notes("cell", failed)
 
 
 def failure_notes(noun: str, failed: Iterable[tuple[str, str | None]]) -> list[str]:

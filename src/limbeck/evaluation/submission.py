@@ -59,7 +59,9 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     suffix = "json" if isinstance(predictions, Mapping) else "tsv"
     path = folder / (f"{task.name}-{split}.{suffix}" if wanted is None else wanted.file)
     if isinstance(predictions, Mapping):
-        text = json.dumps({key: answer_text(p, task, threshold) for key, p in predictions.items()}, ensure_ascii=False)
+        most = math.inf if task.answerable_only else threshold
+        texts = {key: "" if found.null_odds > most else found.text for key, found in predictions.items()}
+        text = json.dumps(texts, ensure_ascii=False)
     else:
         values = [_written(task, prediction, wanted) for prediction in predictions]
         if path.suffix == ".json":
@@ -70,17 +72,6 @@ def write_submission(task: Task, split: str, predictions: Predictions, folder: P
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def answer_text(found: AnswerPrediction, task: Task, threshold: float) -> str:
-    """Return the answer, or the empty text where there is none.
-
-    Args:
-        found: The prediction.
-        task: Whether its questions may have no answer.
-        threshold: Null odds above it mean no answer.
-    """
-    return "" if not task.answerable_only and found.null_odds > threshold else found.text
 
 
 def _written(task: Task, prediction: int | float, wanted: Submission | None) -> str:
