@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,16 +78,7 @@ def bert_folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def text_folder(tmp_path_factory) -> Path:
     """Some sixty short documents of two paragraphs."""
-    folder = tmp_path_factory.mktemp("text")
-    sentence = "the teacher shows the student a layer of text and the student is a model that is small"
-    words, documents = sentence.split(), []
-    for number in range(60):
-        turn = words[number % len(words) :] + words[: number % len(words)]
-        first = " ".join(turn[: 6 + number % 7]).capitalize() + f" number {number}."
-        second = " ".join(reversed(turn)).capitalize() + f" in text {number}. We read it with the model."
-        documents.append(f"{first}\n{second}")
-    (folder / "some.txt").write_text("\n\n".join(documents), encoding="utf-8")
-    return folder
+    return Path(shutil.copytree(Path(__file__).parent / "fixtures/text", tmp_path_factory.mktemp("text") / "text"))
 
 
 @pytest.fixture

@@ -141,15 +141,11 @@ def test_costs(limbeck, models, tmp_path):
     printed = limbeck.json("evaluate", student, "--teacher", teacher, "--speed", "--batch-sizes", "1,2", "--lengths",
                            "8", "--seconds", "0.05", "--output", tmp_path / "out", "--quiet")  # fmt: skip
     costs = printed["costs"]
-    sizes = {size["model"]: size for size in costs["models"]}
-    block = 4 * 32 * 32 + 2 * 32 * 64
-    # Two operations a weight and token; scores and their use are 4 x 8 tokens x width, in each of two blocks.
-    assert sizes[student]["megaflops_per_token"]["8"] == pytest.approx(2 * (2 * block + 4 * 8 * 32) / 1e6)
-    blocks = [sizes[model]["transformer_parameters"] for model in (teacher, student)]
-    assert blocks[0] == pytest.approx(1.5 * blocks[1])
-    assert sizes[student]["megabytes_of"] == "files"
-    assert {(row["model"], row["batch"]) for row in costs["timings"]} == {
-        (model, batch) for model in (teacher, student) for batch in (1, 2)
-    }
-    markdown = (tmp_path / "out" / "evaluation_table.md").read_text()
-    assert "## Size" in markdown and "## Speed on" in markdown
+    assert [(size["model"], size["megabytes_of"]) for size in costs["models"]] == [
+        (teacher, "files"),
+        (student, "files"),
+    ]
+    blocks = [size["transformer_parameters"] for size in costs["models"]]
+    assert blocks[0] == pytest.approx(1.5 * blocks[1]), "three blocks and two"
+    timed = [(row["model"], row["batch"]) for row in costs["timings"]]
+    assert sorted(timed) == sorted((model, batch) for model in (teacher, student) for batch in (1, 2))

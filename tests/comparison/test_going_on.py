@@ -16,6 +16,7 @@ from limbeck.evaluation import grid as attempt
 from limbeck.training import run as training_run
 from tests.support.comparisons import tiny_plan
 from tests.support.corpora import write_text
+from tests.support.training import at_step
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +28,10 @@ def whole(teacher, text, tmp_path_factory):
 
 
 @pytest.mark.parametrize("stop", ["ctrl-c", "kill"])
-def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkpoint(
-    whole, tmp_path, trained, at_step, stop
-):
+def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkpoint(whole, tmp_path, trained, stop):
     (expected, plan), output = whole, tmp_path / "out"
-    actions = {"ctrl-c": lambda: os.kill(os.getpid(), signal.SIGINT), "kill": sys.exit}
-    undo, _ = at_step(2, actions[stop])
-    with pytest.raises((Interrupted, SystemExit)) as caught:
+    actions = iter([lambda: None, {"ctrl-c": lambda: os.kill(os.getpid(), signal.SIGINT), "kill": sys.exit}[stop]])
+    with at_step(3, lambda: next(actions)()), pytest.raises((Interrupted, SystemExit)) as caught:
         limbeck.compare(plan, output=output)
     stopped = json.loads((output / "comparison.json").read_text())
     if stop == "ctrl-c":
@@ -41,11 +39,11 @@ def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkp
         assert [cell["status"] for cell in stopped["cells"]] == ["finished", "interrupted"]
     assert stopped["status"] == {"ctrl-c": "interrupted", "kill": "running"}[stop]
     assert list((output / "runs").rglob("checkpoint-*"))
-    undo()
-    _, steps = at_step(1, lambda: None)
-    record = limbeck.compare(plan, output=output).record
+    begun = []
+    with at_step(1, lambda: begun.append(1)):
+        record = limbeck.compare(plan, output=output).record
     assert len(trained) == 3, "the first run is not trained again"
-    assert steps[0] > 2, "the second goes on after its checkpoint"
+    assert not begun, "the second goes on after its checkpoint"
     for cell, unbroken in zip(record["cells"], expected["cells"], strict=True):
         for fact in ("held_out", "steps", "tokens"):
             assert cell[fact] == unbroken[fact], "the resumed run ends where an unbroken one does"

@@ -23,28 +23,30 @@ def student():
     return tiny_model(layers=2, hidden=24, heads=4, ffn=48, seed=3)
 
 
+def corpus_of(teacher, text, held_out):
+    settings = CorpusSettings(sources=(str(text),), length=24, held_out=held_out)
+    return build_corpus(settings, load_tokenizer(str(teacher)), workers=1)
+
+
 @pytest.fixture(scope="module")
 def measure(teacher, text, student):
     """Make the measures of a corpus with a share held out."""
 
     def make(held_out, spec=SPEC):
-        tokenizer = load_tokenizer(str(teacher))
-        corpus = build_corpus(CorpusSettings(sources=(str(text),), length=24, held_out=held_out), tokenizer, workers=1)
-        given = {"tokenizer": tokenizer, "corpus": corpus, "spec": spec}
+        given = {"tokenizer": load_tokenizer(str(teacher)), "corpus": corpus_of(teacher, text, held_out), "spec": spec}
         return HeldOutText(teacher=load_model(teacher), **given, pooling="mean", students=[shape_of(student.config)])
 
     return make
 
 
-def test_agreement_is_spearman_of_the_similarities(measure, teacher, student, text):
-    found = measure(0.3).measure(student)
-    tokenizer = load_tokenizer(str(teacher))
-    corpus = build_corpus(CorpusSettings(sources=(str(text),), length=24, held_out=0.3), tokenizer, workers=1)
-    pairs = build_pairs([document.text for document in corpus.held_out_documents()], 40)
+def test_agreement_is_spearman_of_the_similarities(measure, student):
+    text = measure(0.3)
+    found = text.measure(student)
+    pairs = build_pairs([document.text for document in text.corpus.held_out_documents()], 40)
     similarities = []
-    for model in (student, load_model(teacher)):
+    for model in (student, text.teacher):
         first, second = (
-            encode(model, tokenizer, [getattr(pair, side) for pair in pairs], max_length=24)
+            encode(model, text.tokenizer, [getattr(pair, side) for pair in pairs], max_length=24)
             for side in ("first", "second")
         )
         similarities.append(torch.nn.functional.cosine_similarity(first, second).numpy())
@@ -90,13 +92,8 @@ def test_one_document_is_refused_where_a_share_was_to_be_held_out(teacher, tmp_p
     path = tmp_path / "one.txt"
     path.write_text("the model of the teacher is for the text " * 40)
     for held_out, spec in ((0.0, SPEC), (0.3, HeldOutSpec(enabled=False))):
-        check_held_out(_corpus(teacher, path, held_out), spec)
+        check_held_out(corpus_of(teacher, path, held_out), spec)
     with pytest.raises(CorpusError, match="has 1 document. Blank lines separate documents"):
-        check_held_out(_corpus(teacher, path, 0.3), SPEC)
+        check_held_out(corpus_of(teacher, path, 0.3), SPEC)
     path.write_text("\n\n".join(f"the model {number} of the teacher is for the text " * 20 for number in range(3)))
-    check_held_out(_corpus(teacher, path, 0.3), SPEC)
-
-
-def _corpus(teacher, path, held_out):
-    settings = CorpusSettings(sources=(str(path),), length=24, held_out=held_out)
-    return build_corpus(settings, load_tokenizer(str(teacher)), workers=1)
+    check_held_out(corpus_of(teacher, path, 0.3), SPEC)

@@ -88,57 +88,6 @@ def test_stages_written_out_and_arguments_of_a_method(plan):
     assert (start.mapping, start.stages, start.shares) == ("", (), ())
 
 
-@pytest.mark.parametrize(
-    ("changes", "parts"),
-    [
-        ({"budgets": 1}, ["unknown key 'budgets'", "Did you mean 'budget'"]),
-        ({"budget": {"tokens": 0}}, ["budget.tokens", "(got '0')"]),
-        ({"methods": ["minilmv3"]}, ["methods.0", "Did you mean 'minilmv2'"]),
-        ({"methods": []}, ["methods"]),
-        ({"methods": [{"name": "minilmv2", "mappings": ["last"]}]},
-         ["methods.0", "minilmv2 takes no mappings; it takes teacher_layers"]),
-        ({"methods": [{"name": "hidden_states", "mappings": [[1.5]]}]}, ["methods.0.mappings", "is no layer mapping"]),
-        ({"methods": [{"name": "mlm", "options": {"heads": 2}}]}, ["options.heads", "no option 'heads'"]),
-        ({"methods": [{"name": "minilmv2", "options": {"relation_heads": -1}}]},
-         ["options.relation_heads", "no number"]),
-        ({"methods": [{"name": "minilmv2", "shares": [1, 1]}]}, ["shares", "each of the 1 stages"]),
-        ({"methods": [{"name": "output_distribution", "shares": [1, 0]}]}, ["shares", "above 0"]),
-        ({"methods": [{"stages": [{"method": "mlm"}]}]}, ["need a title"]),
-        ({"methods": [{"title": "x"}]}, ["either name", "or stages"]),
-        ({"methods": [{"title": "x", "stages": []}]}, ["no stage that trains"]),
-        ({"methods": ["mlm", "mlm"]}, ["two of the methods are 'mlm'", "title"]),
-        ({"methods": [{"title": "x", "stages": [{"method": "mlm", "text": {"length": 8}}]}]},
-         ["stage 'mlm'", "has a separate text", "a comparison has one"]),
-        ({"students": ["2x24", "2x24"]}, ["two of the students are '2x24'", "name"]),
-        ({"students": [{"shape": "2x24", "initialize": {}}]}, ["students.0", "Did you mean 'initialise'"]),
-        ({"seeds": [1, 1]}, ["two of the seeds are '1'"]),
-        ({"seeds": [-1]}, ["seeds [-1]"]),
-        ({"training": {"max_steps": 3}}, ["max_steps", "budget.tokens"]),
-        ({"methods": [{"name": "mlm", "training": {"num_train_epochs": 3}}]}, ["num_train_epochs", "budget.tokens"]),
-        ({"evaluation": {"held_out": {"enabled": False}}}, ["nothing would be compared"]),
-        ({"evaluation": {"preset": "elmo"}}, ["Unknown preset 'elmo'", "Did you mean 'elm'"]),
-        ({"teacher": {"model": "a/b", "revision": "v1"}, "evaluation": {"tasks": "rte"}}, ["teacher.revision"]),
-    ],
-)  # fmt: skip
-def test_mistakes_are_named_with_their_place(plan, changes, parts):
-    with pytest.raises(RecipeError) as caught:
-        load_plan(plan | changes)
-    for part in parts:
-        assert part in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_files_that_are_no_plan(tmp_path):
-    with pytest.raises(RecipeError, match="does not exist"):
-        load_plan(tmp_path / "none.yaml")
-    (tmp_path / "list.yaml").write_text("- a")
-    with pytest.raises(RecipeError, match="must be a mapping with teacher"):
-        load_plan(tmp_path / "list.yaml")
-    (tmp_path / "code.yaml").write_text("teacher: !!python/object/apply:os.getcwd []")
-    with pytest.raises(RecipeError, match="not valid YAML"):
-        load_plan(tmp_path / "code.yaml")
-
-
 def test_settings_of_the_evaluation_are_those_of_the_command(plan):
     settings = {"epochs": [1, 3], "cola": {"epochs": 6, "learning_rates": 1e-5}, "rte.metric": None}
     spec = load_plan(plan | {"evaluation": {"tasks": "cola, rte", "settings": settings}}).evaluation

@@ -25,7 +25,9 @@ def test_kernels_are_as_exact_as_float32_is(objective):
 @pytest.mark.parametrize("wrong", [1.001, float("nan")])
 def test_a_kernel_that_is_wrong_is_found(monkeypatch, wrong):
     right = dispatch.relation_kl_blocked
-    monkeypatch.setitem(dispatch.RELATION_KL.backends, "blocked", lambda *arguments: wrong * right(*arguments))
+    monkeypatch.setitem(
+        dispatch.RELATION_KL.backends, "blocked", lambda *given, **options: wrong * right(*given, **options)
+    )
     found = find_error("relation_kl", "cpu")
     assert found.status == "failed"
     assert "another backend than blocked," in found.way_out

@@ -11,20 +11,11 @@ from limbeck.comparison.plan import load_plan
 from limbeck.core.yaml import parse_yaml
 from limbeck.evaluation.tasks import read_own_task
 from limbeck.recipe import load_recipe, plan_run
+from tests.docs import running
 from tests.docs.pages import PAGES, ROOT
-from tests.docs.running import (
-    SHELL,
-    SMALL,
-    commands_of,
-    lay_runs,
-    run_commands,
-    run_python,
-    runs_made,
-    runs_used,
-    write_files,
-)
+from tests.docs.running import SHELL, SMALL, commands_of
 from tests.docs.shell import commands, targets
-from tests.support.command_tree import root
+from tests.support.command_tree import find, root
 
 #: Languages, and what is done with them. `text` is output, formulas and trees of files.
 LANGUAGES = {*SHELL, "python", "yaml", "json", "toml", "text"}
@@ -32,15 +23,8 @@ LANGUAGES = {*SHELL, "python", "yaml", "json", "toml", "text"}
 OTHER_PROGRAMS = ("make", "pip", "python", "cd", "mkdir", "export", "hf", "optuna-dashboard", "mkdocs", "docker")
 #: Commands that take less than a second and need no run.
 CHEAP = ("methods", "recipe", "schema", "validate")
-#: What stands for a key that a part of a recipe leaves out; labelled rows need a teacher of their task.
-BASE = {
-    "teacher": {"model": "google-bert/bert-base-uncased"},
-    "student": {"shape": "6x384"},
-    "corpus": {"sources": ["texts"]},
-}
 #: Runs that a guide begins with, as it says.
 GIVEN = {"docs/guides/task_specific.md": {"runs/bert-base-on-mrpc"}}
-FINE_TUNED = {"teacher": {"model": "runs/bert-base-on-mrpc"}}
 
 
 def followed(page):
@@ -65,7 +49,7 @@ def blocks_of(*languages):
 def test_runs_that_a_guide_uses_are_made_above(page):
     made = set(GIVEN.get(page.path, ()))
     for block in page.blocks:
-        missing = runs_used(block) - (made := made | runs_made(block))
+        missing = running.runs_used(block) - (made := made | running.runs_made(block))
         assert not missing, f"{block.place}: nothing above makes {missing}"
 
 
@@ -118,7 +102,7 @@ def test_yaml_is_a_recipe_a_plan_or_a_task(block, real_sizes, monkeypatch):
         path.write_text(block.text, encoding="utf-8")
         assert read_own_task(path).task.name == data["name"]
     else:
-        recipe = load_recipe(BASE | (FINE_TUNED if "task" in data.get("corpus", {}) else {}) | data)
+        recipe = load_recipe(SMALL["base"] | (SMALL["fine_tuned"] if "task" in data.get("corpus", {}) else {}) | data)
         assert plan_run(load_recipe(with_known_places(recipe.model_dump(exclude_unset=True), real_sizes)))
 
 
@@ -129,39 +113,38 @@ def test_data_can_be_read(block):
 
 @pages_with("python")
 def test_python_runs(page, world):
-    write_files(page)
+    running.write_files(page)
     if followed(page):
-        lay_runs(page, world / "runs/mine")
-    run_python(page)
+        running.lay_runs(page, world / "runs/mine")
+    running.run_python(page)
 
 
 @pages_with(*SHELL)
 def test_cheap_commands_run(page, world, limbeck):
-    write_files(page)
-    failed = run_commands(page, limbeck, lambda arguments: arguments[0] in CHEAP or "--dry-run" in arguments)
+    running.write_files(page)
+    failed = running.run_commands(page, limbeck, lambda arguments: arguments[0] in CHEAP or "--dry-run" in arguments)
     assert not failed, "\n".join(failed)
 
 
 @pytest.mark.slow
 @pages_with(*SHELL)
 def test_all_commands_run(page, whole_world, limbeck):
-    write_files(page)
-    failed = run_commands(page, limbeck, lambda arguments: True)
+    running.write_files(page)
+    failed = running.run_commands(page, limbeck, lambda arguments: True)
     assert not failed, "\n".join(failed)
 
 
 def parse(block, arguments):
     """Let the command line read the arguments, without doing anything."""
-    command, words = root(), list(arguments)
+    words = list(arguments)
     while words and words[0].startswith("-"):
-        option = next((given for given in command.params if words[0] in given.opts), None)
+        option = next((given for given in root().params if words[0] in given.opts), None)
         assert option is not None, f"{block.place}: limbeck has no option {words[0]}"
         words = words[1 if option.is_flag else 2 :]
-    while hasattr(command, "commands"):
-        assert words and words[0] in command.commands, f"{block.place}: no command '{' '.join(arguments)}'"
-        command, words = command.commands[words[0]], words[1:]
+    command, rest = find(words)
+    assert not hasattr(command, "commands"), f"{block.place}: no command '{' '.join(arguments)}'"
     try:
-        command.make_context(arguments[0], words)
+        command.make_context(arguments[0], rest)
     except Exception as error:
         pytest.fail(f"{block.place}: limbeck {' '.join(arguments)}: {getattr(error, 'message', error)}")
 
@@ -189,7 +172,7 @@ def with_known_places(data, world):
         return data
     known = {key: with_known_places(value, world) for key, value in data.items()}
     if "model" in known and not (world / known["model"]).is_dir():
-        known["model"] = BASE["teacher"]["model"]
+        known["model"] = SMALL["base"]["teacher"]["model"]
     if "sources" in known:
         known["sources"] = [source if (world / source).exists() else "texts" for source in known["sources"]]
     return known

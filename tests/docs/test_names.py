@@ -14,7 +14,7 @@ from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
 from limbeck.recipe.schema import CorpusSpec, StageSpec, StudentSpec
 from tests.docs.pages import PAGES, ROOT
-from tests.support.command_tree import root, walk
+from tests.support.command_tree import find, root, walk
 from tests.support.recipes import models_in
 
 #: Options of other programs, which pages name too.
@@ -51,12 +51,11 @@ def script_options():
 def command(code):
     if not code.startswith("limbeck ") or code.startswith("limbeck --"):
         return None
-    found, words = root(), code.split()[1:]
-    while hasattr(found, "commands") and words and words[0] not in ("…", "..."):
-        if words[0] not in found.commands:
-            return "no such command"
-        found, words = found.commands[words[0]], words[1:]
-    known = all_options() if hasattr(found, "commands") else {*options_of(found), "--help", "-h"}
+    found, words = find(code.split()[1:])
+    is_group = hasattr(found, "commands")
+    if is_group and words and words[0] not in ("…", "..."):
+        return "no such command"
+    known = all_options() if is_group else {*options_of(found), "--help", "-h"}
     unknown = {word.split("=")[0] for word in words if word.startswith("-")} - known
     return f"the command has no {', '.join(sorted(unknown))}" if unknown else ""
 

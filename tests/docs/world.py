@@ -29,30 +29,21 @@ WIDTH = 48
 def checked_world(folder: Path) -> Path:
     """Make configurations, tokenizers and texts: what a recipe is checked against."""
     for name, model in SMALL["models"].items():
-        family, head = model["family"], model.get("head")
-        config = tiny_config(**{key: model[key] for key in SIZES}, max_position_embeddings=514)
-        if head is not None:
-            config.architectures = [_ARCHITECTURES[family, head]]
-        config.save_pretrained(folder / name)
-        tokenizer = tiny_tokenizer(family)
+        config = tiny_config(**model["sizes"], max_position_embeddings=514)
+        config.architectures = [model["architecture"]] if "architecture" in model else None
+        tokenizer = tiny_tokenizer(model["sizes"]["family"])
         tokenizer.model_max_length = 512
-        tokenizer.save_pretrained(folder / name)
+        for part in (config, tokenizer):
+            part.save_pretrained(folder / name)
     _write_texts(folder)
     return folder
-
-
-SIZES = ("family", "layers", "hidden", "heads", "ffn")
-_ARCHITECTURES = {
-    ("bert", "masked_lm"): "BertForMaskedLM",
-    ("bert", "classification"): "BertForSequenceClassification",
-    ("xlm-roberta", "masked_lm"): "XLMRobertaForMaskedLM",
-}
 
 
 def small_world(folder: Path) -> Path:
     """Make tiny models, texts, tasks and a finished run."""
     for name, model in SMALL["models"].items():
-        made = make_teacher(folder / "made", seed=1, **model | {"hidden": WIDTH, "ffn": 4 * WIDTH})
+        sizes = model["sizes"] | {"hidden": WIDTH, "ffn": 4 * WIDTH}
+        made = make_teacher(folder / "made", seed=1, head=model.get("head"), **sizes)
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         made.rename(folder / name)
     _write_texts(folder)
@@ -85,22 +76,9 @@ def _write_texts(folder: Path) -> None:
 
 def _finish_a_run(folder: Path) -> None:
     """`recipe.yaml`, its run `runs/mine`, and `runs/first` and `runs/second` beside it, with all that a run leaves."""
-    recipe = {
-        "output": "runs/readme",
-        "teacher": {"model": "google-bert/bert-base-uncased"},
-        "student": {"shape": {"layers": 6, "hidden": WIDTH, "heads": 12, "ffn": 2 * WIDTH}},
-        "corpus": {"sources": ["texts"], "length": 32, "held_out": 0.1},
-        "stages": [
-            {
-                "method": {"name": "minilmv2", "relation_heads": 12},
-                "training": {"max_steps": 2, "per_device_train_batch_size": 4, "bf16": False},
-            }
-        ],
-        "evaluation": {"pairs": 20, "retrieval_pairs": 10, "latency_seconds": 0.1, "batch_sizes": [1], "length": 16},
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(SMALL["recipe"]), encoding="utf-8")
     with contextlib.chdir(folder):
-        run = folder / limbeck.distill(recipe | {"output": "runs/mine"}).student.parent
+        run = folder / limbeck.distill(SMALL["recipe"] | {"output": "runs/mine"}).student.parent
     bad = run / "stages/1-minilmv2/bad_batches"
     bad.mkdir()
     facts = {"step": "812", "problem": "The loss term 'query_query' became nan"}

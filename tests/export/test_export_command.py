@@ -1,4 +1,4 @@
-"""`limbeck export` as a user types it: what it prints, writes, refuses and would push."""
+"""`limbeck export` as a user types it: its output, its folder, its errors and its pushes."""
 
 import json
 from pathlib import Path

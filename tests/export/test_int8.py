@@ -80,17 +80,17 @@ def test_slower_is_called_slower(int8, speedup, words):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"), [({}, "2.00x faster"), ({"rounds": 4}, "–"), ({"speedup": 9.06}, "–"), ({"int8_ms": 9.0}, "–")]
+    ("change", "shown"), [({}, "2.00x faster"), ({"rounds": 4}, "–"), ({"speedup": 9.06}, "–"), ({"int8_ms": 9.0}, "–")]
 )
-def test_a_speed_that_few_or_unlike_rounds_say_is_not_told(change, told):
+def test_a_speed_of_few_or_unlike_rounds_is_not_shown(change, shown):
     times = {
         f"{kind}{part}_ms": ms for kind, ms in (("float32", 20.0), ("int8", 10.0)) for part in ("", "_p10", "_p90")
     }
     row = Int8Latency(**{"batch": 1, "length": 128, "rounds": 9, "speedup": 2.0, **times, **change})
-    assert speed_of(row) == told
+    assert speed_of(row) == shown
     last = latency_markdown([row]).splitlines()[-1]
-    assert last.startswith(f"| 1 x 128 | {row.rounds} |") and last.endswith(f"| {told} |")
-    assert ("1 x 128" in busy_line([row])) == (told == "–") == (busy_line([row]) != "")
+    assert last.startswith(f"| 1 x 128 | {row.rounds} |") and last.endswith(f"| {shown} |")
+    assert ("1 x 128" in busy_line([row])) == (shown == "–") == (busy_line([row]) != "")
 
 
 def test_a_wrong_graph_does_not_pass_as_the_error_of_8_bits(tmp_path, monkeypatch, export):

@@ -1,4 +1,4 @@
-"""ONNX files run in ONNX Runtime to what transformers computes, at other lengths than they were traced with."""
+"""ONNX files give the outputs of transformers in ONNX Runtime, at other lengths than they were traced with."""
 
 from typing import get_args
 

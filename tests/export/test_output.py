@@ -54,7 +54,7 @@ def test_an_export_replaces_an_export_whole_and_only_when_asked(tmp_path, studen
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_what_is_no_export_is_never_replaced(tmp_path, student, overwrite):
+def test_other_files_and_folders_are_never_replaced(tmp_path, student, overwrite):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     (tmp_path / "file").write_text("x")
@@ -117,7 +117,7 @@ def test_a_tokenizer_that_reads_text_differently_is_found(bert_folder, export):
         ({"export_format": "onx"}, "Did you mean 'onnx'?"),
     ],
 )
-def test_what_does_not_go_together_is_refused_before_anything_is_loaded(tmp_path, options, part, export):
+def test_options_that_exclude_each_other_are_refused_before_anything_is_loaded(tmp_path, options, part, export):
     with pytest.raises(RecipeError, match=part):
         export(tmp_path / "none", **options)
 
@@ -161,7 +161,7 @@ def test_verify_refuses_before_the_folder_appears(tmp_path, bert_folder, monkeyp
 
 
 @pytest.mark.slow
-def test_a_fresh_process_finds_the_same_and_what_changed_on_disk(tmp_path, bert_folder, export):
+def test_a_fresh_process_finds_the_same_and_changes_on_disk(tmp_path, bert_folder, export):
     done = export(bert_folder, verify=True)
     assert done.record["verified"]["largest"] == pytest.approx(done.record["differences"]["largest"], abs=1e-5)
     other = make_teacher(tmp_path, "bert", seed=3)
@@ -183,9 +183,9 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told", "asked"])
-def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, told, monkeypatch, export):
-    if not told:
+@pytest.mark.parametrize("listed", [True, False])
+def test_weights_of_stages_and_exports_have_the_umasks_mode(tmp_path, umask, listed, monkeypatch, export):
+    if not listed:
         monkeypatch.setattr(files, "_STATUS", tmp_path / "no-such-system")
     save_weights(tiny_model("bert"), tmp_path / "model.safetensors.partial", None)
     assert mode(tmp_path / "model.safetensors.partial") == 0o666 & ~umask

@@ -1,4 +1,4 @@
-"""Pushing with a Hub that is not there: names, login, what is uploaded, and one line for each failure."""
+"""Pushing with a Hub that is not there: names, login, uploads, and one line for each failure."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Committed folders of every kind: those that version 0.1.0 wrote, and records of larger or other ones."""
+"""Committed folders of every kind: those that released versions wrote, and records of larger or other ones."""
 
 from __future__ import annotations
 
@@ -11,4 +11,7 @@ _SHIPPED = (
     "finished", "killed", "comparison", "search-mapping", "search-killed", "search-architecture",
     "search-teacher-layer", "evaluation", "inspections", "export-onnx-int8",
 )  # fmt: skip
-FOLDERS = {name: SHIPPED / "0.1.0" / name for name in _SHIPPED} | {path.name: path for path in sorted(OWN.iterdir())}
+#: What is added to the name of a snapshot, by version: nothing for the first.
+SUFFIXES = {path.name: f"-{path.name}".removesuffix("-0.1.0") for path in sorted(SHIPPED.iterdir()) if path.is_dir()}
+FOLDERS = {f"{name}{suffix}": SHIPPED / version / name for version, suffix in SUFFIXES.items() for name in _SHIPPED}
+FOLDERS |= {path.name: path for path in sorted(OWN.iterdir())}

@@ -1,4 +1,4 @@
-"""Folders of released versions are read, shown and gone on with; `tests/fixtures/write_shipped.py` wrote them.
+"""Folders of released versions are read and gone on with; `tests/fixtures/write_shipped.py` wrote them.
 
 A run is gone on with where it was written: its text is known by absolute path, size and time of change.
 """
@@ -6,8 +6,6 @@ A run is gone on with where it was written: its text is known by absolute path, 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,34 +17,13 @@ import torch
 from safetensors.torch import load_file
 
 from limbeck.models.loading import load_model
-from tests.fixtures.write_shipped import CHANGED, FACTS, SHIPPED, arithmetic, place_of, put_back
+from tests.fixtures.write_shipped import FACTS, SHIPPED, arithmetic, place_of, put_back
 from tests.support.commands import assert_one_line_error
 
 VERSIONS = sorted(path for path in SHIPPED.iterdir() if path.is_dir())
-#: By folder, sections that its page has to have.
-PAGES = {
-    "finished": {"Teacher beside student", "Layers", "Training", "Recipe", "Provenance"},
-    "killed": {"Layers", "Training", "Recipe", "Provenance"},
-    "comparison": {"Results", "Figures", "Training", "Runs", "Plan", "Provenance"},
-    "search-mapping": {"Evolution", "Layers", "Recipe", "Provenance"},
-    "search-killed": {"Evolution"},
-    "search-architecture": {"Shapes", "Recipe", "Provenance"},
-    "search-teacher-layer": {"Layers of the teacher", "Recipe", "Provenance"},
-    "evaluation": {"Scores", "All metrics", "Provenance"},
-    "inspections": {"Attention", "Similarity of layers", "Contribution of layers", "Phrases"},
-}
 _COMPLETE, _FAILED = 1, 3
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
-
-
-@pytest.fixture
-def copied(version: Path, tmp_path: Path) -> Path:
-    """A version's folder, to be read; readers of journals take locks beside them, and go by when they were changed."""
-    folder = Path(shutil.copytree(version, tmp_path / version.name))
-    for journal in folder.glob("*/search.journal"):
-        os.utime(journal, ns=(CHANGED, CHANGED))
-    return folder
 
 
 @pytest.fixture
@@ -92,29 +69,6 @@ def same_arithmetic(version: Path) -> bool:
 def command(version: Path, name: str) -> list[str]:
     """The command that wrote a folder."""
     return [*read(version / FACTS)["commands"][name], "--quiet"]
-
-
-@pytest.mark.parametrize("name", PAGES)
-@pytest.mark.usefixtures("no_pictures")
-def test_a_page_shows_all_of_a_folder(limbeck, copied, tmp_path, name):
-    page = limbeck.json("report", copied / name, "--output", tmp_path / "page.html", "--markdown")
-    assert set(page["sections"]) >= PAGES[name]
-    for text in (*page["warnings"], *((tmp_path / f"page.{kind}").read_text("utf-8") for kind in ("html", "md"))):
-        assert "damaged" not in text and "incomplete" not in text
-    unfinished = [line for line in page["warnings"] if "goes on with it" in line]
-    assert len(unfinished) == (name in ("killed", "search-killed"))
-
-
-def test_runs_are_known_for_what_they_are(limbeck, copied):
-    done = limbeck("status", copied, "--json")
-    found = {str(Path(run["folder"]).relative_to(copied)): run for run in json.loads(done.stdout)}
-    compared = {str(path.relative_to(copied)) for path in copied.glob("comparison/runs/*")}
-    assert found.keys() == {"finished", "killed"} | compared and len(compared) == 2
-    assert {run["status"] for name, run in found.items() if name != "killed"} == {"finished"}
-    killed = found["killed"]
-    assert (killed["status"], killed["stage"], killed["host"]) == ("dead", "hidden_states (2 of 2)", "somewhere")
-    assert 0 < killed["checkpoint"] <= killed["step"] < killed["steps"] and killed["problem"] is None
-    assert done.returncode == 1, "one is dead"
 
 
 def test_a_finished_run_is_taken_as_it_is(limbeck, placed):
@@ -169,33 +123,32 @@ def test_a_killed_search_ends_as_the_one_that_was_not(limbeck, placed, version):
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("export-safetensors", 5e-3), ("export-sentence-transformers", 0.0)])
-def test_exported_weights_are_the_students(copied, version, name, tolerance):
-    exported, student = load_model(copied / name).float(), load_model(copied / "finished" / "student").float()
+def test_exported_weights_are_the_students(version, name, tolerance):
+    exported, student = load_model(version / name).float(), load_model(version / "finished" / "student").float()
     with torch.no_grad():
         found, expected = (model(**_tokens()).last_hidden_state for model in (exported, student))
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize(("name", "file"), [("export-onnx", "model"), ("export-onnx-int8", "model_quantized")])
-def test_exported_graphs_run(copied, version, name, file):
-    session = onnxruntime.InferenceSession(copied / name / "onnx" / f"{file}.onnx")
+def test_exported_graphs_run(version, name, file):
+    session = onnxruntime.InferenceSession(version / name / "onnx" / f"{file}.onnx")
     given = {key: value.numpy() for key, value in _tokens().items()}
     [found, *_] = session.run(None, {one.name: given[one.name] for one in session.get_inputs()})
     with torch.no_grad():
-        expected = load_model(copied / "finished" / "student").float()(**_tokens()).last_hidden_state.numpy()
+        expected = load_model(version / "finished" / "student").float()(**_tokens()).last_hidden_state.numpy()
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() < (1e-4 if name == "export-onnx" else 0.5)
 
 
-def test_an_export_is_known_as_one_of_ours(limbeck, copied, version, monkeypatch):
-    monkeypatch.chdir(copied)
+def test_an_export_is_known_as_one_of_ours(limbeck, placed):
     asked = ("export", "finished", "--format", "safetensors", "--dtype", "float16", "--output", "export-safetensors")
-    before = contents(copied / "export-safetensors")
+    before = contents(placed / "export-safetensors")
     refused = limbeck(*asked, "--quiet")
     assert_one_line_error(refused, 2, "--overwrite")
-    assert contents(copied / "export-safetensors") == before
+    assert contents(placed / "export-safetensors") == before
     limbeck.shown(*asked, "--quiet", "--overwrite")
-    after = contents(copied / "export-safetensors")
+    after = contents(placed / "export-safetensors")
     assert after.keys() == before.keys() and after["model.safetensors"] == before["model.safetensors"]
 
 

@@ -9,12 +9,12 @@ import shutil
 import pytest
 
 from tests.fixtures.write_shipped import CHANGED, SHIPPED
+from tests.golden.committed import SUFFIXES
 from tests.golden.snapshot import check
 from tests.support.command_tree import walk
 from tests.support.commands import call
 
 COMMANDS = ["", *(name for name, _ in walk())]
-VERSION = "0.1.0"
 FINDING = re.compile(r"  (ok|absent|warning|failed) +(?P<name>[^:]+): .+")
 
 
@@ -43,12 +43,9 @@ def test_help(shown, command):
     check(f"help/{name}.txt", shown(*command.split(), "--help"))
 
 
-def test_the_list_of_methods(shown):
-    check("terminal/methods.txt", shown("methods"))
-
-
-def test_one_method(shown):
-    check("terminal/methods-minilmv2.txt", shown("methods", "minilmv2"))
+@pytest.mark.parametrize("arguments", [("methods",), ("methods", "minilmv2")])
+def test_methods(shown, arguments):
+    check(f"terminal/{'-'.join(arguments)}.txt", shown(*arguments))
 
 
 def test_parts_and_findings_of_doctor(shown):
@@ -59,13 +56,14 @@ def test_parts_and_findings_of_doctor(shown):
     check("terminal/doctor.txt", "\n".join(kept) + "\n")
 
 
+@pytest.mark.parametrize(("version", "suffix"), SUFFIXES.items())
 @pytest.mark.parametrize("runs", ["finished", "killed", "comparison", ""], ids=lambda runs: runs or "all")
-def test_status_of_shipped_folders(shown, tmp_path, monkeypatch, runs):
-    shutil.copytree(SHIPPED / VERSION, tmp_path / "runs")
+def test_status_of_shipped_folders(shown, tmp_path, monkeypatch, runs, version, suffix):
+    shutil.copytree(SHIPPED / version, tmp_path / "runs")
     for journal in tmp_path.glob("*/*/search.journal"):
         os.utime(journal, ns=(CHANGED, CHANGED))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")  # One line a run, whatever time has passed.
     text = shown("status", f"runs/{runs}", code=int(runs in ("killed", "")))
     text = re.sub(r"[\d.]+ (s|min|h|d) ago", "TIME ago", text)
-    check(f"terminal/status-{runs or 'all'}.txt", re.sub(r"  +|[━─]+", " ", text))
+    check(f"terminal/status-{runs or 'all'}{suffix}.txt", re.sub(r"  +|[━─]+", " ", text))

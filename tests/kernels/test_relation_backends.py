@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 import torch
 
-from limbeck.errors import KernelError
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference, relation_kl_triton
 from tests.kernels.relation_cases import DEVICE, doubles, draw, needs_triton, run
 from tests.support.masks import NAMES, make_mask
@@ -120,37 +119,6 @@ def test_exactly_zero_at_equality(backend):
         value, gradient = run(BACKENDS[backend], teacher * 2, mask=mask)
         assert value == 0
         assert gradient.abs().max() <= (0 if backend == "triton" else 1e-6)
-
-
-@every_backend
-def test_only_the_asked_gradient(backend):
-    tensors, _ = draw_for(backend, 6)
-    _, both = run(relation_kl_reference, tensors, upstream=1.0)
-    for position, expected in enumerate(both.view(2, *tensors[0].shape)):
-        student_and_teacher = [x.clone().requires_grad_(index != 1 - position) for index, x in enumerate(tensors)]
-        BACKENDS[backend](*student_and_teacher, 2).backward()
-        torch.testing.assert_close(student_and_teacher[position].grad, expected, rtol=1e-4, atol=1e-5)
-        assert [x.grad is None for x in student_and_teacher] == [index != position for index in range(4)]
-
-
-@every_backend
-def test_without_gradient_nothing_is_kept(backend):
-    tensors, _ = draw_for(backend, 6)
-    expected, function = relation_kl_reference(*tensors, 2), BACKENDS[backend]
-    assert not function(*tensors, 2).requires_grad
-    for context in (torch.no_grad, torch.inference_mode):
-        with context():
-            torch.testing.assert_close(function(*[x.clone() for x in tensors], 2), expected)
-    with torch.no_grad():
-        assert not function(tensors[0].clone().requires_grad_(), *tensors[1:], 2).requires_grad
-
-
-@every_backend
-def test_a_second_derivative_is_refused(backend):
-    (student, *rest), _ = draw_for(backend, 4)
-    student = student.requires_grad_()
-    with pytest.raises(KernelError, match=r"'(blocked|triton)' has no second derivative.*choose backend 'reference'"):
-        torch.autograd.grad(BACKENDS[backend](student, *rest, 2), student, create_graph=True)
 
 
 @every_backend

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from limbeck.errors import KernelError
 from limbeck.kernels import score_distance
 from limbeck.objectives import OBJECTIVES
 from tests.support.masks import NAMES, make_mask
@@ -89,12 +88,6 @@ def test_error_is_at_most_twice_that_of_plain_pytorch(near, dtype, short, monkey
         found.append((run(by_kernel, tensors), (plain, plain_gradient.to(dtype)), exact))
     own, plain, exact = zip(*found, strict=True)
     assert (errors(own, exact) <= 2 * errors(plain, exact) + torch.tensor([EPS, 0.0])).all()
-
-
-def test_a_second_derivative_is_refused():
-    query, *rest = draw("far", length=3)
-    with pytest.raises(KernelError, match="attention_score_mse has no second derivative"):
-        torch.autograd.grad(by_kernel(query.requires_grad_(), *rest), query, create_graph=True)
 
 
 def test_one_tensor_as_query_and_key():

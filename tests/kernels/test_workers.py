@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from limbeck.kernels import relation_kl_blocked, relation_kl_reference
-from limbeck.kernels.score_gram import score_distance
 from limbeck.kernels.workers import Scratch, run_tasks
 from tests.kernels.relation_cases import draw, run
 from tests.support.masks import make_mask
@@ -47,14 +46,6 @@ def test_kernels_give_the_same_on_several_threads(symmetric, two_threads):
         for _ in range(3):
             found = run(relation_kl_blocked, tensors, 3, mask, block=1 << 12)
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
-
-
-def test_inference_mode(two_threads, monkeypatch):
-    monkeypatch.setattr("limbeck.kernels.score_gram.CHUNK", 1)
-    tensors = draw(128, batch=4, heads=3)
-    with torch.inference_mode():
-        found = [function(*(x.clone() for x in tensors), 3) for function in (relation_kl_blocked, score_distance)]
-    torch.testing.assert_close(found, [relation_kl_reference(*tensors, 3), score_distance(*tensors, 3)])
 
 
 def test_scratch_is_used_again():

@@ -1,32 +1,29 @@
 """Method cards say what the code does: sections, options and defaults, recipes that compose, mappings, links."""
 
-import importlib.util
 import re
-from pathlib import Path
-from typing import get_args
 
 import pytest
-from pydantic import BaseModel
 from transformers import BertConfig
 
 from limbeck.core.yaml import parse_yaml
 from limbeck.methods import METHODS, Pairing
-from limbeck.methods.composition import read_card
+from limbeck.methods.composition import RECIPE_CARDS, read_card
 from limbeck.methods.layer_mapping import NAMES, resolve_mapping
 from limbeck.methods.registry import read_method
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
 from limbeck.models.initialise import selected_layers
 from limbeck.recipe import Recipe, load_recipe
+from tests.docs.pages import ROOT, script
 from tests.support.models import tiny_config
+from tests.support.recipes import models_in
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "methods"
 SECTIONS = ["Idea", "Formula", "Defaults", "Needs", "Cost", "Pitfalls", "Choose it when", "Recipe"]
-#: Recipes that need no method of their own; their options are keys of a recipe.
-RECIPES = ("truncated_teacher", "teacher_assistant")
-CARDS = [*METHODS, *RECIPES]
+CARDS = [*METHODS, *RECIPE_CARDS]
 BASE = {"teacher": {"model": "teacher"}, "student": {"shape": "6x384"}, "corpus": {"sources": ["texts"]}}
+#: Pages, and the function that puts the methods' lists into each.
+LISTS = script("docs/hooks/method_lists.py").PAGES
 #: Stands in a table where a default would be `None`, which is also what an empty cell parses to.
 NULL = "null"
 
@@ -52,23 +49,13 @@ def code(cell):
 
 def field_of(model, path):
     """The field of a pydantic model at a dotted path, through lists and optional models."""
-    first, *rest = path.split(".")
+    first, _, rest = path.partition(".")
     field = model.model_fields[first]
-    if not rest:
-        return field
-    return field_of(next(kind for kind in inner_types(field.annotation) if is_model(kind)), ".".join(rest))
-
-
-def inner_types(annotation):
-    return [annotation, *(inner for part in get_args(annotation) for inner in inner_types(part))]
-
-
-def is_model(kind):
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
+    return field_of(models_in(field.annotation)[0], rest) if rest else field
 
 
 def defaults(name):
-    """Option to default, as the code has them."""
+    """Option to default, as the code has them; options of a card without a method are keys of a recipe."""
     if name in METHODS:
         fields = METHODS[name].options.model_fields
     else:
@@ -77,9 +64,8 @@ def defaults(name):
 
 
 def table(name):
-    return [
-        [code(option), code(default), *rest] for option, default, *rest in rows(section(read_card(name), "Defaults"))
-    ]
+    found = rows(section(read_card(name), "Defaults"))
+    return [[code(option), code(default), *rest] for option, default, *rest in found]
 
 
 def recipe(name):
@@ -109,16 +95,14 @@ def test_defaults_are_those_of_the_code(name):
     written = {option: default for option, default, *_ in table(name)}
     assert len(written) == len(table(name))
     assert written == defaults(name)
-    for _, _, *source in table(name):
-        assert len(source) == 1
-        assert source[0], name
+    assert all(len(row) == 3 and row[2] for row in table(name)), "every default has its source"
 
 
 @pytest.mark.parametrize("name", CARDS)
 def test_the_recipe_loads_and_composes_for_bert_base(name):
     checked, bert = recipe(name), BertConfig()
     used = {stage.method["name"] for stage in checked.stages}
-    assert name in used or name in RECIPES
+    assert name in used or name in RECIPE_CARDS
     shapes = {None: shape_of(bert)}
     for stage in checked.stages:
         own = stage.student or checked.student
@@ -141,22 +125,14 @@ def test_recipes_without_a_method_are_what_their_cards_say():
     assert second.teacher.stage == first.name
 
 
-@pytest.fixture(scope="module")
-def lists():
-    spec = importlib.util.spec_from_file_location("method_lists", ROOT / "docs/hooks/method_lists.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("page", ["docs/methods/README.md", "README.md", "mkdocs.yml"])
-def test_lists_of_methods_are_those_of_the_registry(lists, page):
+@pytest.mark.parametrize("page", LISTS)
+def test_lists_of_methods_are_those_of_the_registry(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert lists.PAGES[page](text) == text, "run python docs/hooks/method_lists.py"
+    assert LISTS[page](text) == text, "run python docs/hooks/method_lists.py"
 
 
-def test_a_method_without_its_place_in_a_list_is_put_there(lists):
-    for page, put in lists.PAGES.items():
+def test_a_method_without_its_place_in_a_list_is_put_there():
+    for page, put in LISTS.items():
         text = (ROOT / page).read_text(encoding="utf-8")
         without = re.sub(r"(`minilm`, |^.*\bminilm\.md\b.*\n)", "", text, flags=re.MULTILINE)
         assert without != text
@@ -172,12 +148,3 @@ def test_the_index_shows_the_mappings_of_the_code():
     for strategy, example in written.items():
         if strategy != "contribution":
             assert resolve_mapping(code(example), pairing) == resolve_mapping(strategy, pairing), strategy
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.md")), ids=lambda path: path.stem)
-def test_links_lead_somewhere(path):
-    for target, anchor in re.findall(r"\]\((?!https?://)([^)#]+)(?:#([^)]+))?\)", path.read_text(encoding="utf-8")):
-        other = path.parent / target
-        assert other.exists(), target
-        headings = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.MULTILINE)
-        assert not anchor or anchor in {heading.lower().replace(" ", "-") for heading in headings}

@@ -1,12 +1,14 @@
-"""Layer mappings: the papers by hand, strategies by formula at every depth, and any value, which maps or is refused."""
+"""Layer mappings: by hand, strategies by formula at every depth, and any value, which maps or is refused."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
@@ -30,22 +32,24 @@ def pairing(student: int, teacher: int, cosines: tuple[float, ...] | None = None
     return Pairing(shape(student), shape(teacher), layer_cosines=cosines)
 
 
-PAPER = {
-    ("single", 4, 12): {4: (12,)},
-    ("last", 4, 12): {1: (9,), 2: (10,), 3: (11,), 4: (12,)},
-    ("uniform", 4, 12): {1: (3,), 2: (6,), 3: (9,), 4: (12,)},
-    ("uniform", 6, 12): {1: (2,), 2: (4,), 3: (6,), 4: (8,), 5: (10,), 6: (12,)},
-    ("uniform_consecutive", 4, 12): {1: (1, 2, 3), 2: (3, 4, 5, 6), 3: (6, 7, 8, 9), 4: (9, 10, 11, 12)},
-    ("uniform_last", 4, 12): {1: (3, 9), 2: (6, 10), 3: (9, 11), 4: (12,)},
-    ("uniform", 5, 12): {1: (3,), 2: (6,), 3: (9,), 4: (12,), 5: (12,)},
-    ("uniform_consecutive", 8, 12): {i: tuple(range(max(1, 2 * i - 2), min(2 * i, 12) + 1)) for i in range(1, 8)},
-}
+MAPPINGS, REFUSALS = (
+    yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for name in ("mappings.yaml", "refusals.yaml")
+)
 
 
-@pytest.mark.parametrize("case", PAPER, ids=str)
-def test_strategies_are_the_papers(case):
-    name, student, teacher = case
-    assert resolve_mapping(name, pairing(student, teacher)) == PAPER[case]
+@pytest.mark.parametrize(("choice", "shape", "found"), MAPPINGS, ids=str)
+def test_mappings_are_those_by_hand(choice, shape, found):
+    layers = resolve_mapping(ADAPTER.validate_python(choice), pairing(*shape))
+    assert {layer: list(targets) for layer, targets in layers.items()} == found
+
+
+@pytest.mark.parametrize(("message", "choice"), REFUSALS["mappings"], ids=str)
+def test_layers_that_do_not_exist_are_refused(message, choice):
+    with pytest.raises(RecipeError) as caught:
+        resolve_mapping(choice, pairing(4, 12))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def by_formula(name: str, student: int, teacher: int) -> Mapping[int, tuple[int, ...]]:
@@ -108,39 +112,6 @@ def test_lists_and_mappings_say_the_same(student: int, teacher: int, data: st.Da
     assert resolve_mapping(dict(shuffled), pairing(student, teacher)) == as_list
     assert list(as_list) == sorted(as_list)
     assert {layer: targets for layer, targets in as_list.items() if layer != student} == without_last(as_list, student)
-
-
-@pytest.mark.parametrize(
-    ("choice", "shape", "found"),
-    [
-        ("contribution", (3, 6, (0.9, 0.2, 0.8, 0.1, 0.3, 0.95)), {1: (2,), 2: (4,), 3: (5,)}),
-        ("contribution", (3, 6), {1: (4,), 2: (5,), 3: (6,)}),
-        ([0, 0, 5, 10], (4, 12), {3: (5,), 4: (10,)}),
-        ({3: 5, 4: [9, 10]}, (4, 12), {3: (5,), 4: (9, 10)}),
-    ],
-)
-def test_mappings_of_each_kind(choice, shape, found):
-    assert resolve_mapping(ADAPTER.validate_python(choice), pairing(*shape)) == found
-
-
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ("unifrom", "Did you mean 'uniform'"),
-        ([0, 5], "2 entries, but the student has 4 layers"),
-        ([0, 0, 0, 13], "teacher layer 13, but the teacher has layers 1 to 12"),
-        ([0, 0, 0, -1], "teacher layer -1"),
-        ([0, 0, 0, 0], "maps no layer"),
-        ({5: 1}, "student layer 5, but the student has layers 1 to 4"),
-        ({0: 1}, "student layer 0"),
-        ({1: [3, 3]}, "twice"),
-        ({}, "maps no layer"),
-    ],
-)
-def test_layers_that_do_not_exist_are_refused(choice, message):
-    with pytest.raises(RecipeError, match=message) as caught:
-        resolve_mapping(choice, pairing(4, 12))
-    assert "\n" not in str(caught.value)
 
 
 leaves = (

@@ -11,20 +11,20 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
-    TrainerCallback,
 )
 
 import limbeck
 from limbeck.errors import Interrupted, LimbeckError
 from limbeck.methods import METHODS
-from limbeck.training import stage as stage_module
 from limbeck.training.data import Loader
 from tests.support.methods import EQUAL_WIDTHS, run_card, tiny_run, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
+from tests.support.training import assert_equal, at_step
 
 FAMILIES = ("bert", "roberta", "modernbert")
 LABELLED = {"classification": 3, "regression": 1, "question_answering": 2}
 CLASSES = {
+    None: AutoModel,
     "text": AutoModelForMaskedLM,
     "classification": AutoModelForSequenceClassification,
     "regression": AutoModelForSequenceClassification,
@@ -42,14 +42,18 @@ def each(names, others):
     ]
 
 
+def some(names, quick):
+    """Every name, of which all but those of `quick` are slow."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
+
+
 @pytest.fixture(scope="module")
 def teachers(tmp_path_factory):
     """Tiny teachers with a masked language model head, and one with each head of a task."""
     folder = tmp_path_factory.mktemp("teachers")
     found = {family: make_teacher(folder, family, head="masked_lm") for family in FAMILIES}
     for task, outputs in LABELLED.items():
-        names = {"num_labels": outputs} if task != "question_answering" else {}
-        model = tiny_model("bert", head=task, **names)
+        model = tiny_model("bert", head=task, **{} if task == "question_answering" else {"num_labels": outputs})
         if task == "regression":
             model.classifier.weight.data *= 8  # Values that a student does not start from.
         found[task] = save_folder(model, folder / task, "bert")
@@ -61,90 +65,64 @@ def text(text_folder):
     return {"sources": [str(text_folder)], "length": 24, "held_out": 0.1}
 
 
-def losses(result, stage):
-    folder = next((result.student.parent / "stages").glob(f"{stage + 1}-*"))
-    lines = (folder / "log.jsonl").read_text().splitlines()
-    return [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
+def weights_of(result):
+    return load_file(result.student / "model.safetensors")
 
 
-def assert_learned(result, steps):
-    for index, stage in enumerate(result.record["stages"]):
+def trained(recipe, steps, head):
+    """Train, see that every stage learned, and load the student as its task's class, or as a model without a head."""
+    result = limbeck.distill(recipe)
+    for stage, folder in zip(result.record["stages"], sorted(result.student.parent.glob("stages/*")), strict=True):
+        entries = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+        found = [entry["loss"] for entry in entries if "loss" in entry]
         assert stage["steps"] == steps
-        found = losses(result, index)
         assert sum(found[-4:]) < sum(found[:4]), stage["name"]
+    head = head if result.record["student"]["head"] else None
+    student, info = CLASSES[head].from_pretrained(result.student, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert len(run_card(result.student)) == 1 or not head
+    assert not [key for key in weights_of(result) if "teacher" in key or "maps" in key]
+    return student.config, head
 
 
 @pytest.mark.parametrize(("name", "family"), each(on_text, FAMILIES))
 def test_a_method_trains_and_leaves_a_student(name, family, teachers, text, tmp_path):
-    result = limbeck.distill(tiny_run(name, teachers[family], text, tmp_path / "run", max_steps=16))
-    assert_learned(result, 16)
-    head = "text" if result.record["student"]["head"] else None
-    student, info = (CLASSES[head] if head else AutoModel).from_pretrained(result.student, output_loading_info=True)
-    assert not info["missing_keys"]
-    assert not info["unexpected_keys"]
-    assert len(run_card(result.student)) == 1 or not head
-    weights = load_file(result.student / "model.safetensors")
-    assert not [key for key in weights if "teacher" in key or "maps" in key]
-    assert (student.config.num_hidden_layers, student.config.model_type) == (2, family)
+    recipe = tiny_run(name, teachers[family], text, tmp_path / "run", max_steps=16)
+    config, _ = trained(recipe, 16, "text")
+    assert (config.num_hidden_layers, config.model_type) == (2, family)
 
 
 # Methods with terms on labels or on the scores of a task; the others learn of rows what they learn of text.
 ON_LABELS = ("bert_pkd", "mlkd_bert", "output_distribution", "distilbert", "bert_emd")
+ON_ROWS = [(name, task) for name, method in METHODS.items() for task in LABELLED if task in method.tasks]
 
 
 @pytest.mark.parametrize(
     ("name", "task"),
     each(ON_LABELS, [*LABELLED])
-    + [
-        pytest.param(name, task, marks=pytest.mark.slow)
-        for name, method in METHODS.items()
-        for task in LABELLED
-        if task in method.tasks and name not in ON_LABELS
-    ],
+    + [pytest.param(*pair, marks=pytest.mark.slow) for pair in ON_ROWS if pair[0] not in ON_LABELS],
 )
 def test_a_method_trains_on_labelled_rows(name, task, teachers, tmp_path):
-    corpus = write_rows(tmp_path / "rows", task)
     options = {"max_steps": 8, "per_device_train_batch_size": 64}  # Every step sees all rows.
-    result = limbeck.distill(tiny_run(name, teachers[task], corpus, tmp_path / "run", **options))
-    assert_learned(result, 8)
-    head = result.record["student"]["head"]
-    student, info = (CLASSES[head] if head else AutoModel).from_pretrained(result.student, output_loading_info=True)
-    assert not info["missing_keys"]
-    if head:
-        assert student.config.num_labels == LABELLED[task]
-        assert len(run_card(result.student)) == 1
+    recipe = tiny_run(name, teachers[task], write_rows(tmp_path / "rows", task), tmp_path / "run", **options)
+    config, head = trained(recipe, 8, task)
+    assert not head or config.num_labels == LABELLED[task]
 
 
-class Stop(TrainerCallback):
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == 3:
-            raise KeyboardInterrupt
+def interrupt():
+    raise KeyboardInterrupt
 
 
 # Of each kind of state one: none of its own, maps of heads, masks, two stages, weights of layers beside maps.
-STATES = ("minilmv2", "direct_minilm", "mlm", "output_distribution", "bert_emd")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in STATES else pytest.mark.slow) for n in on_text])
-def test_a_method_goes_on_where_it_stopped(name, teachers, text, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", some(on_text, ("minilmv2", "direct_minilm", "mlm", "output_distribution", "bert_emd")))
+def test_a_method_goes_on_where_it_stopped(name, teachers, text, tmp_path):
     """Bit for bit, learned maps and layer weights included; in the second epoch, with new masks."""
     options = {"max_steps": 5, "save_strategy": "steps", "save_steps": 1, "per_device_train_batch_size": 64}
     whole = limbeck.distill(tiny_run(name, teachers["bert"], text, tmp_path / "whole", **options))
     recipe = tiny_run(name, teachers["bert"], text, tmp_path / "stopped", **options)
-    original = stage_module.DistillationTrainer.__init__
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            stage_module.DistillationTrainer,
-            "__init__",
-            lambda self, model, **arguments: (original(self, model, **arguments), self.add_callback(Stop()))[0],
-        )
-        with pytest.raises(Interrupted):
-            limbeck.distill(recipe)
-    resumed = limbeck.distill(recipe, resume=True)
-    first, second = (load_file(result.student / "model.safetensors") for result in (whole, resumed))
-    assert first.keys() == second.keys()
-    for key, tensor in first.items():
-        assert torch.equal(tensor, second[key]), key
+    with at_step(3, interrupt), pytest.raises(Interrupted):
+        limbeck.distill(recipe)
+    assert_equal(weights_of(limbeck.distill(recipe, resume=True)), weights_of(whole))
 
 
 COUPLED = ("bert_emd",)
@@ -161,11 +139,9 @@ def test_accumulation_is_refused_where_samples_are_related(teachers, text, tmp_p
 
 
 # Of each kind of count one: tokens, pairs of tokens, labelled rows, samples.
-UNITS = ("minilmv2", "tinybert", "distilbert", "sentence_embedding")
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in UNITS else pytest.mark.slow) for n in on_text if n not in COUPLED]
+    "name",
+    some([n for n in on_text if n not in COUPLED], ("minilmv2", "tinybert", "distilbert", "sentence_embedding")),
 )
 def test_accumulation_gives_the_same_trajectory(name, teachers, text, tmp_path, monkeypatch):
     # The same rows in the same order, whatever the batch size.
@@ -175,9 +151,8 @@ def test_accumulation_gives_the_same_trajectory(name, teachers, text, tmp_path, 
         options = {"max_steps": 2, "optim": "sgd", "learning_rate": 1e-3, "per_device_train_batch_size": batch}
         options["gradient_accumulation_steps"] = accumulation
         recipe = tiny_run(name, teachers["bert"], {**text, "length": 16}, tmp_path / str(batch), **options)
-        runs.append(load_file(limbeck.distill(recipe).student / "model.safetensors"))
-    for key, tensor in runs[0].items():
-        torch.testing.assert_close(runs[1][key], tensor, rtol=2e-5, atol=2e-6)
+        runs.append(weights_of(limbeck.distill(recipe)))
+    torch.testing.assert_close(*runs, rtol=2e-5, atol=2e-6)
 
 
 def test_equal_widths_are_asked_for_where_no_map_is(teachers, text, tmp_path):

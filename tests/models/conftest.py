@@ -1,4 +1,4 @@
-"""A model folder that a test may damage, and the error for what is refused."""
+"""A model folder that a test may damage, and the error of a refusal."""
 
 import shutil
 from pathlib import Path

@@ -66,7 +66,7 @@ def test_only_the_shape_changes(family):
 
 
 @pytest.mark.parametrize("case", EXPECTED["students"])
-def test_what_a_student_takes_from_its_teacher_and_from_its_shape(case):
+def test_fields_of_a_students_configuration(case):
     family, changes, fields, expected, *source_layers = case
     teacher = tiny.tiny_config(family, **changes)
     config = student_config(parse_blueprint(fields), teacher, source_layers=source_layers[0] if source_layers else None)

@@ -56,34 +56,24 @@ def test_loading_prints_and_logs_nothing_and_puts_the_settings_back(saved, capfd
     assert transformers_logging.is_progress_bar_enabled()
 
 
-def test_quiet_leaves_the_bars_of_downloads_as_they_are():
-    enable_progress_bars()
+@pytest.mark.parametrize(("bars", "downloads"), [(True, True), (False, True), (True, False)])
+def test_quiet_shows_the_bars_of_downloads_alone_and_puts_the_settings_back(bars, downloads):
+    (transformers_logging.enable_progress_bar if bars else transformers_logging.disable_progress_bar)()
+    (enable_progress_bars if downloads else disable_progress_bars)()
+    hub_level = logging.getLogger("huggingface_hub").level
     try:
         with quiet(), quiet():
             assert not transformers_logging.is_progress_bar_enabled()
-            assert not are_progress_bars_disabled()
-        assert not are_progress_bars_disabled()
-        disable_progress_bars()
-        with quiet():
-            assert are_progress_bars_disabled()
-        assert are_progress_bars_disabled()
-    finally:
-        enable_progress_bars()
-
-
-def test_quiet_leaves_bars_off_where_they_were_off():
-    transformers_logging.disable_progress_bar()
-    hub_level = logging.getLogger("huggingface_hub").level
-    try:
-        with quiet():
-            pass
-        assert not transformers_logging.is_progress_bar_enabled()
+            assert are_progress_bars_disabled() != downloads
+        assert are_progress_bars_disabled() != downloads
+        assert transformers_logging.is_progress_bar_enabled() == (bars and downloads)
         assert logging.getLogger("huggingface_hub").level == hub_level
     finally:
         transformers_logging.enable_progress_bar()
+        enable_progress_bars()
 
 
-def test_the_dtype_is_float32_whatever_the_file_holds_or_the_one_asked_for(saved, tmp_path):
+def test_the_dtype_is_float32_by_default_whatever_the_file_holds(saved, tmp_path):
     half = tiny.save_folder(tiny.tiny_model("bert", layers=1).bfloat16(), tmp_path / "half", "bert")
     assert load_model(half).dtype == torch.float32
     assert load_model(saved, dtype="bfloat16").dtype == torch.bfloat16
@@ -128,14 +118,14 @@ def test_the_folder_of_a_run_names_its_student(folder, refused):
         load_model(run)
 
 
-def test_a_hub_name_offline_is_refused_at_once_and_a_misspelt_shape_told_how_shapes_are_written(offline, refused):
+def test_offline_a_hub_name_is_refused_at_once_and_a_misspelt_shape_is_corrected(offline, refused):
     for load in (load_config, load_model, load_tokenizer):
         with refused("Cannot get 'nobody/none-such': it is no folder here"):
             load("nobody/none-such")
-    for name, told in (("12y768", True), ("6-384h6", True), ("nobody/6x384", False), ("bert", False)):
+    for name, corrected in (("12y768", True), ("6-384h6", True), ("nobody/6x384", False), ("bert", False)):
         with refused("Cannot get") as caught:
             load_config(name)
-        assert ("LAYERSxHIDDEN" in str(caught.value)) is told
+        assert ("LAYERSxHIDDEN" in str(caught.value)) is corrected
 
 
 def test_no_network_is_noticed_without_retries(monkeypatch):
@@ -188,7 +178,7 @@ def test_the_old_sentence_transformers_layout(saved, tmp_path):
 # Tokenizers
 
 
-def test_two_tokenizers_that_read_text_differently_are_told_apart(saved, refused):
+def test_tokenizers_that_read_text_differently_are_refused(saved, refused):
     own = tiny.tiny_tokenizer("bert")
     check_same_vocabulary(load_tokenizer(saved), own)  # does not raise
     more, size = tiny.tiny_tokenizer("bert"), len(own)

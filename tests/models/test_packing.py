@@ -1,4 +1,4 @@
-"""A batch that runs packed gives what it gives padded, with any mask, for every family that packs."""
+"""A batch that runs packed equals the padded one, with any mask, for every family that packs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Taps equal what a full forward gives, whatever the family, and stop as early as they may."""
+"""Taps equal a full forward, whatever the family, and stop as early as they may."""
 
 import copy
 import itertools
@@ -15,7 +15,7 @@ from tests.support.models import ALL_FAMILIES, LAYERS, tiny_model
 LENGTH = 11
 
 
-@pytest.fixture(params=ALL_FAMILIES)
+@pytest.fixture(params=ALL_FAMILIES, scope="module")
 def model(request):
     return tiny_model(request.param)
 
@@ -26,7 +26,7 @@ def drawn(model, rows=2):
     return ids, torch.ones_like(ids)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def batch(model):
     ids, mask = drawn(model, rows=4)
     mask[1, 7:] = 0  # padding on the right
@@ -46,9 +46,14 @@ def read(model, keys, batch, **options):
         return tap(*batch)
 
 
-def test_hidden_equals_output_hidden_states(model, batch):
+@pytest.fixture(scope="module")
+def streams(model, batch):
+    """Every stream of the batch."""
+    return read(model, all_keys(model), batch)
+
+
+def test_hidden_equals_output_hidden_states(model, batch, streams):
     ids, mask = batch
-    streams = read(model, all_keys(model), batch)
     expected = model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
     valid = mask.bool()
     assert torch.equal(streams[StreamKey("embedding", 0)][valid], expected[0][valid])
@@ -119,14 +124,13 @@ TRUNCATIONS = [
 
 @pytest.mark.parametrize("drop_above", [False, True])
 @pytest.mark.parametrize("keys", TRUNCATIONS, ids=lambda keys: "+".join(f"{k}{n}" for k, n in keys))
-def test_truncated_forward_equals_the_full_one(model, batch, keys, drop_above):
+def test_truncated_forward_equals_the_full_one(model, batch, streams, keys, drop_above):
     keys = [StreamKey(*key) for key in keys]
-    full = read(model, all_keys(model), batch)
-    streams = read(copy.deepcopy(model), keys, batch, drop_above=drop_above)
-    assert set(streams) == set(keys)
+    found = read(copy.deepcopy(model), keys, batch, drop_above=drop_above)
+    assert set(found) == set(keys)
     valid = batch[1].bool()
     for key in keys:
-        assert torch.equal(streams[key][valid], full[key][valid]), key
+        assert torch.equal(found[key][valid], streams[key][valid]), key
 
 
 def test_nothing_runs_beyond_the_deepest_stream():

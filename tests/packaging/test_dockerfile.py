@@ -1,4 +1,4 @@
-"""The Dockerfile takes what there is, runs as nobody in particular, and pleases its linter."""
+"""The Dockerfile copies the files that there are, runs as nobody in particular, and pleases its linter."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_what_it_copies_is_sent_and_is_enough():
+def test_copied_files_are_sent_and_are_enough():
     copied = [
         path for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE) for path in line.split()
     ]
@@ -24,7 +24,7 @@ def test_what_it_copies_is_sent_and_is_enough():
     assert {PROJECT["readme"], *PROJECT["license-files"], "docs/methods", "src", "pyproject.toml"} == set(copied)
 
 
-def test_it_asks_for_what_the_project_asks_for():
+def test_it_asks_for_the_versions_of_the_project():
     (torch,) = (line for line in PROJECT["dependencies"] if line.startswith("torch>"))
     assert f'"{torch}"' in DOCKERFILE
     (extra,) = re.findall(r"^ARG EXTRAS=(\w+)$", DOCKERFILE, re.MULTILINE)

@@ -49,7 +49,7 @@ def test_extras_are_spelt_alike_wherever_they_are_named():
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory) -> Path:
-    """Build a source distribution from a copy of the tree, and a wheel from that, with what is installed here."""
+    """Build a source distribution from a copy of the tree, and a wheel from that, with the packages installed here."""
     copy, out = tmp_path_factory.mktemp("tree") / "limbeck", tmp_path_factory.mktemp("dist")
     leave = shutil.ignore_patterns(".*", "build", "dist", "runs", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, copy, symlinks=True, ignore=leave)

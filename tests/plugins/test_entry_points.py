@@ -1,4 +1,4 @@
-"""Installed distributions add methods and objectives; a broken one harms only who asks for what it adds."""
+"""Installed distributions add methods and objectives; a broken one harms only a call that asks for its names."""
 
 import importlib
 import sys

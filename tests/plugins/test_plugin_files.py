@@ -45,7 +45,7 @@ def test_processes_that_are_started_know_the_files(write_plugin, monkeypatch):
     assert os.environ[VARIABLE].split(os.pathsep) == [str(first), str(second)]
 
 
-def test_a_recipe_may_name_what_a_file_adds_but_no_file(write_plugin, tiny_recipe):
+def test_a_recipe_names_methods_of_a_file_but_no_file(write_plugin, tiny_recipe):
     path = write_plugin(GOOD)
     with pytest.raises(Exception, match="plugins"):
         load_recipe(tiny_recipe | {"plugins": [str(path)]})
@@ -83,7 +83,7 @@ def test_a_file_that_fails_is_one_line_every_time(write_plugin, code, said):
     assert plugins_in_use() == []
 
 
-def test_what_is_no_python_file_is_refused_at_once(tmp_path, write_plugin, monkeypatch):
+def test_a_path_that_is_no_python_file_is_refused_at_once(tmp_path, write_plugin, monkeypatch):
     text = write_plugin("", "text.txt")
     for path, said in (
         (tmp_path / "none.py", "does not exist"),

@@ -1,4 +1,4 @@
-"""Objectives and methods from outside: what is read from a function, and the one line for what recipes cannot use."""
+"""Objectives and methods from outside: the facts read from a function, and one line where recipes could not use it."""
 
 import dataclasses
 import functools
@@ -112,7 +112,7 @@ def test_the_arguments_of_a_function_say_how_it_is_called(function, streams, fla
     assert flags_of(objective) == {"takes_teacher", *flags}
 
 
-def test_without_a_teacher_nothing_diverges_from_it_and_what_arguments_cannot_say_is_given():
+def test_an_objective_without_a_teacher_is_no_divergence_and_further_facts_are_given():
     register_as_objective(unit="label", name="labelled")(lambda student_logits, labels, *, valid=None: None)
     assert flags_of(OBJECTIVES["labelled"]) == {"takes_labels", "takes_valid"}
     register_as_objective(unit="sample", name="another", batch_coupled=True, is_divergence=False)(absolute)
@@ -179,7 +179,7 @@ def test_arguments_of_other_names_are_refused(function):
         (OBJECTIVE, {"function": None}, "not a callable"),
     ],
 )
-def test_what_recipes_could_not_name_or_training_not_call(item, changes, said):
+def test_items_that_recipes_could_not_name_or_training_not_call(item, changes, said):
     message = refused(register_method if item is METHOD else register_objective, dataclasses.replace(item, **changes))
     assert "cannot be added" in message and said in message
     assert "mine" not in METHODS and "absolute" not in OBJECTIVES
@@ -201,11 +201,11 @@ def test_what_recipes_could_not_name_or_training_not_call(item, changes, said):
         (functools.partial(Registry("thing").add, "mine"), 1, "Nothing can be added to the registry of things"),
     ],
 )
-def test_what_is_neither_a_function_nor_an_item(add, item, said):
+def test_things_that_are_neither_a_function_nor_an_item(add, item, said):
     assert said in refused(add, item)
 
 
-def test_names_are_not_taken_twice_and_only_what_came_from_outside_is_replaced():
+def test_names_are_not_taken_twice_and_only_items_from_outside_are_replaced():
     for add in BY_FIELDS:
         add()
         assert "already exists" in refused(add)
@@ -230,7 +230,7 @@ def test_only_an_open_registry_speaks_of_plugins(point):
     assert ("Your own things come with --plugin FILE." in str(caught.value)) == (point is not None)
 
 
-def test_an_objective_says_what_it_costs_and_how_it_is_measured():
+def test_an_objective_is_counted_and_measured_by_its_hooks():
     def distance(student, other_student, teacher, other_teacher, *, valid, scale=1.0):
         total = (student - teacher).abs().sum() + (other_student - other_teacher).abs().sum()
         return LossTerm(total * scale, valid.sum())

@@ -14,11 +14,9 @@ from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
-from limbeck.search import shape_space as module
 from limbeck.search.latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
 from limbeck.search.shape_space import (
     SAMPLERS,
-    ShapeLimits,
     ShapePoint,
     divide_shapes,
     make_sampler,
@@ -77,23 +75,6 @@ def test_counts_have_letters(text, count):
     for other in ("", "M", "-3M", "0", "30 million", "1e6", "nan"):
         with pytest.raises(RecipeError, match="--max-parameters '.*' is no number of parameters"):
             parse_count("--max-parameters", other)
-
-
-def test_limits_refuse_what_is_beyond_them_and_nothing_else(recipe):
-    shapes = divide_shapes(recipe, sizes(layers=(2,), hidden=(12,))).shapes
-    shape = shapes[ShapePoint(2, 12, 2, 1)]
-    assert module.refuse_parameters(ShapeLimits(), shape) is module.refuse_latency(ShapeLimits(), 9.0) is None
-    assert module.refuse_parameters(ShapeLimits(parameters=shape.parameters), shape) is None
-    reason = module.refuse_parameters(ShapeLimits(parameters=shape.parameters - 1), shape)
-    assert reason == f"{shape.parameters:,} parameters, {shape.parameters - 1:,} are the limit"
-    half = ShapeLimits(latency_share=0.5)
-    assert module.refuse_latency(half, 0.5) is None
-    assert module.refuse_latency(half, 0.51) == "0.510 of the teacher's latency, 0.5 is the limit"
-    module.check_some_small_enough(ShapeLimits(parameters=shape.parameters), shapes.values())
-    with pytest.raises(
-        RecipeError, match=f"No shape has at most 100 parameters: the smallest, 2x12, .*{shape.parameters:,}"
-    ):
-        module.check_some_small_enough(ShapeLimits(parameters=100), shapes.values())
 
 
 def test_reward_is_equation_12():

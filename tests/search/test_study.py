@@ -1,7 +1,6 @@
 """Opening a study: every storage, its identity, and what is refused."""
 
 import json
-import multiprocessing
 from pathlib import Path
 
 import optuna
@@ -14,16 +13,8 @@ from limbeck.search.study import open_storage, prepare_search_folder
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, open_known, sampler
 
 
-def search_in(place, generations):
-    study = open_known(place)
-    run_search(study, evaluate, generations=generations, batch=6)
-    return study
-
-
-def test_a_study_goes_on_after_its_process(place):
-    process = multiprocessing.get_context("fork").Process(target=search_in, args=(place, 2))
-    process.start()
-    process.join()
+def test_a_study_goes_on_where_it_is_opened_again(place):
+    run_search(open_known(place), evaluate, generations=2, batch=6)
     study = open_known(place)
     assert [row.number for row in generation_rows(study, SPACE)] == [1, 2]
     run_search(study, evaluate, generations=3, batch=6)

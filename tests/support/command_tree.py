@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,14 @@ def walk(command: Any = None, name: tuple[str, ...] = ()) -> Iterator[tuple[str,
     for part, child in getattr(group, "commands", {}).items():
         yield " ".join((*name, part)), child
         yield from walk(child, (*name, part))
+
+
+def find(words: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the command or group that words begin with, and the words behind it."""
+    command, rest = root(), list(words)
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command, rest = command.commands[rest[0]], rest[1:]
+    return command, rest
 
 
 def leaves() -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Registries that forget what a test adds."""
+"""Registries that forget the additions of a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from limbeck.objectives import OBJECTIVES
 
 @contextmanager
 def forgetting() -> Iterator[None]:
-    """Have the registries forget at the end what is added meanwhile."""
+    """Have the registries forget at the end the additions made meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(plugins.VARIABLE, "")  # So that what a test leaves there goes with it.
         patch.delenv(plugins.VARIABLE)

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-import json
-import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from limbeck.search import architecture, shape_space
 from limbeck.search.architecture import ArchitectureSearch
-from limbeck.search.architecture import search_architecture as search
+from limbeck.search.architecture import search_architecture as search  # noqa: F401
 from limbeck.search.latency import ShapeLatency
 from limbeck.search.requests import ArchitectureRequest, MeasuringRequest, ShapeSizes
 from limbeck.search.shape_space import ShapePoint, shape_points
@@ -110,18 +106,3 @@ def leave_running(study, request):
     for name, values in asdict(request.sizes).items():
         trial.suggest_categorical(name, values)
     return trial
-
-
-def work(teacher: Path, text: Path, output: Path, log: Path) -> None:
-    """Write the shapes of each training into `log`; from the second there is no return."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        asked = install(monkeypatch)
-
-        def hang(points):
-            with log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(points) + "\n")
-            while asked.batches:
-                time.sleep(0.05)
-
-        asked.before = hang
-        search(make_request(recipe_data(teacher, text), output))

@@ -74,13 +74,12 @@ def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, te
     """
     try:
         with process_pool(1, "spawn", torch.get_num_threads()) as pool:
-            return pool.submit(_compare, name, chosen.name, folder, list(texts)).result()
+            return pool.submit(_compare, name, chosen, folder, list(texts)).result()
     except BrokenProcessPool as error:
         raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
 
 
-def _compare(name: str, format_name: str, folder: Path, texts: Sequence[Text]) -> Differences:
-    chosen = formats.FORMATS[format_name]
+def _compare(name: str, chosen: formats.Format, folder: Path, texts: Sequence[Text]) -> Differences:
     return compare_folder(chosen.open(name), chosen, folder, texts)
 
 
@@ -244,7 +243,7 @@ def check_packages(names: Sequence[str]) -> None:
 
 def _choose_opset(chosen: formats.Format, opset: int | None) -> int:
     if opset is not None:
-        if chosen.onnx_file is None:
+        if not chosen.onnx_file:
             raise RecipeError(f"--opset is for ONNX, not for --format {chosen.name}; leave it out.")
         if opset not in onnx.OPSETS:
             first, last = onnx.OPSETS[0], onnx.OPSETS[-1]
@@ -259,7 +258,7 @@ def _describe(
     sentence = source.sentence
     return {
         "format": chosen.name,
-        "file": chosen.onnx_file,
+        "file": chosen.onnx_file or None,
         "dtype": dtype,
         "source": _public_name(source.name),
         "shape": str(shape_of(source.model.config)),

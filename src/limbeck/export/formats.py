@@ -23,8 +23,6 @@ from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, quiet
 from limbeck.models.locating import SentencePooling
 
-_MODULES = "sentence_transformers.models"
-
 
 def write_sentence_transformers_files(
     folder: Path, *, width: int, pooling: str, normalize: bool, max_length: int | None
@@ -38,33 +36,27 @@ def write_sentence_transformers_files(
         normalize: Scale vectors to length one.
         max_length: Longest input in tokens, or None for the model's own.
     """
+    places = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
     modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{_MODULES}.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_MODULES}.Pooling"},
+        {"idx": index, "name": str(index), "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for index, (kind, place) in enumerate(places.items())
     ]
-    if normalize:
-        modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": f"{_MODULES}.Normalize"})
-        (folder / "2_Normalize").mkdir(exist_ok=True)
-    _write(folder / "modules.json", modules)
-    transformer: dict[str, Any] = {"do_lower_case": False}
-    if max_length is not None:
-        transformer["max_seq_length"] = max_length
-    _write(folder / "sentence_bert_config.json", transformer)
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    _write(
-        folder / "1_Pooling" / "config.json",
-        {
-            "word_embedding_dimension": width,
-            "pooling_mode_cls_token": pooling == "cls",
-            "pooling_mode_mean_tokens": pooling == "mean",
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        },
-    )
-
-
-def _write(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    for place in places.values():
+        (folder / place).mkdir(exist_ok=True)
+    longest = {} if max_length is None else {"max_seq_length": max_length}
+    pooled = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    for name, content in (
+        ("modules.json", modules),
+        ("sentence_bert_config.json", {"do_lower_case": False} | longest),
+        ("1_Pooling/config.json", pooled),
+    ):
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
@@ -99,13 +91,13 @@ class Format(ABC):
         dtypes: Of the weights; the first is the default.
         packages: Packages it needs, as they are imported.
         onnx_file: Where the graph is in the folder, under the name that Optimum, sentence-transformers and
-            transformers.js look for; None for PyTorch's formats.
+            transformers.js look for; empty for PyTorch's formats.
     """
 
     name: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = FLOAT_DTYPES
     packages: ClassVar[tuple[str, ...]] = ()
-    onnx_file: ClassVar[str | None] = None
+    onnx_file: ClassVar[str] = ""
 
     def open(self, name: str) -> Source:
         """Load the model to export, with the head and the sentence vectors that the export has; see `open_source`.
@@ -204,14 +196,9 @@ class Onnx(Format):
     packages = ("onnx", "onnxruntime")
     onnx_file = "onnx/model.onnx"
 
-    def path(self, folder: Path) -> Path:
-        """Return the path of the graph in an export's folder."""
-        assert self.onnx_file is not None
-        return folder / self.onnx_file
-
     def write(self, source: Source, folder: Path, writing: Writing) -> dict[str, Any]:
         """Write the folder."""
-        path, module = self.path(folder), OutputModule(source)
+        path, module = folder / self.onnx_file, OutputModule(source)
         write_small_files(source, folder)
         path.parent.mkdir()
         # Not of the given texts, which may be one: a trace takes an axis of one entry for constant.
@@ -230,7 +217,7 @@ class Onnx(Format):
 
     def runner(self, source: Source, folder: Path) -> Runner:
         """Run the graph in ONNX Runtime."""
-        return onnx.session_runner(onnx.open_session(self.path(folder)))
+        return onnx.session_runner(onnx.open_session(folder / self.onnx_file))
 
 
 class OnnxInt8(Onnx):

@@ -1,6 +1,5 @@
 """Pushing an export to a repository of the Hub, by the ordinary login of `huggingface_hub`."""
 
-import re
 from pathlib import Path
 
 from huggingface_hub import HfApi, constants, get_token
@@ -10,8 +9,6 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from limbeck.errors import OutputError
 from limbeck.models.loading import one_line
 from limbeck.models.locating import hub_answers
-
-_OWNER_AND_NAME = re.compile(r"[^/]+/[^/]+")
 
 
 def check_repository(name: str) -> None:
@@ -24,7 +21,7 @@ def check_repository(name: str) -> None:
         validate_repo_id(name)
     except HFValidationError as error:
         raise OutputError(f"--push '{name}' is no name of a Hub repository: {one_line(error)}") from None
-    if not _OWNER_AND_NAME.fullmatch(name):
+    if "/" not in name:
         raise OutputError(f"--push '{name}' does not say whose it is; give owner/name.")
 
 

@@ -47,12 +47,13 @@ def locate(name: str | Path) -> str:
         ModelError: for the folder of a run that has no student yet.
     """
     folder = Path(name).expanduser()
-    if not folder.is_dir() or (folder / "config.json").is_file():
-        return str(name)
-    if (folder / RUN_STUDENT / "config.json").is_file():
-        return str(folder / RUN_STUDENT)
-    if (folder / "run.json").is_file():
-        raise ModelError(f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}")
+    if not (folder / "config.json").is_file():
+        if (folder / RUN_STUDENT / "config.json").is_file():
+            return str(folder / RUN_STUDENT)
+        if (folder / "run.json").is_file():
+            raise ModelError(
+                f"The run in '{name}' has no student yet; finish it: limbeck distill --resume --output {name}"
+            )
     return str(name)
 
 

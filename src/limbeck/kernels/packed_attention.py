@@ -61,15 +61,12 @@ def packed_attention(
         return value.transpose(0, 1) * 0
     tokens = [slice(end - size, end) for size, end in zip(lengths, accumulate(lengths), strict=True)]
     if dropped_share(dropout) == 0:
-        return torch.cat([_attend_plainly(query, key, value, own, scale) for own in tokens])
-    context: Tensor = _DroppedAttention.apply(query, key, value, tokens, scale, dropout, draw_seed())
+        # PyTorch's fast attention takes four axes only.
+        samples = ((query[None, :, own], key[None, :, own], value[None, :, own]) for own in tokens)
+        return torch.cat([F.scaled_dot_product_attention(*own, scale=scale)[0].transpose(0, 1) for own in samples])
+    plan = _Plan(_blocks(tokens, len(value)), scale, dropout, draw_seed())
+    context: Tensor = _DroppedAttention.apply(query, key, value, plan)
     return context
-
-
-def _attend_plainly(query: Tensor, key: Tensor, value: Tensor, tokens: slice, scale: float) -> Tensor:
-    # PyTorch's fast attention takes four axes only.
-    own = query[None, :, tokens], key[None, :, tokens], value[None, :, tokens]
-    return F.scaled_dot_product_attention(*own, scale=scale)[0].transpose(0, 1)
 
 
 @dataclass(frozen=True)
@@ -98,28 +95,34 @@ def _blocks(samples: Sequence[slice], heads: int) -> list[_Block]:
     return [_Block(*cut, number) for number, cut in enumerate(cuts)]
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How attention is computed.
+
+    Args:
+        blocks: Its parts.
+        scale: Factor of the scores.
+        dropout: Probability.
+        seed: Of the keep factors.
+    """
+
+    blocks: Sequence[_Block]
+    scale: float
+    dropout: float
+    seed: int
+
+
 class _DroppedAttention(torch.autograd.Function):
-    """Joins the blocks to autograd; saved are the operands, the result and a seed."""
+    """Joins the blocks to autograd; saved are the operands, the result and the plan with its seed."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        samples: Sequence[slice],
-        scale: float,
-        dropout: float,
-        seed: int,
-    ) -> Tensor:
-        heads, tokens, width = value.shape
-        context = value.new_empty(tokens, heads, width)
-        work = _Work(query, key, value, scale, dropout, seed)
-        blocks = _blocks(samples, heads)
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: _Plan) -> Tensor:
+        context = value.new_empty(value.shape[1], value.shape[0], value.shape[2])
+        work = _Work(query, key, value, plan)
         with autocast_off(query.device):  # Other threads have none; one thread must not differ.
-            run_tasks([partial(work.attend, block, context) for block in blocks])
+            run_tasks([partial(work.attend, block, context) for block in plan.blocks])
         ctx.save_for_backward(query, key, value, context)
-        ctx.blocks, ctx.options = blocks, (scale, dropout, seed)
+        ctx.plan = plan
         return context
 
     @staticmethod
@@ -128,10 +131,10 @@ class _DroppedAttention(torch.autograd.Function):
         query, key, value, context = ctx.saved_tensors
         # Laid out as the projections gave them, so that heads are joined again without a copy.
         grads = [x.new_empty(x.shape[1], x.shape[0], x.shape[2]) for x in (query, key, value)]
-        work = _Work(query, key, value, *ctx.options)
+        work = _Work(query, key, value, ctx.plan)
         with autocast_off(query.device):
-            run_tasks([partial(work.differentiate, block, context, upstream, grads) for block in ctx.blocks])
-        return *(x.transpose(0, 1) for x in grads), None, None, None, None
+            run_tasks([partial(work.differentiate, block, context, upstream, grads) for block in ctx.plan.blocks])
+        return *(x.transpose(0, 1) for x in grads), None
 
 
 class _Work:
@@ -141,22 +144,20 @@ class _Work:
         query: `[A, T, D]`.
         key: Like `query`.
         value: Like `query`.
-        scale: Factor of the scores.
-        dropout: Probability.
-        seed: Of the keep factors.
+        plan: How attention is computed.
     """
 
-    def __init__(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float, seed: int) -> None:
+    def __init__(self, query: Tensor, key: Tensor, value: Tensor, plan: _Plan) -> None:
         self.operands = {"query": query, "key": key, "value": value}
-        self.scale, self.dropout, self.seed = scale, dropout, seed
+        self.plan = plan
         self.dtype = compute_dtype(query, key, value)
-        self.survivors = 1 / (1 - dropped_share(dropout))
+        self.survivors = 1 / (1 - dropped_share(plan.dropout))
         self.scratch = Scratch()
 
     def attend(self, block: _Block, context: Tensor) -> None:
         """Write the context of a block into `[T, A, D]`."""
-        query, key, value = (self._take(name, x, block) for name, x in self.operands.items())
-        keep = KeepFactors(self.dropout, self.seed, block.number)
+        query, key, value = self._take(block)
+        keep = KeepFactors(self.plan.dropout, self.plan.seed, block.number)
         for rows in block.rows():
             probabilities = self._probabilities(query[:, rows], key)
             kept = probabilities.mul_(keep.fill(self._buffer("keep", probabilities.shape)))
@@ -165,13 +166,13 @@ class _Work:
 
     def differentiate(self, block: _Block, context: Tensor, upstream: Tensor, grads: Sequence[Tensor]) -> None:
         """Write the gradients of a block's operands, each `[T, A, D]`."""
-        query, key, value = (self._take(name, x, block) for name, x in self.operands.items())
+        query, key, value = self._take(block)
         # [heads, tokens, D]; 1 / (1 − p) goes with the upstream gradient, the smallest operand.
         wanted = upstream[block.tokens, block.heads].transpose(0, 1).to(self.dtype).mul(self.survivors)
         found = context[block.tokens, block.heads].transpose(0, 1).to(self.dtype)
         expected = (wanted * found).sum(-1, keepdim=True).div_(self.survivors)
         of_query, of_key, of_value = (torch.zeros_like(x) for x in (query, key, value))
-        keep = KeepFactors(self.dropout, self.seed, block.number)
+        keep = KeepFactors(self.plan.dropout, self.plan.seed, block.number)
         for rows in block.rows():
             probabilities = self._probabilities(query[:, rows], key)
             factors = keep.fill(self._buffer("keep", probabilities.shape))
@@ -182,12 +183,13 @@ class _Work:
             of_value.baddbmm_(kept.mT, wanted[:, rows])
             of_query[:, rows] = torch.bmm(gradient, key)
             of_key.baddbmm_(gradient.mT, query[:, rows])
-        for target, part, factor in zip(grads, (of_query, of_key, of_value), (self.scale, self.scale, 1), strict=True):
+        scale = self.plan.scale
+        for target, part, factor in zip(grads, (of_query, of_key, of_value), (scale, scale, 1), strict=True):
             target[block.tokens, block.heads] = part.mul_(factor).transpose(0, 1).to(target.dtype)
 
-    def _take(self, name: str, operand: Tensor, block: _Block) -> Tensor:
-        own = operand[block.heads, block.tokens]
-        return self._buffer(name, own.shape).copy_(own)
+    def _take(self, block: _Block) -> list[Tensor]:
+        own = {name: operand[block.heads, block.tokens] for name, operand in self.operands.items()}
+        return [self._buffer(name, x.shape).copy_(x) for name, x in own.items()]
 
     def _buffer(self, name: str, shape: Sequence[int]) -> Tensor:
         return self.scratch.take(name, shape, self.operands["query"], self.dtype)
@@ -195,7 +197,7 @@ class _Work:
     def _probabilities(self, query: Tensor, key: Tensor) -> Tensor:
         shape = (*query.shape[:2], key.shape[1])
         scores = self._buffer("scores", shape)
-        torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.scale, out=scores)
+        torch.baddbmm(scores, query, key.mT, beta=0, alpha=self.plan.scale, out=scores)
         return torch.softmax(scores, -1, out=self._buffer("probabilities", shape))
 
 

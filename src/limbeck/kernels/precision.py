@@ -1,6 +1,8 @@
-"""In which number format a loss is computed, and what a gradient made in a forward pass cannot give."""
+"""The number format that a loss is computed in, and losses whose gradient is made in the forward pass."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,3 +38,56 @@ def refuse_second_derivative(objective: str, way_out: str) -> None:
     """
     if torch.is_grad_enabled():
         raise KernelError(f"{objective} has no second derivative, which create_graph=True asks for; {way_out}.")
+
+
+def wanted_gradients(*tensors: Tensor | None) -> list[bool]:
+    """Return which of some tensors a gradient will be asked for, if any."""
+    return [x is not None and x.requires_grad and torch.is_grad_enabled() for x in tensors]
+
+
+def with_gradients(
+    total: Tensor, tensors: Sequence[Tensor | None], grads: Sequence[Tensor | None], objective: str, way_out: str
+) -> Tensor:
+    """Join a loss to autograd whose gradient was made with it: a backward pass only scales it.
+
+    Args:
+        total: A scalar, computed without graph.
+        tensors: The tensors that it has a gradient for.
+        grads: Of each the gradient; None where none was made. They may be in another dtype, so that they are rounded
+            once, after they were scaled.
+        objective: The name that users know, for the refusal of a second derivative.
+        way_out: As in `refuse_second_derivative`.
+
+    Returns:
+        `total`, in the graph where there is a gradient.
+    """
+    if all(grad is None for grad in grads):
+        return total
+    joined: Tensor = _MadeGradients.apply(total, grads, (objective, way_out), *tensors)
+    return joined
+
+
+class _MadeGradients(torch.autograd.Function):
+    """Holds gradients until they are scaled."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, total: Tensor, grads: Sequence[Tensor | None], refusal: tuple[str, str], *tensors: Any
+    ) -> Tensor:
+        ctx.save_for_backward(*grads)
+        ctx.refusal, ctx.dtypes = refusal, [None if x is None else x.dtype for x in tensors]
+        return total.clone()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative(*ctx.refusal)
+        # A second gradient of all output weights would be more than all else that is held.
+        scale = Tensor.mul_ if _is_last_backward() else Tensor.mul
+        made = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        return None, None, None, *(grad if grad is None else scale(grad, upstream).to(dtype) for grad, dtype in made)
+
+
+def _is_last_backward() -> bool:
+    """Whether the running backward pass frees the graph, so that the saved tensors may be overwritten."""
+    keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return keeps is not None and not keeps()

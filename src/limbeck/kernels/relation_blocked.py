@@ -18,15 +18,14 @@ moving a transposed block costs more here than the product that makes it (0.7 to
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from limbeck.kernels.packed_attention import Group, pack, plan_groups, unpack_into
-from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative, sum_accumulator
+from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
 from limbeck.kernels.workers import Scratch, run_tasks
 
 LOG2_E = 1 / math.log(2)
@@ -35,48 +34,61 @@ MASKED_LOGIT = -1e30
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a relation is computed, the same for all its groups.
+class Relation:
+    """A relation to compute, the same for all its groups.
 
     Args:
+        student: `(a, b)`, or `(a,)` when both are one, each `[B, L, width_S]`.
+        teacher: The same of the teacher, `[B, L, width_T]`.
+        grads: The gradient of each of `student`, to be written; None where none is wanted.
+        heads: Relation heads; divides all widths.
         causal: Row t sees the columns up to t only.
         dtype: Compute dtype.
         block: Logits that a task has in work at a time.
-        on_host: Lengths may be read, since that does not stall a device.
         scratch: Memory to compute in.
     """
 
+    student: Sequence[Tensor]
+    teacher: Sequence[Tensor]
+    grads: Sequence[Tensor | None]
+    heads: int
     causal: bool
     dtype: torch.dtype
     block: int
-    on_host: bool
-    scratch: Scratch
+    scratch: Scratch = field(default_factory=Scratch)
+
+    def cut(self, vectors: Tensor, part: range) -> Tensor:
+        """Return some heads of vectors, a view."""
+        size = vectors.shape[-1] // self.heads
+        return vectors[..., part.start * size : part.stop * size]
+
+    def compute(self, group: Group, part: range) -> Tensor:
+        """Compute some heads of one group of samples; see `RelationGroup.run`."""
+        return RelationGroup(self, group, part).run()
 
 
 class _Operands:
     """One model's vectors of a group by unit, and as the matmul of the logits takes them.
 
     Args:
-        pair: `(a, b)`, or `(a,)` when both are one, each `[B, L, width]`.
-        heads: How many heads `width` holds.
+        name: Whose they are, "student" or "teacher".
+        relation: The relation.
         group: The samples.
-        plan: How to compute.
-        name: Whose they are.
+        part: The heads.
     """
 
-    def __init__(self, pair: Sequence[Tensor], heads: int, group: Group, plan: Plan, name: str) -> None:
-        shape = (group.samples * heads, group.length, pair[0].shape[-1] // heads)
-        packed = [
-            pack(x, group, heads, plan.scratch.take(f"{name} {position}", shape, x, plan.dtype))
-            for position, x in enumerate(pair)
-        ]
+    def __init__(self, name: str, relation: Relation, group: Group, part: range) -> None:
+        pair: Sequence[Tensor] = getattr(relation, name)
+        shape = (group.samples * len(part), group.length, pair[0].shape[-1] // relation.heads)
+        outs = [relation.scratch.take(f"{name} {i}", shape, x, relation.dtype) for i, x in enumerate(pair)]
+        packed = [pack(relation.cut(x, part), group, len(part), out) for x, out in zip(pair, outs, strict=True)]
         self.a, self.b = packed[0], packed[-1]
         self.scale = 1 / math.sqrt(self.a.shape[-1])
         self.rows, self.columns = self.a, self.b
         if group.filled is not None:
             # One more coordinate, 1 · MASKED in a column to leave out: a mask without a pass over the logits.
             masked = self.a.new_zeros(group.filled.shape).masked_fill_(~group.filled, MASKED_LOGIT)
-            masked = masked[:, None, :, None].expand(-1, heads, -1, 1).reshape(-1, group.length, 1)
+            masked = masked[:, None, :, None].expand(-1, len(part), -1, 1).reshape(-1, group.length, 1)
             self.rows = torch.cat([self.a, torch.ones_like(masked)], -1)
             self.columns = torch.cat([self.b, masked], -1)
 
@@ -90,33 +102,19 @@ class RelationGroup:
     """Computes the divergence and the gradient of some heads of the samples of one group, block by block.
 
     Args:
-        student: `(a, b)`, or `(a,)` when both are one, each `[B, L, width_S]`.
-        teacher: The same of the teacher, `[B, L, width_T]`.
-        grads: Where the gradient of each of `student` goes, as wide; None where none is wanted.
-        heads: How many heads these widths hold.
+        relation: The relation.
         group: The samples.
-        plan: How to compute.
+        part: The heads.
     """
 
-    def __init__(
-        self,
-        student: Sequence[Tensor],
-        teacher: Sequence[Tensor],
-        grads: Sequence[Tensor | None],
-        heads: int,
-        group: Group,
-        plan: Plan,
-    ) -> None:
-        self.plan = plan
-        self.group = group
-        self.grads = grads
-        self.student = _Operands(student, heads, group, plan, "student")
-        self.teacher = _Operands(teacher, heads, group, plan, "teacher")
+    def __init__(self, relation: Relation, group: Group, part: range) -> None:
+        self.relation, self.group, self.part = relation, group, part
+        self.student, self.teacher = (_Operands(name, relation, group, part) for name in ("student", "teacher"))
         # [units, head size, length]: a matmul is fast when it has few rows and many columns.
         shape = self.student.a.mT.shape
         self.unit_grads = [
-            None if x is None else plan.scratch.take(f"gradient {position}", shape, x, plan.dtype).zero_()
-            for position, x in enumerate(grads)
+            None if x is None else relation.scratch.take(f"gradient {i}", shape, x, relation.dtype).zero_()
+            for i, x in enumerate(relation.grads)
         ]
         # One that is both a and b collects both gradients.
         self.grad_a, self.grad_b = self.unit_grads[0], self.unit_grads[-1]
@@ -128,28 +126,28 @@ class RelationGroup:
             Σ KL over samples, heads and valid rows, a scalar in nats.
         """
         units, length, _ = self.student.a.shape
-        row_step = _even(length, self.plan.block // length)
-        unit_step = _even(units, self.plan.block // (row_step * length))
+        row_step = _even(length, self.relation.block // length)
+        unit_step = _even(units, self.relation.block // (row_step * length))
         shape = (3, unit_step * row_step * length)
-        buffers = self.plan.scratch.take("logits", shape, self.student.a, self.plan.dtype)
+        buffers = self.relation.scratch.take("logits", shape, self.student.a, self.relation.dtype)
         total = sum_accumulator(buffers.device)
         for first in range(0, units, unit_step):
             for top in range(0, length, row_step):
                 chosen = slice(first, min(first + unit_step, units))
                 total += self._block(chosen, slice(top, min(top + row_step, length)), buffers).sum(dtype=total.dtype)
-        for target, unit_grad in zip(self.grads, self.unit_grads, strict=True):
+        for target, unit_grad in zip(self.relation.grads, self.unit_grads, strict=True):
             if target is not None and unit_grad is not None:
-                unpack_into(target, unit_grad, self.group)
+                unpack_into(self.relation.cut(target, self.part), unit_grad, self.group)
         return total * math.log(2)
 
     def _block(self, units: slice, rows: slice, buffers: Tensor) -> Tensor:
         """Divergence in bits of `units` at `rows`, `[units, rows, 1]`; their gradient is added on the way."""
-        columns = slice(0, rows.stop if self.plan.causal else self.student.a.shape[1])
+        columns = slice(0, rows.stop if self.relation.causal else self.student.a.shape[1])
         shape = (units.stop - units.start, rows.stop - rows.start, columns.stop)
         teacher, student, spare = (x[: math.prod(shape)].view(shape) for x in buffers)
         for operands, logits in ((self.teacher, teacher), (self.student, student)):
             operands.logits_into(logits, units, rows, columns)
-            if self.plan.causal:
+            if self.relation.causal:
                 ahead = torch.ones(shape[1:], dtype=torch.bool, device=logits.device).triu(rows.start + 1)
                 logits.masked_fill_(ahead, MASKED_LOGIT)
             logits -= logits.amax(-1, keepdim=True)
@@ -224,64 +222,20 @@ def relation_kl_blocked(
     Returns:
         A scalar in nats, float64 where an input is float64 and float32 otherwise; it has a first derivative only.
     """
-    student = (student_a, None if student_b is student_a else student_b)
-    teacher = (teacher_a.detach(), None if teacher_b is teacher_a else teacher_b.detach())
-    if not torch.is_grad_enabled():
-        # Inside a Function nothing tells that no gradient will be asked for.
-        student = (student_a.detach(), None if student[1] is None else student[1].detach())
-    on_cpu = student_a.device.type == "cpu"
-    plan = Plan(
-        causal,
-        compute_dtype(student_a, student_b, teacher_a, teacher_b),
-        block or (CPU_BLOCK if on_cpu else DEVICE_BLOCK),
-        on_cpu if on_host is None else on_host,
-        Scratch(),
-    )
-    with autocast_off(student_a.device):
-        total: Tensor = _BlockedRelation.apply(*student, *teacher, heads, valid, plan)
-    return total
-
-
-class _BlockedRelation(torch.autograd.Function):
-    """Joins the blocked forward pass, which already holds the gradient, to autograd."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        student_a: Tensor,
-        student_b: Tensor | None,
-        teacher_a: Tensor,
-        teacher_b: Tensor | None,
-        heads: int,
-        valid: Tensor | None,
-        plan: Plan,
-    ) -> Tensor:
-        student = [student_a] if student_b is None else [student_a, student_b]
-        teacher = [teacher_a] if teacher_b is None else [teacher_a, teacher_b]
-        wanted = list(ctx.needs_input_grad[: len(student)])
+    student = [student_a] if student_b is student_a else [student_a, student_b]
+    teacher = [teacher_a] if teacher_b is teacher_a else [teacher_a, teacher_b]
+    dtype, device = compute_dtype(*student, *teacher), student_a.device
+    on_cpu, wanted = device.type == "cpu", wanted_gradients(*student)
+    with torch.no_grad(), autocast_off(device):
         # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
-        grads = [
-            x.new_zeros(x.shape, dtype=plan.dtype) if wants else None for x, wants in zip(student, wanted, strict=True)
-        ]
-        groups = list(plan_groups(student_a, valid, heads, plan.block, plan.on_host))
-        task = partial(_relate, student, teacher, grads, heads, plan)
-        tasks = [partial(task, group, part) for group in groups for part in _head_parts(heads, groups, student_a)]
-        totals = run_tasks(tasks) if student_a.device.type == "cpu" else [run() for run in tasks]
-        total = sum(totals, sum_accumulator(student_a.device))
-        ctx.save_for_backward(*(g for g in grads if g is not None))
-        ctx.wanted = wanted + [False] * (2 - len(wanted))
-        ctx.dtypes = [x.dtype for x in student]
-        return total.to(plan.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative("relation_kl with backend 'blocked'", "choose backend 'reference'")
-        saved = iter(ctx.saved_tensors)
-        grads = [
-            (next(saved) * upstream).to(ctx.dtypes[position]) if wants else None
-            for position, wants in enumerate(ctx.wanted)
-        ]
-        return (*grads, None, None, None, None, None)
+        grads = [x.new_zeros(x.shape, dtype=dtype) if wants else None for x, wants in zip(student, wanted, strict=True)]
+        block = block or (CPU_BLOCK if on_cpu else DEVICE_BLOCK)
+        relation = Relation(student, teacher, grads, heads, causal, dtype, block)
+        groups = list(plan_groups(student_a, valid, heads, block, on_cpu if on_host is None else on_host))
+        parts = _head_parts(heads, groups, student_a)
+        tasks = [partial(relation.compute, group, part) for group in groups for part in parts]
+        total = sum(run_tasks(tasks, device.type), sum_accumulator(device)).to(dtype)
+    return with_gradients(total, student, grads, "relation_kl with backend 'blocked'", "choose backend 'reference'")
 
 
 def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[range]:
@@ -292,22 +246,3 @@ def _head_parts(heads: int, groups: Sequence[Group], vectors: Tensor) -> list[ra
         return [range(heads)]
     size = math.ceil(heads / min(heads, math.ceil(TASKS_PER_THREAD * threads / len(groups))))
     return [range(first, min(first + size, heads)) for first in range(0, heads, size)]
-
-
-def _relate(
-    student: Sequence[Tensor],
-    teacher: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    heads: int,
-    plan: Plan,
-    group: Group,
-    part: range,
-) -> Tensor:
-    """Compute some heads of one group of samples."""
-
-    def cut(x: Tensor) -> Tensor:
-        size = x.shape[-1] // heads
-        return x[..., part.start * size : part.stop * size]
-
-    own, other = [cut(x) for x in student], [cut(x) for x in teacher]
-    return RelationGroup(own, other, [None if x is None else cut(x) for x in grads], len(part), group, plan).run()

@@ -11,12 +11,11 @@ matrix has d² entries, a score matrix L²). Streams in float64 take this way to
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative, sum_accumulator
+from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
 from limbeck.kernels.workers import Scratch, run_tasks
 
 # Numbers of one operand in float64, or scores, that a task has in work.
@@ -45,78 +44,39 @@ def score_distance(
     Returns:
         A scalar, float64 where an input is float64 and float32 otherwise. It has a first derivative only.
     """
-    student = (student_q, student_k)
-    if not torch.is_grad_enabled():
-        # Inside a Function nothing tells that no gradient will be asked for.
-        student = (student_q.detach(), student_k.detach())
-    with autocast_off(student_q.device):
-        total: Tensor = _ScoreDistance.apply(*student, teacher_q.detach(), teacher_k.detach(), heads, valid)
-    return total
+    streams = (student_q, student_k, teacher_q, teacher_k)
+    given_dtype, device = compute_dtype(*streams), student_q.device
+    batch, length, width = student_q.shape
+    sizes = (width + teacher_q.shape[-1]) // heads
+    direct = given_dtype == torch.float64 or length < SHORT * sizes
+    dtype = given_dtype if direct or device.type == "mps" else torch.float64  # "mps" has no float64.
+    wanted, scratch = any(wanted_gradients(*streams[:2])), Scratch()
 
+    def compute(chunk: slice) -> Tensor:
+        """Distance of some samples; writes their gradient."""
+        operands = []
+        for name, x in zip(("q", "k", "other q", "other k"), streams, strict=True):
+            given = x[chunk] if valid is None else x[chunk].masked_fill(~valid[chunk, :, None], 0.0)
+            by_head = given.unflatten(-1, (heads, -1)).transpose(1, 2)
+            operands.append(scratch.take(name, by_head.shape, x, dtype).copy_(by_head).flatten(0, 1))
+        made = [scratch.take(f"gradient {i}", operands[i].shape, x, dtype) for i, x in enumerate(grads)]
+        scales = [1 / math.sqrt(x.shape[-1]) for x in (operands[0], operands[2])]
+        total = (_by_scores if direct else _by_identity)(operands, scales, made)
+        for target, grad in zip(grads, made, strict=True):
+            # ∂/∂Q = 2 s (difference) K and ∂/∂K = 2 s (difference)ᵀ Q.
+            by_head = grad.mul_(2 * scales[0]).unflatten(0, (-1, heads)).transpose(1, 2)
+            target[chunk].unflatten(-1, (heads, -1)).copy_(by_head)
+        return total
 
-class _ScoreDistance(torch.autograd.Function):
-    """Joins the forward pass, which already makes the gradient, to autograd."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        student_q: Tensor,
-        student_k: Tensor,
-        teacher_q: Tensor,
-        teacher_k: Tensor,
-        heads: int,
-        valid: Tensor | None,
-    ) -> Tensor:
-        streams = (student_q, student_k, teacher_q, teacher_k)
-        dtype = compute_dtype(*streams)
-        batch, length, width = student_q.shape
-        wants = any(ctx.needs_input_grad[:2])
-        grads = [x.new_empty(x.shape, dtype=dtype) for x in streams[:2]] if wants else []
-        sizes = (width + teacher_q.shape[-1]) // heads
-        direct = dtype == torch.float64 or length < SHORT * sizes
+    with torch.no_grad(), autocast_off(device):
+        grads = [x.new_empty(x.shape, dtype=given_dtype) for x in streams[:2]] if wanted else []
         numbers = heads * length * length if direct else length * max(width, teacher_q.shape[-1])
         step = max(1, CHUNK // max(1, numbers))
-        task = partial(_compute, streams, grads, heads, valid, dtype, direct, Scratch())
-        tasks = [partial(task, slice(start, min(start + step, batch))) for start in range(0, batch, step)]
-        totals = run_tasks(tasks) if student_q.device.type == "cpu" else [run() for run in tasks]
-        ctx.save_for_backward(*grads)
-        ctx.dtypes = student_q.dtype, student_k.dtype
-        return torch.stack(totals).sum().to(dtype) if totals else student_q.new_zeros((), dtype=dtype)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative("attention_score_mse", "leave it out of what is differentiated twice")
-        grads = [(g * upstream).to(dtype) for g, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)]
-        return (*grads, None, None, None, None)
-
-
-def _compute(
-    streams: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    heads: int,
-    valid: Tensor | None,
-    dtype: torch.dtype,
-    direct: bool,
-    scratch: Scratch,
-    chunk: slice,
-) -> Tensor:
-    """Distance of some samples; writes their gradient."""
-    if not direct and streams[0].device.type != "mps":  # which has no float64
-        dtype = torch.float64
-    operands = []
-    for name, x in zip(("q", "k", "other q", "other k"), streams, strict=True):
-        given = x[chunk] if valid is None else x[chunk].masked_fill(~valid[chunk, :, None], 0.0)
-        by_head = given.unflatten(-1, (heads, -1)).transpose(1, 2)
-        out = scratch.take(name, by_head.shape, x, dtype).copy_(by_head)
-        operands.append(out.flatten(0, 1))
-    made = [scratch.take(f"gradient {i}", operands[i].shape, x, dtype) for i, x in enumerate(grads)]
-    scales = [1 / math.sqrt(x.shape[-1]) for x in (operands[0], operands[2])]
-    total = (_by_scores if direct else _by_identity)(operands, scales, made)
-    for target, grad in zip(grads, made, strict=True):
-        # ∂/∂Q = 2 s (difference) K and ∂/∂K = 2 s (difference)ᵀ Q.
-        by_head = grad.mul_(2 * scales[0]).unflatten(0, (-1, heads)).transpose(1, 2)
-        target[chunk].unflatten(-1, (heads, -1)).copy_(by_head)
-    return total
+        chunks = (slice(start, min(start + step, batch)) for start in range(0, batch, step))
+        totals = run_tasks([partial(compute, chunk) for chunk in chunks], device.type)
+        total = (torch.stack(totals).sum() if totals else student_q.new_zeros(())).to(given_dtype)
+    way_out = "leave it out of what is differentiated twice"
+    return with_gradients(total, streams[:2] if wanted else (), grads, "attention_score_mse", way_out)
 
 
 def _by_identity(operands: Sequence[Tensor], scales: Sequence[float], grads: Sequence[Tensor]) -> Tensor:

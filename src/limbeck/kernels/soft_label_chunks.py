@@ -9,15 +9,14 @@ other classes or rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from limbeck.kernels.precision import autocast_off, compute_dtype, refuse_second_derivative, sum_accumulator
+from limbeck.kernels.precision import autocast_off, compute_dtype, sum_accumulator, wanted_gradients, with_gradients
 from limbeck.kernels.workers import Scratch, run_tasks
 
 # Logits of one model in a chunk. Each chunk reads all weights and adds to all their gradients, so rows must not be
@@ -59,19 +58,10 @@ class Head:
         low = self.hidden.dtype == self.weight.dtype == torch.bfloat16
         return torch.bfloat16 if low else compute_dtype(self.hidden, self.weight)
 
-    def detach(self) -> Head:
-        """Return the same as constants."""
-        return Head(self.hidden.detach(), self.weight.detach(), None if self.bias is None else self.bias.detach())
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How the work is divided: logits in a chunk, and whether the host may read which rows count."""
-
-    temperature: float
-    dtype: torch.dtype
-    chunk: int
-    on_host: bool
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """All of it."""
+        return self.hidden, self.weight, self.bias
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -100,72 +90,32 @@ def soft_label_kl_chunked(
     Returns:
         A scalar in nats, float64 where an argument is float64 and float32 otherwise; it has a first derivative only.
     """
-    if not torch.is_grad_enabled():
-        # Inside a Function nothing tells that no gradient will be asked for.
-        student = student.detach()
-    on_cpu = student.hidden.device.type == "cpu"
-    given = [x for head in (student, teacher) for x in (head.hidden, head.weight, head.bias) if x is not None]
-    plan = Plan(
-        temperature,
-        compute_dtype(*given),
-        chunk or (CPU_CHUNK if on_cpu else DEVICE_CHUNK),
-        on_cpu if on_host is None else on_host,
-    )
-    with autocast_off(student.hidden.device):
-        total: Tensor = _ChunkedSoftLabels.apply(
-            student.hidden, student.weight, student.bias, teacher.detach(), valid, plan
-        )
-    return total
-
-
-class _ChunkedSoftLabels(torch.autograd.Function):
-    """Joins the forward pass, which already makes the gradient, to autograd."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, teacher: Head, valid: Tensor | None, plan: Plan
-    ) -> Tensor:
-        student, carriers = Head(hidden, weight, bias), (hidden, weight, bias)
+    hidden, weight, _ = student.tensors
+    device, classes = hidden.device, len(weight)
+    on_cpu, wanted = device.type == "cpu", wanted_gradients(*student.tensors)
+    dtype = compute_dtype(*(x for head in (student, teacher) for x in head.tensors if x is not None))
+    with torch.no_grad(), autocast_off(device):
         # They stay in the compute dtype until the upstream gradient has scaled them: one rounding, not two.
         grads = [
-            x.new_zeros(x.shape, dtype=compute_dtype(*carriers[:2], x)) if x is not None and wants else None
-            for x, wants in zip(carriers, ctx.needs_input_grad[:3], strict=True)
+            x.new_zeros(x.shape, dtype=compute_dtype(hidden, weight, x)) if x is not None and wants else None
+            for x, wants in zip(student.tensors, wanted, strict=True)
         ]
-        size = min(max(1, plan.chunk // len(weight)), max(1, len(hidden)))
+        size = min(max(1, (chunk or (CPU_CHUNK if on_cpu else DEVICE_CHUNK)) // classes), max(1, len(hidden)))
         # Inference mode does not reach other threads, which could not write to what is made in it.
         with torch.inference_mode(False):
-            scores, others = (torch.empty(size, len(weight), dtype=plan.dtype, device=hidden.device) for _ in range(2))
-        total, scratch = sum_accumulator(hidden.device), Scratch()
-        for rows, counted in _row_chunks(hidden, valid, size, plan.on_host):
+            scores, others = (torch.empty(size, classes, dtype=dtype, device=device) for _ in range(2))
+        total, scratch = sum_accumulator(device), Scratch()
+        for rows, counted in _row_chunks(hidden, valid, size, on_cpu if on_host is None else on_host):
             vectors, other_vectors = (_take(x, rows, counted) for x in (hidden, teacher.hidden))
             own, other = scores[: len(vectors)], others[: len(vectors)]
-            _write_logits(student, vectors, plan.temperature, own)
-            _write_logits(teacher, other_vectors, plan.temperature, other)
-            total += _compare(own, other, counted, any(g is not None for g in grads), scratch)
-            _add_gradients(student, vectors, own, rows, grads)
-        ctx.save_for_backward(*(g for g in grads if g is not None))
-        ctx.dtypes = [None if g is None or x is None else x.dtype for g, x in zip(grads, carriers, strict=True)]
-        ctx.temperature = plan.temperature
-        return (total * plan.temperature**2).to(plan.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative("soft_label_kl_from_hidden", "use soft_label_kl on the logits")
-        # ∂(T² KL)/∂z = T (q − p).
-        scale, last = upstream * ctx.temperature, _is_last_backward()
-        saved = iter(ctx.saved_tensors)
-        grads: list[Tensor | None] = []
-        for dtype in ctx.dtypes:
-            made = None if dtype is None else next(saved)
-            # A second [V, width] would be more than all else that is held.
-            grads.append(made if made is None else (made.mul_(scale) if last else made * scale).to(dtype))
-        return (*grads, None, None, None)
-
-
-def _is_last_backward() -> bool:
-    """Whether the running backward pass frees the graph, so that the saved tensors may be overwritten."""
-    keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
-    return keeps is not None and not keeps()
+            _write_logits(student, vectors, temperature, own)
+            _write_logits(teacher, other_vectors, temperature, other)
+            total += _compare(own, other, counted, any(wanted), scratch)
+            if any(wanted):
+                _add_gradients(student, vectors, own, rows, grads)
+    # ∂(T KL)/∂z = q − p.
+    refusal = "soft_label_kl_from_hidden", "use soft_label_kl on the logits"
+    return (with_gradients(total * temperature, student.tensors, grads, *refusal) * temperature).to(dtype)
 
 
 def _row_chunks(
@@ -198,12 +148,6 @@ def _class_blocks(head: Head, rows: int, dtype: torch.dtype) -> list[slice]:
     return [slice(first, first + step) for first in range(0, classes, step)]
 
 
-def _run(task: Callable[[slice], Tensor | None], parts: list[slice], device: torch.device) -> list[Tensor]:
-    """Run a task on each part, on all threads of a CPU; return what they gave, if anything."""
-    given = run_tasks([partial(task, x) for x in parts]) if device.type == "cpu" else [task(x) for x in parts]
-    return [x for x in given if x is not None]
-
-
 def _write_logits(head: Head, vectors: Tensor, temperature: float, out: Tensor) -> None:
     """Write (vectors · weightᵀ + bias) / T to `out`, `[rows, V]`."""
     vectors = vectors.to(head.dtype)
@@ -219,7 +163,7 @@ def _write_logits(head: Head, vectors: Tensor, temperature: float, out: Tensor) 
         if temperature != 1:
             part /= temperature
 
-    _run(write, _class_blocks(head, len(vectors), out.dtype), out.device)
+    run_tasks([partial(write, block) for block in _class_blocks(head, len(vectors), out.dtype)], out.device.type)
 
 
 def _compare(own: Tensor, other: Tensor, counted: Tensor | None, differentiate: bool, scratch: Scratch) -> Tensor:
@@ -245,10 +189,8 @@ def _compare(own: Tensor, other: Tensor, counted: Tensor | None, differentiate: 
         return divergence.sum(dtype=total.dtype)
 
     step = max(1, size // own.shape[1])
-    slices = [slice(first, first + step) for first in range(0, len(own), step)]
-    for part in _run(compare, slices, own.device):
-        total += part
-    return total
+    tasks = [partial(compare, slice(first, first + step)) for first in range(0, len(own), step)]
+    return sum(run_tasks(tasks, own.device.type), total)
 
 
 def _add_gradients(
@@ -263,19 +205,14 @@ def _add_gradients(
         if for_bias is not None:
             for_bias[block] += part.sum(0)
         part = part.to(head.dtype)
-        if for_weight is not None:
-            _add_product(for_weight[block], part.mT, vectors)
+        if for_weight is not None and for_weight.dtype == part.dtype:
+            for_weight[block].addmm_(part.mT, vectors)
+        elif for_weight is not None:
+            for_weight[block] += part.mT @ vectors
         return None if for_hidden is None else part @ head.weight[block].to(head.dtype)
 
-    if for_hidden is None and for_weight is None and for_bias is None:
-        return
-    made = _run(add, _class_blocks(head, len(vectors), difference.dtype), vectors.device)
+    blocks = _class_blocks(head, len(vectors), difference.dtype)
+    made = run_tasks([partial(add, block) for block in blocks], vectors.device.type)
     if for_hidden is not None:
-        for_hidden[rows] = sum(made, vectors.new_zeros(vectors.shape, dtype=for_hidden.dtype))
-
-
-def _add_product(target: Tensor, left: Tensor, right: Tensor) -> None:
-    if target.dtype == left.dtype:
-        target.addmm_(left, right)
-    else:
-        target += left @ right
+        own = (part for part in made if part is not None)
+        for_hidden[rows] = sum(own, vectors.new_zeros(vectors.shape, dtype=for_hidden.dtype))

@@ -23,19 +23,21 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)
 
 
-def run_tasks(tasks: Sequence[Callable[[], T]]) -> list[T]:
+def run_tasks(tasks: Sequence[Callable[[], T]], device: str = "cpu") -> list[T]:
     """Run tasks on as many threads as PyTorch uses for one operation, without gradient.
 
-    Tasks must not touch each other's results. With one task or one thread they run where they are.
+    Tasks must not touch each other's results. With one task or one thread, or elsewhere than on a CPU, they run where
+    they are.
 
     Args:
-        tasks: What to run, on tensors of a CPU.
+        tasks: Computations on tensors of the device.
+        device: Type of the device.
 
     Returns:
         Their results, in the order of `tasks`.
     """
     threads = torch.get_num_threads()
-    if threads == 1 or len(tasks) < 2:
+    if threads == 1 or len(tasks) < 2 or device != "cpu":
         return [task() for task in tasks]
     return list(_pool_of(threads).map(_without_gradient, tasks))
 

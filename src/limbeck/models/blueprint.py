@@ -216,52 +216,39 @@ def student_config(
         family, kind = families["electra"], ElectraConfig
     values: dict[str, Any] = {k: v for k, v in teacher_config.to_dict().items() if k not in _NOT_INHERITED}
     fields = family.fields
-    values |= {
-        fields.layers: blueprint.layers,
-        fields.hidden: blueprint.hidden,
-        fields.heads: blueprint.heads,
-        fields.ffn: blueprint.ffn,
-    }
+    values |= {getattr(fields, number): getattr(blueprint, number) for number in ("layers", "hidden", "heads", "ffn")}
     if fields.embedding is not None:
         # A factorised teacher's embedding width is worth keeping; a plain one follows the student's hidden width.
         inherited = shape.embedding if shape.embedding != shape.hidden else blueprint.hidden
         values[fields.embedding] = embedding or inherited
     if blueprint.dropout is not None:
         values |= dict.fromkeys(fields.dropouts, blueprint.dropout)
-    values |= _attention_fields(values, blueprint, shape)
-    values |= _layer_fields(values, blueprint.layers, shape.layers, source_layers)
+    _fit_attention(values, blueprint, shape)
+    _fit_layers(values, blueprint.layers, shape.layers, source_layers)
     return kind(**values)
 
 
-def _attention_fields(values: dict[str, Any], blueprint: StudentBlueprint, shape: Shape) -> dict[str, Any]:
+def _fit_attention(values: dict[str, Any], blueprint: StudentBlueprint, shape: Shape) -> None:
     """Keep grouped-query attention and explicit head widths consistent with the new number of heads."""
-    changed: dict[str, Any] = {}
     if values.get("num_key_value_heads") is not None:
         group = max(1, shape.heads // shape.key_value_heads)
-        changed["num_key_value_heads"] = blueprint.heads // group if blueprint.heads % group == 0 else blueprint.heads
+        values["num_key_value_heads"] = blueprint.heads // group if blueprint.heads % group == 0 else blueprint.heads
     same_attention = (blueprint.hidden, blueprint.heads) == (shape.hidden, shape.heads)
     if values.get("head_dim") is not None and not same_attention:
-        changed["head_dim"] = blueprint.hidden // blueprint.heads
-    return changed
+        values["head_dim"] = blueprint.hidden // blueprint.heads
 
 
-def _layer_fields(
-    values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None
-) -> dict[str, Any]:
+def _fit_layers(values: dict[str, Any], layers: int, teacher_layers: int, source_layers: Sequence[int] | None) -> None:
     """Rebuild what a configuration holds per layer for the new depth."""
-    changed: dict[str, Any] = {}
     types = values.get("layer_types")
     if types is not None:
-        if source_layers:
-            changed["layer_types"] = [types[layer - 1] for layer in source_layers]
-        else:
-            period = _period(types)
-            changed["layer_types"] = [types[layer % period] for layer in range(layers)]
+        period = _period(types)
+        own = [types[layer - 1] for layer in source_layers or ()]
+        values["layer_types"] = own or [types[layer % period] for layer in range(layers)]
     if "num_hidden_groups" in values:
-        changed["num_hidden_groups"] = min(int(values["num_hidden_groups"]), layers)
+        values["num_hidden_groups"] = min(int(values["num_hidden_groups"]), layers)
     if "max_window_layers" in values:
-        changed["max_window_layers"] = min(int(values["max_window_layers"]), max(layers, teacher_layers))
-    return changed
+        values["max_window_layers"] = min(int(values["max_window_layers"]), max(layers, teacher_layers))
 
 
 def _period(types: Sequence[str]) -> int:

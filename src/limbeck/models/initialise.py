@@ -1,4 +1,4 @@
-"""Starting a student from its teacher: layers, embeddings, and the record of what came from where."""
+"""Starting a student from its teacher: layers, embeddings, and the record of every tensor's origin."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +24,8 @@ from limbeck.models.narrowing import (
 
 LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
 LayerStrategy: TypeAlias = str | Sequence[int]
+# The numbers that decide the tensors of a block, and the places of its heads in them.
+_BLOCK_NUMBERS = ("hidden", "heads", "key_value_heads", "head_size", "ffn")
 
 
 def named_layers(strategy: str, student: int, teacher: int) -> list[int]:
@@ -61,7 +63,17 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
             explicit layers of another number than the student has, or out of range.
     """
     if not isinstance(strategy, str):
-        return _explicit(strategy, student_depth, teacher_depth)
+        for layer in strategy:
+            if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
+                raise ModelError(
+                    f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}."
+                )
+        if len(strategy) != student_depth:
+            raise ModelError(
+                f"The student has {student_depth} layers but {len(strategy)} teacher layers are listed to start "
+                f"from ({list(strategy)}); list one for each student layer."
+            )
+        return list(strategy)
     if strategy not in LAYER_STRATEGIES:
         raise ModelError(
             f"Unknown layer strategy '{strategy}'.{suggestion(strategy, LAYER_STRATEGIES)} Or a list like [1, 3, 6]."
@@ -74,18 +86,6 @@ def selected_layers(strategy: LayerStrategy, student_depth: int, teacher_depth: 
             f"{teacher_depth}; list the layers (they may repeat), or start it random."
         )
     return named_layers(strategy, student_depth, teacher_depth)
-
-
-def _explicit(layers: Sequence[int], student_depth: int, teacher_depth: int) -> list[int]:
-    for layer in layers:
-        if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= teacher_depth:
-            raise ModelError(f"Teacher layer {layer!r} does not exist: this teacher's layers are 1 to {teacher_depth}.")
-    if len(layers) != student_depth:
-        raise ModelError(
-            f"The student has {student_depth} layers but {len(layers)} teacher layers are listed to start "
-            f"from ({list(layers)}); list one for each student layer."
-        )
-    return list(layers)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def plan_initialisation(
             f"The student's vocabulary has {student.vocabulary} tokens and the teacher's "
             f"{teacher.vocabulary}; use the teacher's tokenizer, or set embeddings: random."
         )
-    exact = _block_numbers(student) == _block_numbers(teacher)
+    exact = all(getattr(student, number) == getattr(teacher, number) for number in _BLOCK_NUMBERS)
     if sources and not exact:
         check_narrowing(student, teacher)
     return InitialisationPlan(tuple(sources), mode, exact)
@@ -187,13 +187,10 @@ def initialise_student(
         _transfer_blocks(transfer, target, source, plan, bases)
     elif fresh is not None:
         transfer.take([family_of(target.config).blocks, *_around_blocks(target)], target, fresh, transfer.random)
-    return _describe(plan, bases.explained if plan.embeddings == "projected" else None, transfer)
-
-
-def _describe(plan: InitialisationPlan, explained: float | None, transfer: Transfer) -> Initialisation:
-    layers = f"teacher layers {', '.join(map(str, plan.layers))}" if plan.layers else "random layers"
+    explained = bases.explained if plan.embeddings == "projected" else None
+    started = f"teacher layers {', '.join(map(str, plan.layers))}" if plan.layers else "random layers"
     kept = f" (keeping {explained:.0%} of their variance)" if explained is not None else ""
-    summary = f"Starts from {layers} and {plan.embeddings} embeddings{kept}."
+    summary = f"Starts from {started} and {plan.embeddings} embeddings{kept}."
     chosen = {"layers": list(plan.layers), "embeddings": plan.embeddings, "explained": explained}
     return Initialisation.read({"summary": summary, **chosen, **asdict(transfer)})
 
@@ -218,8 +215,3 @@ def _around_blocks(model: PreTrainedModel) -> list[str]:
     """Return the modules beside the blocks that go with them: the final norm, shared relative positions."""
     family = family_of(model.config)
     return [*([family.final_norm] if family.final_norm else []), *family.extras]
-
-
-def _block_numbers(shape: Shape) -> tuple[int, ...]:
-    """Return the numbers that decide the tensors of a block, and the places of its heads in them."""
-    return (shape.hidden, shape.heads, shape.key_value_heads, shape.head_size, shape.ffn)

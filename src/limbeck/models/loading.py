@@ -28,18 +28,6 @@ from limbeck.models.families import base_model, families, family_of, shape_of
 from limbeck.models.heads import AnyHead, copy_head, head_of, model_class
 from limbeck.models.locating import check_weights, hub_answers, is_local, resolve_model
 
-# Far beyond any encoder; with more, making the empty model alone would take all time and memory.
-_MOST = {
-    "layers": 1_000,
-    "hidden": 1_000_000,
-    "heads": 100_000,
-    "ffn": 10_000_000,
-    "vocabulary": 100_000_000,
-    "positions": 100_000_000,
-    "embedding": 1_000_000,
-}
-# Fields that all families call alike.
-_COMMON = {"vocabulary": "vocab_size", "positions": "max_position_embeddings"}
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 _LIKE_A_SHAPE = re.compile(r"\d+[^/\d]+\d+\w*")
 # Without one of these `transformers` makes up a tokenizer of five tokens instead of failing.
@@ -52,7 +40,7 @@ _TOKENIZER_FILES = (
     "tokenizer.model",
 )
 _SPECIAL = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
-# Case, accents, punctuation, digits, wide characters and runs of spaces: what normalisers disagree on.
+# Case, accents, punctuation, digits, wide characters and runs of spaces, on which normalisers disagree.
 _PROBES = (
     "The limbeck stands in the cellar.",
     "THE LIMBECK Stands",
@@ -103,15 +91,26 @@ def check_numbers(name: str | Path, config: PreTrainedConfig) -> None:
         fields = family_of(config).fields
     except ModelError as error:
         raise ModelError(f"The config.json of '{name}': {error}") from None
-    for what, most in _MOST.items():
-        field = _COMMON.get(what) or getattr(fields, what)
-        value = None if field is None else getattr(config, field, None)
-        if value is None and what in ("ffn", "positions", "embedding"):  # GPT-2's width may be unset, and so on.
+    # Far beyond any encoder; with more, making the empty model alone would take all time and memory.
+    bounds = {
+        fields.layers: 1_000,
+        fields.hidden: 1_000_000,
+        fields.heads: 100_000,
+        fields.ffn: 10_000_000,
+        "vocab_size": 100_000_000,
+        "max_position_embeddings": 100_000_000,
+    }
+    if fields.embedding is not None:
+        bounds[fields.embedding] = 1_000_000
+    for field, most in bounds.items():
+        value = getattr(config, field, None)
+        # GPT-2's width may be unset, and so on.
+        if value is None and field in (fields.ffn, "max_position_embeddings", fields.embedding):
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             shown = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "so long a number"
             raise ModelError(
-                f"The config.json of '{name}' says {field or what} = {shown[:80]}; a model has a whole number of 1 to "
+                f"The config.json of '{name}' says {field} = {shown[:80]}; a model has a whole number of 1 to "
                 f"{most:,} there: copy or download it again."
             )
     if getattr(config, "head_dim", None) is None and getattr(config, fields.heads) > getattr(config, fields.hidden):

@@ -46,10 +46,14 @@ def resolve_model(name_or_path: str | Path) -> str:
     text = str(name_or_path)
     if text.startswith(PACKAGE_PREFIX):
         return str(_package_folder(text.removeprefix(PACKAGE_PREFIX)))
-    path, kind = _look_at(text)
-    if kind == "folder":
+    try:
+        path = Path(text).expanduser()
+        is_folder, is_there = path.is_dir(), path.exists()
+    except (RuntimeError, OSError, ValueError):  # A user without a home, a name that is too long, or a NUL in it.
+        is_folder = is_there = False
+    if is_folder:
         return str(_config_folder(path))
-    if kind == "file":
+    if is_there:
         raise ModelError(f"'{text}' is a file; give the folder that holds config.json and model.safetensors.")
     # A Hub name has at most one slash and no dots or tildes in front; anything else can only have meant a
     # folder.
@@ -58,15 +62,6 @@ def resolve_model(name_or_path: str | Path) -> str:
             f"There is no model folder '{text[:_LONGEST_NAME]}'; check the path, or give a Hub name: owner/model."
         )
     return text
-
-
-def _look_at(text: str) -> tuple[Path, str]:
-    """Return a path and its kind; a user without a home, a NUL or a name that is too long is `"nothing"`."""
-    try:
-        path = Path(text).expanduser()
-        return path, "folder" if path.is_dir() else "file" if path.exists() else "nothing"
-    except (RuntimeError, OSError, ValueError):
-        return Path(text), "nothing"
 
 
 def is_local(resolved: str) -> bool:
@@ -100,7 +95,7 @@ def _read_modules(path: Path) -> list[dict[str, Any]]:
 
 
 def folder_inside(root: Path, name: str, origin: str) -> Path:
-    """Return the folder that a file of a model names, which never leaves the model's own.
+    """Return the folder that a file of a model names, which never lies outside of the model's.
 
     Args:
         root: The model's folder.

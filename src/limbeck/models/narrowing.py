@@ -71,8 +71,8 @@ def narrow_block(
 
     Whole heads are kept, the strongest first in line where the student has fewer; inside a kept head its
     leading dimensions where the student's heads are narrower. No slice crosses a head boundary. Of the
-    feed-forward neurons the strongest are kept. Strength is the product of the norms of what goes in and
-    what comes out.
+    feed-forward neurons the strongest are kept. Strength is the product of the norms of the
+    weights into a unit and out of it.
 
     Args:
         transfer: Writes and remembers.
@@ -89,7 +89,7 @@ def narrow_block(
     maps = {name: _linear(source, name) for name in (*going_in, *coming_out)}
     strength = _strength(maps[roles.value][0], maps[roles.attention_output][0])
     heads = strongest(strength.view(teacher.heads, teacher.head_size).sum(1), student.heads)
-    rows = head_rows(heads, teacher.head_size, student.head_size)
+    rows = (heads[:, None] * teacher.head_size + torch.arange(student.head_size, device=heads.device)).flatten()
     neurons = strongest(_strength(maps[roles.ffn_in][0], maps[roles.ffn_out][0]), student.ffn)
     for name, kept in zip(going_in, (rows, rows, rows, neurons), strict=True):
         weight, bias = maps[name]
@@ -113,21 +113,6 @@ def _linear(block: nn.Module, name: str) -> tuple[Tensor, Tensor]:
     assert isinstance(found, nn.Linear)
     assert found.bias is not None  # every family with roles has biases
     return found.weight.double(), found.bias.double()
-
-
-def head_rows(heads: Tensor, teacher_size: int, student_size: int) -> Tensor:
-    """Return the rows of a heads-concatenated projection that the student keeps, head by head.
-
-    Args:
-        heads: `[heads]`, the teacher's heads that are kept, counted from 0.
-        teacher_size: Width of a teacher head.
-        student_size: Width of a student head, at most the teacher's.
-
-    Returns:
-        Row numbers, `[heads * student_size]`.
-    """
-    within = torch.arange(student_size, device=heads.device)
-    return (heads[:, None] * teacher_size + within).flatten()
 
 
 def _strength(going_in: Tensor, coming_out: Tensor) -> Tensor:
@@ -155,11 +140,8 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
             f"{family.roles_missing}; the student is {student}, the teacher {teacher}: give the student the "
             f"teacher's numbers, {way_out}."
         )
-    for what, ours, theirs, key in (
-        ("hidden width", student.hidden, teacher.hidden, "hidden"),
-        ("heads", student.heads, teacher.heads, "heads"),
-        ("FFN width", student.ffn, teacher.ffn, "ffn"),
-    ):
+    for what, key in (("hidden width", "hidden"), ("heads", "heads"), ("FFN width", "ffn")):
+        ours, theirs = getattr(student, key), getattr(teacher, key)
         if ours > theirs:
             raise ModelError(
                 f"The student's {what} {ours} exceeds the teacher's {theirs}, so its layers cannot be "
@@ -348,7 +330,7 @@ def _projection(model: PreTrainedModel) -> nn.Linear | None:
 
 
 def _unfold(teacher: PreTrainedModel, bases: Bases) -> tuple[Tensor, Tensor]:
-    """Return the map from factorised embeddings back to what a plain teacher's blocks read.
+    """Return the map from factorised embeddings back to the input of a plain teacher's blocks.
 
     The transpose of the basis, with the teacher's embedding LayerNorm folded in. The student's own norm precedes the
     map: its vectors have length √E where the teacher's have √H, and it cannot represent the teacher's scale and shift.

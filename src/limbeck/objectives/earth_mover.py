@@ -184,9 +184,7 @@ def transport_flow(costs: Tensor, student_weights: Tensor, teacher_weights: Tens
     Raises:
         KernelError: if costs are not a matrix, or weights are negative, do not sum to 1 or have another length.
     """
-    costs = _as_costs(costs)
-    own = _as_weights("student_weights", student_weights, costs.shape[0])
-    other = _as_weights("teacher_weights", teacher_weights, costs.shape[1])
+    costs, own, other = _checked(costs, student_weights, teacher_weights)
     if not costs.isfinite().all():
         return torch.outer(own, other)
     # Importing POT takes seconds and loads whatever array libraries are installed: only those who solve pay for it.
@@ -231,9 +229,7 @@ def cost_attention(
         KernelError: if the temperature is not above 0, the weights do not fit the costs, or the flow the weights.
     """
     terms.check_temperature(temperature)
-    costs = _as_costs(costs)
-    own = _as_weights("student_weights", student_weights, costs.shape[0])
-    other = _as_weights("teacher_weights", teacher_weights, costs.shape[1])
+    costs, own, other = _checked(costs, student_weights, teacher_weights)
     if flow.shape != costs.shape:
         raise KernelError(f"flow has shape {list(flow.shape)} and costs {list(costs.shape)}; pass those of one batch.")
     flow = flow.detach().cpu().double()
@@ -254,25 +250,23 @@ def _attend(costs: Tensor, flow: Tensor, weights: Tensor, temperature: float) ->
     return torch.softmax(1.0 / (unit / total).clamp(min=_LEAST_SHARE) / temperature, 0)
 
 
-def _as_costs(costs: Tensor) -> Tensor:
-    """Return the costs in float64 on the CPU."""
+def _checked(costs: Tensor, *weights: Tensor) -> list[Tensor]:
+    """Return costs and both models' weights in float64 on the CPU, the weights summing to 1 in that precision."""
     if costs.dim() != 2 or 0 in costs.shape:
         raise KernelError(f"costs has shape {list(costs.shape)}; it has to be [student layers, teacher layers].")
-    return costs.detach().cpu().double()
-
-
-def _as_weights(name: str, weights: Tensor, layers: int) -> Tensor:
-    """Return weights in float64 on the CPU, summing to 1 in that precision."""
-    if weights.shape != (layers,):
-        raise KernelError(f"{name} has shape {list(weights.shape)}; it has to be [{layers}], one weight per layer.")
-    weights = weights.detach().cpu().double()
-    # Written so that nan is refused too.
-    if not (weights >= 0).all():
-        raise KernelError(f"{name} is {weights.tolist()}; no weight may be negative or nan.")
-    total = weights.sum()
-    if not abs(total.item() - 1) <= _ROUNDING:
-        raise KernelError(f"{name} sums to {total.item():.6g}; it has to sum to 1: divide it by its sum.")
-    return weights / total
+    found = [costs.detach().cpu().double()]
+    for name, given, layers in zip(("student_weights", "teacher_weights"), weights, costs.shape, strict=True):
+        if given.shape != (layers,):
+            raise KernelError(f"{name} has shape {list(given.shape)}; it has to be [{layers}], one weight per layer.")
+        own = given.detach().cpu().double()
+        # Written so that nan is refused too.
+        if not (own >= 0).all():
+            raise KernelError(f"{name} is {own.tolist()}; no weight may be negative or nan.")
+        total = own.sum()
+        if not abs(total.item() - 1) <= _ROUNDING:
+            raise KernelError(f"{name} sums to {total.item():.6g}; it has to sum to 1: divide it by its sum.")
+        found.append(own / total)
+    return found
 
 
 @dataclass(frozen=True)

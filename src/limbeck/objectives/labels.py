@@ -16,6 +16,88 @@ from limbeck.objectives.registry import Benchmark, register_as_objective
 from limbeck.objectives.terms import LossTerm
 
 
+def soft_label_kl_from_hidden(
+    student_hidden: Tensor,
+    student_weight: Tensor,
+    teacher_hidden: Tensor,
+    teacher_weight: Tensor,
+    *,
+    student_bias: Tensor | None = None,
+    teacher_bias: Tensor | None = None,
+    temperature: float = 1.0,
+    valid: Tensor | None = None,
+) -> LossTerm:
+    """Divergence of the student's output distribution from the teacher's, from what their last layers multiply.
+
+    total = T² Σ KL(softmax(z^T/T) ‖ softmax(z^S/T)) over valid rows, z = hidden · weightᵀ + bias, in nats, 0 at
+    equality. It equals `soft_label_kl` of the logits and has no second derivative. Logits exist for a chunk of rows
+    at a time: two chunks of 64 MiB on a CPU, for which the weight's gradient (float32 `[V, width_S]`) is made in the
+    forward pass. Matmuls run in bfloat16 where a model's hidden vectors and weight both are, and in float32 (float64)
+    otherwise; the softmax never in less than float32.
+
+    Source: as `soft_label_kl`: comparative study §3, eq. 5; DistilBERT §3. Nearest alternative: `soft_label_kl`, where
+    there are logits already or classes are few.
+
+    Args:
+        student_hidden: Input of the student's output layer (after the transform of the head, if it has one),
+            `[..., width_S]`; carries gradient.
+        student_weight: `[V, width_S]`; carries gradient, which adds up where it is tied to the embeddings.
+        teacher_hidden: The same of the teacher, `[..., width_T]`; never gets a gradient.
+        teacher_weight: `[V, width_T]`; never gets a gradient.
+        student_bias: `[V]`; carries gradient. −inf excludes a class.
+        teacher_bias: `[V]`; never gets a gradient. −inf excludes a class.
+        temperature: T, above 0.
+        valid: Rows that count, bool or 0/1, in the shape of the hidden vectors without their last axis; None means
+            all.
+
+    Returns:
+        The summed divergence; the count is valid rows.
+
+    Raises:
+        KernelError: if shapes, devices, mask or temperature do not fit, or if a second derivative is asked for.
+    """
+    rows = student_hidden.dim() - 1
+    if rows < 1:
+        raise KernelError(f"student_hidden has shape {list(student_hidden.shape)}; it has to be [rows..., width].")
+    hidden = {"student_hidden": student_hidden, "teacher_hidden": teacher_hidden}
+    terms.check_tensors(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden", rows)
+    _check_head("student", student_hidden, student_weight, student_bias)
+    _check_head("teacher", teacher_hidden, teacher_weight, teacher_bias)
+    classes = len(student_weight)
+    if len(teacher_weight) != classes:
+        raise KernelError(
+            f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}; they have to be the same "
+            "classes: cut padding rows off."
+        )
+    terms.check_temperature(temperature)
+    mask = terms.as_mask(valid, student_hidden, rows)
+    total = soft_label_kl_chunked(
+        Head(student_hidden.flatten(0, -2), student_weight, student_bias),
+        Head(teacher_hidden.flatten(0, -2), teacher_weight, teacher_bias),
+        temperature,
+        None if mask is None else mask.flatten(),
+    )
+    return terms.Inputs(student_hidden, rows, mask, total.dtype).term(total)
+
+
+def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Check a model's output weight and bias against each other and its hidden vectors."""
+    terms.check_tensors({f"{model}_weight": weight}, 2, "[V, width]", 0)
+    if weight.shape[1] != hidden.shape[-1] or not len(weight):
+        raise KernelError(
+            f"{model}_weight has shape {list(weight.shape)}; it has to be [V, {hidden.shape[-1]}], V classes as wide "
+            f"as {model}_hidden."
+        )
+    parts = {f"{model}_hidden": hidden, f"{model}_weight": weight}
+    if bias is not None:
+        parts[f"{model}_bias"] = bias
+        terms.check_tensors({f"{model}_bias": bias}, 1, "[V]", 0)
+        if len(bias) != len(weight):
+            raise KernelError(f"{model}_bias has shape {list(bias.shape)}; it has to be [{len(weight)}].")
+    # No axes, which leaves the device.
+    terms.check_alike(parts, 0)
+
+
 def _draw_heads(
     case: Any, normal: Callable[..., Tensor]
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], dict[str, Any]]:
@@ -34,14 +116,10 @@ def _soft_labels_materialised(
     return soft_label_kl(F.linear(own, weight), F.linear(other, other_weight), **options)
 
 
-def _soft_labels_from_hidden(*tensors: Tensor, **options: Any) -> LossTerm:
-    return soft_label_kl_from_hidden(*tensors, **options)
-
-
 @register_as_objective(
     unit="row",
     benchmark=Benchmark(
-        backends={"materialised": _soft_labels_materialised, "from_hidden": _soft_labels_from_hidden},
+        backends={"materialised": _soft_labels_materialised, "from_hidden": soft_label_kl_from_hidden},
         inputs=_draw_heads,
         numbers_at_once=lambda case: 8 * case.batch * case.length * case.classes,
         sizes=("classes",),
@@ -223,85 +301,3 @@ def soft_label_mse(student_values: Tensor, teacher_values: Tensor) -> LossTerm:
     with autocast_off(student_values.device):
         total = (inputs.masked(student_values) - inputs.masked(teacher_values.detach())).square().sum()
         return inputs.term(total, student_values.shape[1])
-
-
-def soft_label_kl_from_hidden(
-    student_hidden: Tensor,
-    student_weight: Tensor,
-    teacher_hidden: Tensor,
-    teacher_weight: Tensor,
-    *,
-    student_bias: Tensor | None = None,
-    teacher_bias: Tensor | None = None,
-    temperature: float = 1.0,
-    valid: Tensor | None = None,
-) -> LossTerm:
-    """Divergence of the student's output distribution from the teacher's, from what their last layers multiply.
-
-    total = T² Σ KL(softmax(z^T/T) ‖ softmax(z^S/T)) over valid rows, z = hidden · weightᵀ + bias, in nats, 0 at
-    equality. It equals `soft_label_kl` of the logits and has no second derivative. Logits exist for a chunk of rows
-    at a time: two chunks of 64 MiB on a CPU, for which the weight's gradient (float32 `[V, width_S]`) is made in the
-    forward pass. Matmuls run in bfloat16 where a model's hidden vectors and weight both are, and in float32 (float64)
-    otherwise; the softmax never in less than float32.
-
-    Source: as `soft_label_kl`: comparative study §3, eq. 5; DistilBERT §3. Nearest alternative: `soft_label_kl`, where
-    there are logits already or classes are few.
-
-    Args:
-        student_hidden: Input of the student's output layer (after the transform of the head, if it has one),
-            `[..., width_S]`; carries gradient.
-        student_weight: `[V, width_S]`; carries gradient, which adds up where it is tied to the embeddings.
-        teacher_hidden: The same of the teacher, `[..., width_T]`; never gets a gradient.
-        teacher_weight: `[V, width_T]`; never gets a gradient.
-        student_bias: `[V]`; carries gradient. −inf excludes a class.
-        teacher_bias: `[V]`; never gets a gradient. −inf excludes a class.
-        temperature: T, above 0.
-        valid: Rows that count, bool or 0/1, in the shape of the hidden vectors without their last axis; None means
-            all.
-
-    Returns:
-        The summed divergence; the count is valid rows.
-
-    Raises:
-        KernelError: if shapes, devices, mask or temperature do not fit, or if a second derivative is asked for.
-    """
-    rows = student_hidden.dim() - 1
-    if rows < 1:
-        raise KernelError(f"student_hidden has shape {list(student_hidden.shape)}; it has to be [rows..., width].")
-    hidden = {"student_hidden": student_hidden, "teacher_hidden": teacher_hidden}
-    terms.check_tensors(hidden, rows + 1, "[rows..., width], with as many axes as student_hidden", rows)
-    _check_head("student", student_hidden, student_weight, student_bias)
-    _check_head("teacher", teacher_hidden, teacher_weight, teacher_bias)
-    classes = len(student_weight)
-    if len(teacher_weight) != classes:
-        raise KernelError(
-            f"student_weight has {classes} rows and teacher_weight {len(teacher_weight)}; they have to be the same "
-            "classes: cut padding rows off."
-        )
-    terms.check_temperature(temperature)
-    mask = terms.as_mask(valid, student_hidden, rows)
-    total = soft_label_kl_chunked(
-        Head(student_hidden.flatten(0, -2), student_weight, student_bias),
-        Head(teacher_hidden.flatten(0, -2), teacher_weight, teacher_bias),
-        temperature,
-        None if mask is None else mask.flatten(),
-    )
-    return terms.Inputs(student_hidden, rows, mask, total.dtype).term(total)
-
-
-def _check_head(model: str, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """Check a model's output weight and bias against each other and its hidden vectors."""
-    terms.check_tensors({f"{model}_weight": weight}, 2, "[V, width]", 0)
-    if weight.shape[1] != hidden.shape[-1] or not len(weight):
-        raise KernelError(
-            f"{model}_weight has shape {list(weight.shape)}; it has to be [V, {hidden.shape[-1]}], V classes as wide "
-            f"as {model}_hidden."
-        )
-    parts = {f"{model}_hidden": hidden, f"{model}_weight": weight}
-    if bias is not None:
-        parts[f"{model}_bias"] = bias
-        terms.check_tensors({f"{model}_bias": bias}, 1, "[V]", 0)
-        if len(bias) != len(weight):
-            raise KernelError(f"{model}_bias has shape {list(bias.shape)}; it has to be [{len(weight)}].")
-    # No axes, which leaves the device.
-    terms.check_alike(parts, 0)

@@ -5,6 +5,8 @@ Nothing heavy is imported, so that a help is shown at once; `limbeck.search.engi
 
 from __future__ import annotations
 
+import inspect
+import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -40,8 +42,7 @@ class Option:
     """How a field of a request is given on the command line; see `option`.
 
     Args:
-        help: Its line in the help.
-        panel: Its panel there; None for the first.
+        panel: Its panel in the help; None for the first.
         given: Default of the command line; by default the field's.
         name: Parameter of the command; empty for the field's name.
         flag: The option itself; empty for the parameter's name with hyphens.
@@ -50,10 +51,10 @@ class Option:
         most: Upper bound of a number that is at least 1.
         bounds: Bounds that the command line holds itself.
         after: The option that it follows in the help; empty for the one before it in the request.
+        help: Its line in the help, which is that of the request's docstring; `options_of` sets it.
         kind: Its type on the command line; `options_of` sets it.
     """
 
-    help: str
     panel: str | None = None
     given: Any = _FIELD
     name: str = ""
@@ -63,6 +64,7 @@ class Option:
     most: int | None = None
     bounds: tuple[float | None, float | None] = (None, None)
     after: str = ""
+    help: str = ""
     kind: Any = str
 
 
@@ -81,9 +83,9 @@ class Part:
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def option(text: str, panel: str | None = None, *, default: Any = MISSING, **more: Any) -> Any:
-    """Return a field that is an option with this help; further arguments as of `Option`."""
-    return field(default=default, metadata={_NOTE: Option(text, panel, **more)})
+def option(panel: str | None = None, *, default: Any = MISSING, **more: Any) -> Any:
+    """Return a field that is an option; further arguments as of `Option`."""
+    return field(default=default, metadata={_NOTE: Option(panel, **more)})
 
 
 def part(kind: type, make: Callable[..., Any] | None = None, *, default: Any = MISSING, **more: Any) -> Any:
@@ -108,20 +110,27 @@ def _notes(kind: Any) -> dict[str, Option | Part | None]:
 def options_of(kind: Any, changes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Option]:
     """Return the options of a request's command, with their types and defaults, by the command's parameters."""
     # These are not imported, and no option has them for a type.
-    types = typing.get_type_hints(kind, localns={"Recipe": Any, "MeasuresSpec": Any})
+    types, helps = typing.get_type_hints(kind, localns={"Recipe": Any, "MeasuresSpec": Any}), _helps(kind)
     found: dict[str, Option] = {}
     for one in fields(kind):
         note = one.metadata.get(_NOTE)
         if isinstance(note, Part):
             found |= options_of(note.kind, note.changes)
         elif note is not None:
-            note = replace(note, **(changes or {}).get(one.name, {}))
+            note = replace(note, **{"help": helps.get(one.name, ""), **(changes or {}).get(one.name, {})})
             hint = types[one.name]
             hint = get_args(hint)[0] if NoneType in get_args(hint) else hint
             text = note.reads or typing.get_origin(hint) is Literal
             given = one.default if note.given is _FIELD else note.given
             found[note.name or one.name] = replace(note, given=given, kind=str if text else hint)
     return found
+
+
+def _helps(kind: Any) -> dict[str, str]:
+    """The attributes of a class as its docstring describes them, a line each."""
+    listed = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    found = (text.partition(": ") for text in re.split(r"^ {4}(?=\w)", listed, flags=re.MULTILINE))
+    return {name: " ".join(text.split()) for name, _, text in found}
 
 
 def make_request(kind: Any, values: Mapping[str, Any], make: Callable[..., Any] | None = None) -> Any:
@@ -185,21 +194,22 @@ def _given(request: Any) -> Iterator[tuple[str, int | None, Any]]:
 
 @request
 class ProxyRequest:
-    """The run that is searched for, the share of text and steps that its candidates get, and the study."""
+    """The run that is searched for, the share of text and steps that its candidates get, and the study.
+
+    Attributes:
+        output: The search's folder; the same command goes on in it.
+        name: Name of the study in the storage.
+        steps: Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.
+        share: Share of the corpus that candidates are trained on.
+        storage: Journal file or database URL that workers share; default: search.journal in the output.
+    """
 
     recipe: Recipe
-    output: Path = option("The search's folder; the same command goes on in it.", metavar="DIR")
-    name: str = option("Name of the study in the storage.", STUDY)
-    steps: int | None = option(
-        "Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.",
-        TRAINING,
-        most=MOST_STEPS,
-        default=None,
-    )
-    share: float = option("Share of the corpus that candidates are trained on.", TRAINING, default=1.0)
-    storage: str | None = option(
-        "Journal file or database URL that workers share; default: search.journal in the output.", STUDY, default=None
-    )
+    output: Path = option(metavar="DIR")
+    name: str = option(STUDY)
+    steps: int | None = option(TRAINING, most=MOST_STEPS, default=None)
+    share: float = option(TRAINING, default=1.0)
+    storage: str | None = option(STUDY, default=None)
 
     @property
     def place(self) -> str:
@@ -217,7 +227,6 @@ class ProxyRequest:
         return load_recipe(self.recipe, [f"stages.{index}.training.max_steps={self.steps}" for index in stages])
 
 
-_WORKERS = "Processes that search side by side on this machine; one a GPU."
 Parents: TypeAlias = Literal["generation", "best"]
 _PROBABILITIES = ("crossover", "exchange", "mutation", "flip")
 
@@ -230,6 +239,16 @@ class GeneticSettings:
     the value they have. Parents `best`, ours, are the S best genomes of all generations, and every child is new, so
     that a generation always costs S evaluations.
 
+    Attributes:
+        population: Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.
+        parents: Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new
+            children only, which costs a whole generation each time and found more in as many (docs/search.md).
+        elite: Best of a generation that go on unchanged; the paper keeps none.
+        crossover: How likely a pair of parents is crossed (p_C).
+        exchange: How likely a crossed pair exchanges each layer (q_C).
+        mutation: How likely a child is mutated (p_M).
+        flip: How likely a mutated child flips each bit (q_M).
+
     Raises:
         RecipeError: for a probability outside [0, 1], a population that cannot breed, an elite that does not fit, or
             unknown parents.
@@ -238,20 +257,13 @@ class GeneticSettings:
         ELM (arXiv 2012.06153) algorithm 1 and section 5.2.
     """
 
-    population: int = option(
-        "Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.", GENETIC, given=None, default=12
-    )
-    parents: Parents = option(
-        "Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new "
-        "children only, which costs a whole generation each time and found more in as many (docs/search.md).",
-        GENETIC,
-        default="generation",
-    )
-    elite: int = option("Best of a generation that go on unchanged; the paper keeps none.", GENETIC, default=0)
-    crossover: float = option("How likely a pair of parents is crossed (p_C).", GENETIC, default=0.2)
-    exchange: float = option("How likely a crossed pair exchanges each layer (q_C).", GENETIC, default=0.2)
-    mutation: float = option("How likely a child is mutated (p_M).", GENETIC, default=0.8)
-    flip: float = option("How likely a mutated child flips each bit (q_M).", GENETIC, default=0.05)
+    population: int = option(GENETIC, given=None, default=12)
+    parents: Parents = option(GENETIC, default="generation")
+    elite: int = option(GENETIC, default=0)
+    crossover: float = option(GENETIC, default=0.2)
+    exchange: float = option(GENETIC, default=0.2)
+    mutation: float = option(GENETIC, default=0.8)
+    flip: float = option(GENETIC, default=0.05)
 
     def __post_init__(self) -> None:
         for name in _PROBABILITIES:
@@ -274,26 +286,22 @@ class GeneticSettings:
 
 @request
 class ProxyTasks:
-    """The tasks that candidates are fine-tuned on, as the command line names them."""
+    """The tasks that candidates are fine-tuned on, as the command line names them.
 
-    tasks: str | None = option(
-        "Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, "
-        "held-out text decides, which needs no labels.",
-        SCORES,
-        default=None,
-    )
-    data: str | None = option(
-        "Folder with the tasks' files, or `hub`; default with tasks: hub.", SCORES, metavar="DIR", default=None
-    )
-    preset: str = option("Protocol of the fine-tuning, as `limbeck evaluate` has it.", SCORES, default="quick")
-    seeds: int = option("Fine-tunings of every student on every task.", SCORES, default=1)
-    settings: list[str] | None = option(
-        "Override the protocol: --set-task mnli.epochs=1",
-        SCORES,
-        flag="--set-task",
-        metavar="SETTING=VALUE",
-        default=None,
-    )
+    Attributes:
+        tasks: Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, held-out
+            text decides, which needs no labels.
+        data: Folder with the tasks' files, or `hub`; default with tasks: hub.
+        preset: Protocol of the fine-tuning, as `limbeck evaluate` has it.
+        seeds: Fine-tunings of every student on every task.
+        settings: Override the protocol: --set-task mnli.epochs=1
+    """
+
+    tasks: str | None = option(SCORES, default=None)
+    data: str | None = option(SCORES, metavar="DIR", default=None)
+    preset: str = option(SCORES, default="quick")
+    seeds: int = option(SCORES, default=1)
+    settings: list[str] | None = option(SCORES, flag="--set-task", metavar="SETTING=VALUE", default=None)
 
     def measures(self) -> MeasuresSpec:
         """Return what candidates are fine-tuned on: without names the paper's tasks where `data` is given.
@@ -334,108 +342,106 @@ class MappingRequest(SearchRequest):
 
     `genetic` are the fields of `GeneticSettings` that differ from the paper's. Without tasks in `measures` held-out
     text decides. A worker trains its part of a generation at once where `batch` is None.
+
+    Attributes:
+        generations: Generations in all; a finished search goes on where they are more.
+        teacher_layers: Teacher layers that may be learned from: 1-8,10.
+        batch: Students that a worker trains at once under one teacher; default: its part of a generation.
+        workers: Processes that search side by side on this machine; one a GPU.
     """
 
     proxy: ProxyRequest = part(ProxyRequest, changes={"name": {"given": "mapping"}, "share": {"given": 0.1}})
-    generations: int = option(
-        "Generations in all; a finished search goes on where they are more.", GENETIC, most=MOST_TRIALS, default=5
-    )
+    generations: int = option(GENETIC, most=MOST_TRIALS, default=5)
     genetic: Mapping[str, Any] = part(GeneticSettings, _given_only, default=dict)
-    teacher_layers: tuple[int, ...] | None = option(
-        "Teacher layers that may be learned from: 1-8,10.", GENETIC, reads="layers", metavar="LAYERS", default=None
-    )
+    teacher_layers: tuple[int, ...] | None = option(GENETIC, reads="layers", metavar="LAYERS", default=None)
     measures: MeasuresSpec = part(ProxyTasks, task_measures, default=lambda: task_measures("none"))
-    batch: int | None = option(
-        "Students that a worker trains at once under one teacher; default: its part of a generation.",
-        STUDY,
-        most=MOST_TRIALS,
-        default=None,
-    )
-    workers: int = option(_WORKERS, STUDY, most=MOST_WORKERS, default=1)
+    batch: int | None = option(STUDY, most=MOST_TRIALS, default=None)
+    workers: int = option(STUDY, most=MOST_WORKERS, default=1)
 
 
 @request
 class ShapeSizes:
-    """The sizes that a student's shape has one of each of."""
+    """The sizes that a student's shape has one of each of.
 
-    layers: tuple[int, ...] = option(
-        "Numbers of layers to choose from, by commas: 3,4,6.", SHAPES, reads="numbers", after="output"
-    )
-    hidden: tuple[int, ...] = option("Hidden widths to choose from, by commas: 192,312,384.", SHAPES, reads="numbers")
-    heads: tuple[int, ...] = option(
-        "Numbers of heads to choose from, by commas: 6,12.", SHAPES, given="12", reads="numbers"
-    )
-    ffn: tuple[float, ...] = option(
-        "Feed-forward widths to choose from, as multiples of the hidden width: 2,4.",
-        SHAPES,
-        given="4",
-        reads="multiples",
-    )
+    Attributes:
+        layers: Numbers of layers to choose from, by commas: 3,4,6.
+        hidden: Hidden widths to choose from, by commas: 192,312,384.
+        heads: Numbers of heads to choose from, by commas: 6,12.
+        ffn: Feed-forward widths to choose from, as multiples of the hidden width: 2,4.
+    """
+
+    layers: tuple[int, ...] = option(SHAPES, reads="numbers", after="output")
+    hidden: tuple[int, ...] = option(SHAPES, reads="numbers")
+    heads: tuple[int, ...] = option(SHAPES, given="12", reads="numbers")
+    ffn: tuple[float, ...] = option(SHAPES, given="4", reads="multiples")
 
 
 @request
 class ShapeLimits:
-    """What a student may be at most: parameters of its encoder, and its latency as a share of its teacher's."""
+    """What a student may be at most: parameters of its encoder, and its latency as a share of its teacher's.
+
+    Attributes:
+        parameters: Most parameters of the student's encoder: 30M.
+        latency_share: Longest latency, as a share of the teacher's: 0.5.
+    """
 
     parameters: int | None = option(
-        "Most parameters of the student's encoder: 30M.",
-        SHAPES,
-        name="max_parameters",
-        reads="count",
-        metavar="COUNT",
-        after="share",
-        default=None,
+        SHAPES, name="max_parameters", reads="count", metavar="COUNT", after="share", default=None
     )
-    latency_share: float | None = option(
-        "Longest latency, as a share of the teacher's: 0.5.", SHAPES, name="max_latency_share", default=None
-    )
+    latency_share: float | None = option(SHAPES, name="max_latency_share", default=None)
 
 
 @request
 class MeasuringRequest:
-    """How latencies are to be measured; see `limbeck.search.latency.LatencySetting`."""
+    """How latencies are to be measured; see `limbeck.search.latency.LatencySetting`.
 
-    device: str = option("cpu, cuda, cuda:1 …; auto: the accelerator where there is one.", MEASURING, default="auto")
-    length: int | None = option(
-        "Tokens a text for the latency; default: 128, or all that the teacher takes.",
-        MEASURING,
-        name="measure_length",
-        most=MOST_TRIALS,
-        default=None,
-    )
-    batch: int = option("Texts a pass for the latency.", MEASURING, name="measure_batch", most=MOST_TRIALS, default=1)
-    seconds: float = option(
-        "Time for the latency of each shape.",
-        MEASURING,
-        name="measure_seconds",
-        bounds=(0.0, LONGEST_SECONDS),
-        default=4.0,
-    )
+    Attributes:
+        device: cpu, cuda, cuda:1 …; auto: the accelerator where there is one.
+        length: Tokens a text for the latency; default: 128, or all that the teacher takes.
+        batch: Texts a pass for the latency.
+        seconds: Time for the latency of each shape.
+    """
+
+    device: str = option(MEASURING, default="auto")
+    length: int | None = option(MEASURING, name="measure_length", most=MOST_TRIALS, default=None)
+    batch: int = option(MEASURING, name="measure_batch", most=MOST_TRIALS, default=1)
+    seconds: float = option(MEASURING, name="measure_seconds", bounds=(0.0, LONGEST_SECONDS), default=4.0)
 
 
 @request
 class ArchitectureRequest(SearchRequest):
-    """A search for a student's shape."""
+    """A search for a student's shape.
+
+    Attributes:
+        trials: Shapes to train in all; a finished search goes on with more.
+        sampler: Optuna's sampler: tpe, random, nsga2, gp.
+        batch: Shapes that a worker trains at once under one teacher.
+        prune: Stop shapes whose reward on the way is below the median of the others.
+        workers: Processes that search side by side on this machine; one a GPU.
+    """
 
     proxy: ProxyRequest = part(ProxyRequest, changes={"name": {"given": "architecture"}})
     sizes: ShapeSizes = part(ShapeSizes)
     limits: ShapeLimits = part(ShapeLimits, default=ShapeLimits)
     measuring: MeasuringRequest = part(MeasuringRequest, default=MeasuringRequest)
-    trials: int = option(
-        "Shapes to train in all; a finished search goes on with more.", STUDY, most=MOST_TRIALS, default=24
-    )
-    sampler: str = option("Optuna's sampler: tpe, random, nsga2, gp.", STUDY, default="tpe")
-    batch: int = option("Shapes that a worker trains at once under one teacher.", STUDY, most=MOST_TRIALS, default=4)
-    prune: bool = option("Stop shapes whose reward on the way is below the median of the others.", STUDY, default=True)
-    workers: int = option(_WORKERS, STUDY, most=MOST_WORKERS, default=1)
+    trials: int = option(STUDY, most=MOST_TRIALS, default=24)
+    sampler: str = option(STUDY, default="tpe")
+    batch: int = option(STUDY, most=MOST_TRIALS, default=4)
+    prune: bool = option(STUDY, default=True)
+    workers: int = option(STUDY, most=MOST_WORKERS, default=1)
 
 
 @request
 class Halving:
-    """Of how many candidates one goes on after each round, as the command line says it."""
+    """Of how many candidates one goes on after each round, as the command line says it.
 
-    halving: int | None = option("Of how many candidates one goes on after each round; default: 2.", RACE, default=None)
-    no_halving: bool = option("Train every candidate to the end.", RACE, flag="--no-halving", default=False)
+    Attributes:
+        halving: Of how many candidates one goes on after each round; default: 2.
+        no_halving: Train every candidate to the end.
+    """
+
+    halving: int | None = option(RACE, default=None)
+    no_halving: bool = option(RACE, flag="--no-halving", default=False)
 
 
 def _read_halving(halving: int | None, no_halving: bool) -> int | None:
@@ -449,19 +455,16 @@ _STEPS = "Steps of a candidate that is never dropped; default: the recipe's. Wha
 
 @request
 class TeacherLayerRequest(SearchRequest):
-    """A search for the teacher layer to learn from; `halving` None trains all candidates to the end."""
+    """A search for the teacher layer to learn from; `halving` None trains all candidates to the end.
+
+    Attributes:
+        layers: Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.
+        steps_total: Steps of all candidates together, in place of --steps.
+    """
 
     proxy: ProxyRequest = part(
         ProxyRequest, changes={"name": {"given": "teacher-layer"}, "steps": {"help": _STEPS, "panel": RACE}}
     )
-    layers: tuple[int, ...] | None = option(
-        "Teacher layers to choose from: 6-12 or 4,8,10-12; default: all.",
-        RACE,
-        reads="layers",
-        after="method",
-        default=None,
-    )
-    steps_total: int | None = option(
-        "Steps of all candidates together, in place of --steps.", RACE, most=MOST_STEPS, after="steps", default=None
-    )
+    layers: tuple[int, ...] | None = option(RACE, reads="layers", after="method", default=None)
+    steps_total: int | None = option(RACE, most=MOST_STEPS, after="steps", default=None)
     halving: int | None = part(Halving, _read_halving, default=lambda: 2)
