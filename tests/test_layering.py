@@ -91,20 +91,17 @@ def room_of(path: Path) -> str:
 
 
 def code_lines(source: str) -> int:
-    """Lines with a token that is neither a comment nor part of a docstring."""
+    """Lines with a token that is neither a comment nor part of a text alone, as docstrings are."""
     without_code = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE}
     without_code |= {tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    code = {line for t in tokens if t.type not in without_code for line in range(t.start[0], t.end[0] + 1)}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            # Modules and classes document their attributes with strings below them too.
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            for part in node.body[:1] if is_function else node.body:
-                if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
-                    is_text = isinstance(part.value.value, str)
-                    code -= set(range(part.lineno, part.end_lineno + 1)) if is_text else set()
-    return len(code)
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type not in without_code]
+    texts = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    code = {line for t in tokens for line in range(t.start[0], t.end[0] + 1)}
+    return len(code - {line for text in texts for line in range(text.lineno, text.end_lineno + 1)})
 
 
 def test_imports_point_down():

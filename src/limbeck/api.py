@@ -80,7 +80,7 @@ def distill(
     with claimed_output(checked, resume=resume, overwrite=overwrite) as folder:
         fields = {"name": checked.name, "recipe": checked.model_dump(mode="json")}
         record = RunRecord(folder, fields, writes=is_main())
-        if on_main_rank(lambda: resume and _is_finished(record, folder)):
+        if on_main_rank(lambda: resume and record.run.is_finished and (folder / "student").is_dir()):
             return _finished(folder)
         # What matters is said by limbeck itself, in one voice.
         with endings_recorded(record, folder), quiet():
@@ -109,10 +109,6 @@ def _write_tables(metrics: dict[str, Any], record: RunRecord, folder: Path) -> N
     if metrics:
         write_tables(metrics, folder)
     write_run_cards(record.run, folder)
-
-
-def _is_finished(record: RunRecord, folder: Path) -> bool:
-    return record.run.is_finished and (folder / "student").is_dir()
 
 
 def _finished(folder: Path) -> RunResult:

@@ -7,9 +7,10 @@ import pytest
 
 import limbeck as package
 from limbeck.evaluation.fine_tuning import train_once
+from tests.fixtures.write_shipped import SHIPPED
 from tests.support.commands import assert_one_line_error
 from tests.support.models import make_teacher
-from tests.support.task_files import RTE, glue_table, squad
+from tests.support.task_files import RTE, glue_table, squad, write_tasks
 from tests.support.tasks import make_rows
 
 SMALL = ("--preset", "quick", "--set", "length=32", "--set", "epochs=1", "--set", "batch_size=8", "--set",
@@ -19,11 +20,9 @@ SMALL = ("--preset", "quick", "--set", "length=32", "--set", "epochs=1", "--set"
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     """A GLUE folder with RTE, and SQuAD 1.1."""
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "RTE").mkdir()
-    for split, count, seed in (("train", 24, 0), ("dev", 12, 1), ("test", 5, 2)):
-        rows = make_rows("classification", count, seed)
-        (folder / "RTE" / f"{split}.tsv").write_text(glue_table(rows, split != "test"), encoding="utf-8")
+    folder = write_tasks(tmp_path_factory.mktemp("data"))
+    unlabelled = glue_table(make_rows("classification", 5, 2), labelled=False)
+    (folder / "RTE" / "test.tsv").write_text(unlabelled, encoding="utf-8")
     for split, count in (("train", 12), ("dev", 6)):
         (folder / f"{split}-v1.1.json").write_text(squad(make_rows("question_answering", count, 3)), encoding="utf-8")
     return folder
@@ -64,7 +63,7 @@ def test_from_folders_to_tables(limbeck, data, models, tmp_path):
     rows = rows_of(output)
     assert [row["status"] for row in rows] == ["finished"] * 2 * 2 * 2
     for row in rows:
-        assert row["seconds"] > 0 and row["versions"]["transformers"] and row["rows"]["train"] in (12, 24)
+        assert row["seconds"] > 0 and row["versions"]["transformers"] and row["rows"]["train"] in (12, 16)
         assert row["settings"]["learning_rate"] == 5e-5 and row["settings"]["epochs"] == 1
     summary = printed["summary"]
     assert [model["name"] for model in summary["models"]] == [teacher, student]
@@ -73,7 +72,7 @@ def test_from_folders_to_tables(limbeck, data, models, tmp_path):
     assert (cell["mean"], cell["runs"]) == (pytest.approx(50 * sum(own)), pytest.approx([100 * score for score in own]))
     kept = summary["models"][1]["retention"]["rte"]
     assert kept == pytest.approx(100 * cell["mean"] / summary["models"][0]["columns"]["rte"]["mean"])
-    assert any("RTE train: 24 rows, but 2490 are published" in note for note in summary["notes"])
+    assert any("RTE train: 16 rows, but 2490 are published" in note for note in summary["notes"])
     assert "| RTE (accuracy) | SQuAD 1.1 (F1) |" in (output / "evaluation_table.md").read_text()
     assert json.loads((output / "evaluation_table.json").read_text()) == summary
     submitted = next((output / "submissions").rglob("RTE.tsv"))
@@ -122,17 +121,11 @@ def test_a_cell_that_fails_leaves_the_others(limbeck, data, models, tmp_path, tr
 
 
 def test_an_own_task_and_the_python_function(models, tmp_path):
-    rows = make_rows("classification", 30, 5)
-    lines = ["sentence,verdict", *(f"{row.text},{('bad', 'good')[row.label]}" for row in rows)]
-    (tmp_path / "mine.csv").write_text("\n".join(lines) + "\n")
-    (tmp_path / "mine.yaml").write_text(
-        "name: mine\ntype: classification\ncolumns: {text: sentence, label: verdict}\nlabels: [bad, good]\n"
-        "metric: accuracy\nfiles: {train: mine.csv, validation: mine.csv}\n"
-    )
-    result = package.evaluate([models[1]], str(tmp_path / "mine.yaml"), output=tmp_path / "out", preset="quick",
-                              overrides=["mine.epochs=1", "length=16"])  # fmt: skip
+    task = SHIPPED / "0.1.0" / "task.yaml"
+    result = package.evaluate([models[1]], str(task), output=tmp_path / "out", preset="quick",
+                              overrides=["moods.epochs=1", "length=16"])  # fmt: skip
     assert result.failed == 0
-    assert 0 <= result.summary["models"][0]["columns"]["mine"]["mean"] <= 100
+    assert 0 <= result.summary["models"][0]["columns"]["moods"]["mean"] <= 100
     assert [path.suffix for path in result.files] == [".md", ".csv", ".json"]
 
 

@@ -25,7 +25,6 @@ _COMPLETIONS: dict[str, options.Complete] = {
     "device": complete(("auto", "cpu", "cuda")),
     "sampler": complete(options.SAMPLERS),
 }
-_DESCRIBED_BY_REQUESTS = ("output", "steps", "share", "storage", "name", "workers")
 _OF_THE_RUN = ("teacher", "student", "corpus", "method", "batch_size", "learning_rate", "length", "seed")
 
 
@@ -54,7 +53,7 @@ def _in_order(
     *,
     messages: Messages,
 ) -> None:
-    """The options of every search in the order of a help; a request's own stand behind `share`."""
+    """The options of every search, as a help orders them; requests describe those without a type, and add others."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def _command(name: str, kind: _Kind) -> Callable[..., None]:
     parameters = {
         name: parameter
         for name, parameter in shared.items()
-        if name != kind.searches and (name in kind.options or name not in _DESCRIBED_BY_REQUESTS)
+        if name != kind.searches and (name in kind.options or parameter.annotation is not None)
     }
     order, before = list(parameters), "share"
     for key, option in kind.options.items():

@@ -70,18 +70,11 @@ class FolderKind:
         if self.read is not None:
             return self.read(folder)
         path = folder / self.record
-        damaged = OutputError(f"'{path}' cannot be read; {self.way_out}.")
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise OutputError(
-                f"Output folder '{folder}' holds no {self.name}; choose an empty or new folder."
-            ) from None
-        except (OSError, ValueError, RecursionError):
-            raise damaged from None
-        if not isinstance(found, dict):
-            raise damaged
-        return found
+        if not path.exists():
+            raise OutputError(f"Output folder '{folder}' holds no {self.name}; choose an empty or new folder.")
+        if found := read_json(path):
+            return found
+        raise OutputError(f"'{path}' cannot be read; {self.way_out}.")
 
 
 def claim(folder: Path, kind: FolderKind, identity: Mapping[str, Any]) -> dict[str, Any]:

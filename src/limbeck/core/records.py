@@ -106,9 +106,6 @@ class Record(BaseModel):
         return {key: found[key] for key in dict.fromkeys([*order, *found]) if key in found}
 
 
-R = TypeVar("R", bound=Record)
-
-
 class File(Record):
     """A record that is a file.
 
