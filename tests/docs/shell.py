@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
-#: Programs that start other programs, each with its options that take a value.
+#: Programs that start other programs.
 _LAUNCHERS = ("torchrun", "accelerate", "srun", "nohup", "time")
 
 
@@ -26,20 +28,11 @@ class Command:
     @property
     def limbeck(self) -> tuple[str, ...] | None:
         """The arguments of limbeck, however it is started; None for another program."""
-        if self.words[0] == "limbeck":
-            return self.words[1:]
-        for first in ("-m", "--module"):
-            if first in self.words and self.words[0] in (*_LAUNCHERS, "python", "python3"):
-                after = self.words[self.words.index(first) + 1 :]
-                return after[1:] if after[:1] == ("limbeck",) else None
-        if self.words[0] in _LAUNCHERS and "limbeck" in self.words:
-            return self.words[self.words.index("limbeck") + 1 :]
-        return None
-
-    @property
-    def launched(self) -> bool:
-        """Whether another program starts it, as `torchrun` does."""
-        return self.words[0] in _LAUNCHERS
+        if "limbeck" not in self.words:
+            return None
+        place = self.words.index("limbeck")
+        as_module = self.words[0] in ("python", "python3") and self.words[place - 1] == "-m"
+        return self.words[place + 1 :] if place == 0 or as_module or self.words[0] in _LAUNCHERS else None
 
 
 def commands(text: str) -> Iterator[Command]:
@@ -55,19 +48,11 @@ def commands(text: str) -> Iterator[Command]:
     if any(line.startswith("$ ") for line in lines):
         lines = [line[2:] for line in lines if line.startswith("$ ")]
     for line in lines:
-        words: list[str] = []
-        for word in [*_words(line), ";"]:
-            if word not in (";", "&&", "||", "&"):
-                words.append(word)
-            elif words:
-                yield _command(words)
-                words = []
-
-
-def _words(line: str) -> list[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>")
-    lexer.whitespace_split = True
-    return list(lexer)
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>")
+        lexer.whitespace_split = True
+        for ends, words in groupby(lexer, lambda word: word in (";", "&&", "||", "&")):
+            if not ends:
+                yield _command(list(words))
 
 
 def _command(words: list[str]) -> Command:
@@ -81,8 +66,5 @@ def _command(words: list[str]) -> Command:
 
 
 def targets(makefile: Path) -> set[str]:
-    """What `make` can be asked for."""
-    lines = makefile.read_text(encoding="utf-8").splitlines()
-    return {
-        line.split(":")[0] for line in lines if line[:1].isalpha() and ":" in line and "=" not in line.split(":")[0]
-    }
+    """The targets of a makefile."""
+    return set(re.findall(r"^(\w[^:=\n]*):(?!=)", makefile.read_text(encoding="utf-8"), re.MULTILINE))

@@ -17,10 +17,9 @@ from limbeck.training.module import HeadMaps, make_learned_map
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import tiny_config
 
-CASES, REFUSALS = (
-    yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
-    for name in ("compositions.yaml", "refusals.yaml")
-)
+FOLDER = Path(__file__).parent
+CHANGES, CASES = yaml.safe_load_all((FOLDER / "compositions.yaml").read_text(encoding="utf-8"))
+REFUSALS = yaml.safe_load((FOLDER / "refusals.yaml").read_text(encoding="utf-8"))
 
 
 def shape(family="bert", **changes):
@@ -32,18 +31,7 @@ def compose(method, student, teacher, task="text", **options):
     return chosen.compose(chosen.options(**options), Pairing(student, teacher, task))
 
 
-SHAPES = {
-    "small": shape(layers=2, hidden=24, heads=4, ffn=48),
-    "wide": shape(layers=2, ffn=48),
-    "base": shape(),
-    "three": shape(layers=3, hidden=24, heads=12, ffn=8),
-    "four": shape(layers=4, hidden=24, heads=12, ffn=8),
-    "four_with_3_heads": shape(layers=4, hidden=24, heads=3, ffn=8),
-    "four_with_6_heads": shape(layers=4, hidden=24, heads=6, ffn=8),
-    "six": shape(layers=6, hidden=24, heads=12, ffn=8),
-    "six_wide": shape(layers=6),
-    "twelve": shape(layers=12, hidden=48, heads=12, ffn=8),
-}
+SHAPES = {name: shape(**changes) for name, changes in CHANGES.items()}
 
 
 def describe(term):
@@ -107,8 +95,7 @@ def test_the_teacher_layer_is_the_papers(family, layers, expected):
 
 
 def test_layers_count_from_the_end_too():
-    assert resolve_layer(-1, SHAPES["base"], "teacher") == 4
-    assert resolve_layer(-2, SHAPES["base"], "teacher") == 3
+    assert [resolve_layer(layer, SHAPES["base"], "teacher") for layer in (-1, -2)] == [4, 3]
     for wrong in (0, 5, -5):
         with pytest.raises(LimbeckError, match="4 layers"):
             resolve_layer(wrong, SHAPES["base"], "teacher")

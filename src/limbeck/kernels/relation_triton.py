@@ -169,11 +169,9 @@ def relation_kl_triton(
     if obstacle is not None:
         raise KernelError(obstacle)
     symmetric = student_b is student_a and teacher_b is teacher_a
-    student, teacher = _prepare(student_a, student_b), _prepare(teacher_a.detach(), teacher_b.detach())
-    other_student, other_teacher = (None, None) if symmetric else (student[1], teacher[1])
-    total, _, _ = torch.ops.limbeck.relation_kl_forward(
-        student[0], other_student, teacher[0], other_teacher, valid, heads, causal
-    )
+    pairs = _prepare(student_a, student_b), _prepare(teacher_a.detach(), teacher_b.detach())
+    vectors = [x for a, b in pairs for x in (a, None if symmetric else b)]
+    total, _, _ = torch.ops.limbeck.relation_kl_forward(*vectors, valid, heads, causal)
     return total
 
 

@@ -63,11 +63,7 @@ def contribution(student: int, cosines: Sequence[float]) -> LayerMapping:
 
 
 STRATEGIES: dict[str, Callable[[int, int], LayerMapping]] = {
-    "single": single,
-    "last": last,
-    "uniform": uniform,
-    "uniform_consecutive": uniform_consecutive,
-    "uniform_last": uniform_last,
+    strategy.__name__: strategy for strategy in (single, last, uniform, uniform_consecutive, uniform_last)
 }
 NAMES = (*STRATEGIES, "contribution")
 _ONE_LAYER_EACH = ("last", "uniform_last", "contribution")
