@@ -22,26 +22,26 @@ def drawn(*shape, seed=0):
 
 def test_directions_are_orthonormal_ordered_and_the_svds():
     rows = drawn(200, 12) * torch.arange(1, 13) + 5.0
-    found = principal_directions(rows, 5)
+    basis, explained = principal_directions(rows, 5)
     _, values, right = torch.linalg.svd((rows - rows.mean(0)).double(), full_matrices=False)
-    assert found.basis.shape == (12, 5)
-    close(found.basis.T @ found.basis, torch.eye(5), 1e-7)
-    close((right[:5] @ found.basis).abs(), torch.eye(5), 1e-6)
-    assert found.explained == pytest.approx(float(values[:5].square().sum() / values.square().sum()))
-    assert (found.basis.gather(0, found.basis.abs().argmax(0, keepdim=True)) > 0).all()
+    assert basis.shape == (12, 5)
+    close(basis.T @ basis, torch.eye(5), 1e-7)
+    close((right[:5] @ basis).abs(), torch.eye(5), 1e-6)
+    assert explained == pytest.approx(float(values[:5].square().sum() / values.square().sum()))
+    assert (basis.gather(0, basis.abs().argmax(0, keepdim=True)) > 0).all()
 
 
 def test_rows_in_chunks_give_the_same_directions(monkeypatch):
     rows = drawn(100, 8)
-    whole = principal_directions(rows, 3).basis
+    whole, _ = principal_directions(rows, 3)
     monkeypatch.setattr("limbeck.models.narrowing._CHUNK", 7)
-    close(principal_directions(rows, 3).basis, whole, 1e-7)
+    close(principal_directions(rows, 3)[0], whole, 1e-7)
 
 
 def test_directions_through_a_map_are_those_of_the_mapped_rows():
     rows, through = drawn(100, 4), drawn(9, 4, seed=1)
-    close(principal_directions(rows, 3, through=through).basis, principal_directions(rows @ through.T, 3).basis)
-    assert principal_directions(torch.ones(5, 4), 2).explained == 1.0
+    close(principal_directions(rows, 3, through=through)[0], principal_directions(rows @ through.T, 3)[0])
+    assert principal_directions(torch.ones(5, 4), 2)[1] == 1.0
 
 
 # Embeddings
@@ -51,14 +51,14 @@ def test_directions_through_a_map_are_those_of_the_mapped_rows():
 def test_tables_are_projected_onto_one_basis_and_norms_reset(family):
     teacher = tiny_model(family)
     student, record = start_student(teacher, 2, "random", hidden=24)
-    found = principal_directions(teacher.get_input_embeddings().weight, 24)
+    basis, explained = principal_directions(teacher.get_input_embeddings().weight, 24)
     given = dict(teacher.named_parameters())
     tables = [name for name, _ in student.named_parameters() if name in record.projected]
     assert any("position" in name or "wpe" in name for name in tables) == (family != "modernbert")
     for name in tables:
-        close(student.get_parameter(name), given[name].double() @ found.basis)
+        close(student.get_parameter(name), given[name].double() @ basis)
     assert all("norm" in name.lower() for name in record.reset)
-    assert record.explained == pytest.approx(found.explained)
+    assert record.explained == pytest.approx(explained)
 
 
 def test_projecting_keeps_similarities_of_words_that_lie_in_the_span():
@@ -88,7 +88,7 @@ def test_a_factorised_student_gives_the_teachers_embedding_output_where_it_can()
     ids = tiny.tiny_batch("bert", rows=1)["input_ids"]
     around = embeddings.position_embeddings.weight[:12] + embeddings.token_type_embeddings.weight[0]
     raw = embeddings.word_embeddings(ids) + around
-    narrow = raw @ principal_directions(embeddings.word_embeddings.weight, 16).basis.float()
+    narrow = raw @ principal_directions(embeddings.word_embeddings.weight, 16)[0].float()
     close(student.embeddings(ids), layer_norm(narrow, (16,), eps=1e-12), 1e-4)
     # The student's norm takes off a mean in its own 16 coordinates; the map is that of vectors which keep theirs.
     unnormed = narrow / narrow.norm(dim=-1, keepdim=True) * math.sqrt(16)
@@ -102,7 +102,7 @@ def test_factorised_narrow_and_narrow_hidden_use_nested_bases():
     teacher = tiny_model("bert")
     student, record = start_student(teacher, 2, "first", hidden=24, embedding=16, ffn=50)
     norm, words = teacher.embeddings.LayerNorm, teacher.get_input_embeddings().weight
-    wide, narrow = principal_directions(words, 24).basis, principal_directions(words, 16).basis
+    (wide, _), (narrow, _) = principal_directions(words, 24), principal_directions(words, 16)
     close(wide[:, :16], narrow, 1e-7)
     expected = wide.T @ (norm.weight.double()[:, None] * narrow) * math.sqrt(48 / 16)
     close(student.embeddings_project.weight, expected)
@@ -116,8 +116,8 @@ def test_factorised_teachers_keep_their_map_seen_through_the_bases(family, hidde
     student, _ = start_student(teacher, 2, "random", hidden=hidden, embedding=8)
     path = str(families[family].embedding_projection)
     theirs, words = teacher.get_submodule(path).weight, teacher.get_input_embeddings().weight
-    basis = principal_directions(words, hidden, through=theirs).basis
-    expected = basis.T @ theirs.double() @ principal_directions(words, 8).basis
+    basis, _ = principal_directions(words, hidden, through=theirs)
+    expected = basis.T @ theirs.double() @ principal_directions(words, 8)[0]
     close(student.get_submodule(path).weight, expected)
 
 
@@ -136,7 +136,7 @@ def test_narrow_blocks_of_every_family_with_roles_run_and_are_accounted_for(fami
 def test_maps_follow_the_basis_and_keep_whole_heads():
     teacher = tiny_model("bert")
     student, _ = start_student(teacher, 2, [3, 3], hidden=24, heads=2, ffn=30)
-    basis = principal_directions(teacher.get_input_embeddings().weight, 24).basis
+    basis, _ = principal_directions(teacher.get_input_embeddings().weight, 24)
     ours, theirs = blocks(student)[0], blocks(teacher)[2]
     attention = theirs.attention
     value, out = attention.self.value.weight.double(), attention.output.dense.weight.double()

@@ -91,7 +91,7 @@ def test_dropout_modules_are_given_back():
     assert ["forward" in module.__dict__ for module in model] == [False, True, False]
     assert set(model[1](x).unique().tolist()) <= {0.0, 2.0}
     assert torch.equal(model.eval()[1](x), x)
-    tap_points.detach_dropout(model)
+    tap_points.detach(model)
     assert "forward" not in model[1].__dict__
 
 

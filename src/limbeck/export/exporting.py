@@ -205,9 +205,8 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
     check_output(output, located, overwrite=request.overwrite)
     report(0.0, f"Loading {located}")
     source = chosen.open(located)
-    own = batches.built_in_texts(pairs=source.sentence is None)
-    texts = own if request.texts is None else list(request.texts)
-    few = own if request.texts is None else texts[:CHECKED_TEXTS]
+    given, built_in = request.texts, batches.built_in_texts(pairs=source.sentence is None)
+    texts, few = (built_in, built_in) if given is None else (list(given), list(given[:CHECKED_TEXTS]))
     with writing(output), atomic_folder(output, shared=True) as folder:
         options = formats.Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
         options.report(0.0, f"Writing {chosen.name}")

@@ -59,7 +59,6 @@ def write_sentence_transformers_files(
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 # Shares of the progress of writing int8.
 _TRACED, _QUANTISED = 0.2, 0.4
 
@@ -95,7 +94,7 @@ class Format(ABC):
     """
 
     name: ClassVar[str]
-    dtypes: ClassVar[tuple[str, ...]] = FLOAT_DTYPES
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16", "bfloat16")
     packages: ClassVar[tuple[str, ...]] = ()
     onnx_file: ClassVar[str] = ""
 
@@ -192,7 +191,7 @@ class Onnx(Format):
     """An ONNX graph beside configuration and tokenizer."""
 
     name = "onnx"
-    dtypes: ClassVar[tuple[str, ...]] = onnx.ONNX_DTYPES
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16")
     packages = ("onnx", "onnxruntime")
     onnx_file = "onnx/model.onnx"
 

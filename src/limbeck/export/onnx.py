@@ -32,7 +32,6 @@ DEFAULT_OPSET, OPSETS = 17, range(14, 21)
 """The operator set of ONNX: 17 has LayerNormalization; 20 is the last that PyTorch's tracer writes."""
 LARGEST_FILE = 2_000_000_000
 """Bytes; protobuf ends at 2 GiB, so heavier weights go into a file beside the graph."""
-ONNX_DTYPES = ("float32", "float16")
 
 
 def write_onnx(

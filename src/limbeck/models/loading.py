@@ -131,10 +131,9 @@ def load_config(name_or_path: str | Path, revision: str | None = None) -> PreTra
         ModelError: for a missing folder, package or `config.json`, an unreadable one, an unknown family, or a
             Hub name that cannot be reached.
     """
+    problem = f"The config.json of '{name_or_path}' cannot be read"
     try:
-        config: PreTrainedConfig = _from_pretrained(
-            AutoConfig, name_or_path, f"The config.json of '{name_or_path}' cannot be read", revision
-        )
+        config: PreTrainedConfig = _from_pretrained(AutoConfig, name_or_path, problem, revision)
     except ModelError as error:
         text = str(error.__cause__)
         if "does not recognize this architecture" not in text and "Should have a `model_type`" not in text:
@@ -174,7 +173,7 @@ def load_model(
     wanted = as_dtype(dtype)
     config = load_config(name_or_path, revision)
     loader = model_class(config, head)
-    options: dict[str, Any] = pooler_option(loader) if head is None and not pooler else {}
+    options: dict[str, Any] = {} if pooler else pooler_option(loader)
     model, info = load_class(loader, name_or_path, config, dtype=wanted, revision=revision, **options)
     if info["mismatched_keys"]:
         key, stored, needed = sorted(info["mismatched_keys"])[0]
@@ -366,8 +365,7 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
         )
     for name, tensor in target.items():
         tensor.copy_(given[name])
-    copied = copy_head(student, source) if base_model(source) is not source else []
-    return [*target, *copied]
+    return [*target, *copy_head(student, source)]
 
 
 def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> None:

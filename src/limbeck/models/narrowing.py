@@ -162,19 +162,7 @@ def check_narrowing(student: Shape, teacher: Shape) -> None:
 _CHUNK = 65_536
 
 
-class PrincipalDirections(NamedTuple):
-    """An orthonormal basis, most important direction first.
-
-    Attributes:
-        basis: `[H, width]` in float64, `basisᵀ basis = 1`; the column's largest entry is positive.
-        explained: Share of the variance that the basis keeps, 0..1.
-    """
-
-    basis: Tensor
-    explained: float
-
-
-def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = None) -> PrincipalDirections:
+def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = None) -> tuple[Tensor, float]:
     """Return the leading principal directions of a matrix's rows (PCA).
 
     Works on the H x H covariance in float64, in chunks of rows, so a vocabulary of 250 000 needs no second
@@ -185,6 +173,10 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
         width: How many directions, 1..H.
         through: `[H, E]`, a map applied to the rows first (the projection of factorised embeddings); H = E
             without it.
+
+    Returns:
+        An orthonormal basis `[H, width]` in float64, the most important direction first and the largest entry of each
+        positive, and the share of the variance that it keeps, 0..1.
     """
     rows = rows.detach()
     mean = rows.double().mean(0) if len(rows) <= _CHUNK else rows.mean(0, dtype=torch.float64)
@@ -201,7 +193,7 @@ def principal_directions(rows: Tensor, width: int, *, through: Tensor | None = N
     basis = basis * basis.gather(0, largest).sign()
     spread = values.clamp(min=0).flip(0)
     explained = float(spread[:width].sum() / spread.sum()) if float(spread.sum()) > 0 else 1.0
-    return PrincipalDirections(basis.contiguous(), explained)
+    return basis.contiguous(), explained
 
 
 EMBEDDING_STRATEGIES = ("auto", "copied", "projected", "random")

@@ -153,12 +153,6 @@ def attach_attention(block: nn.Module, recorder: Recorder) -> None:
         module.__dict__[_RECORDER] = recorder
 
 
-def detach_attention(block: nn.Module) -> None:
-    """Undo `attach`."""
-    for module in block.modules():
-        module.__dict__.pop(_RECORDER, None)
-
-
 # With the mask that SDPA takes.
 AttentionInterface.register(TAPPED_ATTENTION, tapped_attention_forward)
 AttentionMaskInterface.register(TAPPED_ATTENTION, sdpa_mask)
@@ -204,9 +198,10 @@ def attach_dropout(model: nn.Module) -> None:
             module.__dict__["forward"] = partial(_drop, module)
 
 
-def detach_dropout(model: nn.Module) -> None:
-    """Undo `attach`."""
+def detach(model: nn.Module) -> None:
+    """Undo `attach_attention` and `attach_dropout`."""
     for module in model.modules():
+        module.__dict__.pop(_RECORDER, None)
         if type(module) is nn.Dropout:
             module.__dict__.pop("forward", None)
 

@@ -182,9 +182,8 @@ class StreamTap(AbstractContextManager["StreamTap"]):
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        tap_points.detach_dropout(self.model)
+        tap_points.detach(self.model)
         for block in self._blocks:
-            tap_points.detach_attention(block)
             block.__dict__.pop("forward", None)
         if self.model.config._attn_implementation == tap_points.TAPPED_ATTENTION:
             self.model.set_attn_implementation(self._previous_attention or "sdpa")
