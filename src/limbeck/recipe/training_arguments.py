@@ -99,38 +99,24 @@ DEFAULTS: dict[str, Any] = {
 }
 
 # What limbeck decides itself, with the key of the recipe that asks for it.
-_MANAGED = {
-    "output_dir": "output",
-    "logging_dir": "output",
-    "seed": "seed",
-    "data_seed": "seed",
+_MANAGED: dict[str, str | None] = {
+    **dict.fromkeys(("output_dir", "logging_dir"), "output"),
+    **dict.fromkeys(("seed", "data_seed"), "seed"),
+    **dict.fromkeys(("deepspeed", "parallelism_config"), "fsdp"),
     "resume_from_checkpoint": "--resume",
-    "remove_unused_columns": None,
-    "label_names": None,
-    "train_sampling_strategy": None,
-    "length_column_name": None,
-    "average_tokens_across_devices": None,
-    "auto_find_batch_size": None,
-    "logging_nan_inf_filter": None,
     "disable_tqdm": "--quiet",
-    "do_train": None,
-    "do_eval": None,
-    "do_predict": None,
-    "push_to_hub": None,
-    "load_best_model_at_end": None,
-    "save_on_each_node": None,
+    # The rows of a batch, and the one division of its loss.
+    **dict.fromkeys(("remove_unused_columns", "label_names", "train_sampling_strategy", "length_column_name")),
+    **dict.fromkeys(("average_tokens_across_devices", "auto_find_batch_size", "logging_nan_inf_filter")),
+    # Stages train and evaluate, and one process saves the student of the last step.
+    **dict.fromkeys(("do_train", "do_eval", "do_predict")),
+    **dict.fromkeys(("push_to_hub", "load_best_model_at_end", "save_on_each_node")),
     # A resumed run ends like one that was never stopped: whole checkpoints, and the rows it would have met.
-    "save_only_model": None,
-    "ignore_data_skip": None,
-    "restore_callback_states_from_checkpoint": None,
-    "enable_jit_checkpoint": None,
+    **dict.fromkeys(("save_only_model", "ignore_data_skip")),
+    **dict.fromkeys(("restore_callback_states_from_checkpoint", "enable_jit_checkpoint")),
     # Students are small and the teacher keeps no activations: nothing that is worth recomputing them.
-    "gradient_checkpointing": None,
-    "gradient_checkpointing_kwargs": None,
-    "activation_checkpointing": None,
-    "activation_checkpointing_kwargs": None,
-    "deepspeed": "fsdp",
-    "parallelism_config": "fsdp",
+    **dict.fromkeys(("gradient_checkpointing", "gradient_checkpointing_kwargs")),
+    **dict.fromkeys(("activation_checkpointing", "activation_checkpointing_kwargs")),
 }
 
 # A student is sharded as one piece: terms read inside of its layers, past what a wrapper of each would see.
