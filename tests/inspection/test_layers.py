@@ -45,24 +45,16 @@ def test_it_equals_the_whole_matrices(pair, batch):
     assert 0.05 < naive_cka(x, y) < 0.95
 
 
-def test_a_large_common_component_costs_no_digits(pair):
-    x, y = pair
-    assert streamed(x + 1000, y - 300) == pytest.approx(naive_cka(x, y), abs=1e-4)
-
-
-def test_rotation_and_scale_do_not_matter_but_stretching_does(pair):
+def test_offset_rotation_and_scale_do_not_matter_but_stretching_does(pair):
     x, y = pair
     rotation = torch.linalg.qr(torch.randn(12, 12, generator=torch.Generator().manual_seed(1)))[0]
     plain = streamed(x, y)
+    assert streamed(x + 1000, y - 300) == pytest.approx(plain, abs=1e-4), "a large common component costs no digits"
     assert streamed(x @ rotation, y) == pytest.approx(plain, abs=1e-5)
     assert streamed(17 * x, 0.01 * y) == pytest.approx(plain, abs=1e-5)
     assert streamed(x, 3 * x @ rotation) == pytest.approx(1, abs=1e-6)
     assert abs(streamed(x * torch.linspace(0.1, 9, 12), y) - plain) > 0.02
-
-
-def test_a_layer_that_never_varies_is_undefined(pair):
-    x, _ = pair
-    assert math.isnan(streamed(x, torch.ones(60, 3)))
+    assert math.isnan(streamed(x, torch.ones(60, 3))), "a layer that never varies is undefined"
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "albert"])
@@ -93,9 +85,7 @@ def test_reading_in_parts_changes_nothing(monkeypatch):
     monkeypatch.setattr("limbeck.inspection.layers._MEMORY", 1)
     parts = measure_similarity(student, teacher, TEXTS, report=lambda share, what, count=None: shares.append(share))
     torch.testing.assert_close(torch.tensor(parts.values), torch.tensor(whole.values))
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
-    assert len(shares) == 3 * 2
+    assert shares == sorted(shares) and shares[-1] == 1 and len(shares) == 3 * 2
 
 
 def test_long_texts_are_cut_and_counted():
@@ -129,10 +119,13 @@ def test_padding_takes_no_part_and_the_mode_is_put_back():
     assert subject.model.training
 
 
-def test_nothing_to_measure_is_refused():
+def test_texts_without_a_token_are_refused():
     subject = tiny_subject()
     with pytest.raises(CorpusError, match="no token"):
         measure_layer_cosines(subject.model, SimpleNamespace(train=[]), subject.tokenizer)
+    subject.tokenizer.backend_tokenizer.post_processor = None
+    with pytest.raises(CorpusError, match="hold no token"):
+        measure_contribution(subject, [" "])
 
 
 def test_a_run_loads_no_clustering():
@@ -147,10 +140,3 @@ def test_a_block_that_passes_its_input_on_ranks_last():
     found = measure_contribution(subject, TEXTS)
     assert found.cosines[1] == pytest.approx(1, abs=1e-6)
     assert found.ranking[-1] == 2
-
-
-def test_texts_without_a_token_are_refused():
-    subject = tiny_subject()
-    subject.tokenizer.backend_tokenizer.post_processor = None
-    with pytest.raises(CorpusError, match="hold no token"):
-        measure_contribution(subject, [" "])

@@ -2,45 +2,36 @@
 
 import math
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from limbeck.errors import CorpusError, ModelError
-from limbeck.inspection import Span, SpanSample, Subject, cluster_phrases, read_chunks
+from limbeck.inspection import SpanSample, Subject, cluster_phrases, read_chunks
 from limbeck.inspection.phrases import draw_spans, place_spans, read_ends, score_clusters, span_vectors
 from tests.support.inspection import own_hidden, tiny_subject
 
-FILE = """The DT B-NP
-teacher NN I-NP
-shows VBZ B-VP
-the DT B-NP
-Student NN I-NP
-, , O
-and CC O
-it PRP B-NP
-is VBZ B-VP
-. . O
 
-We PRP B-NP
-'re VBP B-VP
-on IN B-PP
-it PRP B-NP
-"""
+@pytest.fixture
+def text():
+    return read_chunks(Path(__file__).with_name("chunks.txt"))
 
 
 @pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "chunks.txt"
-    path.write_text(FILE)
-    return read_chunks(path)
+def written(tmp_path):
+    def write(content):
+        (tmp_path / "chunks.txt").write_text(content)
+        return tmp_path / "chunks.txt"
+
+    return write
 
 
 @pytest.fixture
-def many(tmp_path):
+def many(written):
     """Some hundred spans; the tiny models know their words."""
-    path = tmp_path / "many.txt"
     words = {"NP": ("the model", "it", "a student of text"), "VP": ("is", "are"), "PP": ("on", "for", "in", "with")}
     lines = []
     for number in range(40):
@@ -48,25 +39,17 @@ def many(tmp_path):
             chosen = choices[number % len(choices)].split()
             lines += [f"{word} X {'B' if place == 0 else 'I'}-{kind}" for place, word in enumerate(chosen)]
         lines += [". . O", ""]
-    path.write_text("\n".join(lines))
-    return read_chunks(path)
+    return read_chunks(written("\n".join(lines)))
 
 
 def test_chunks_and_the_words_between_them(text):
     assert text.sentences[1] == ("We", "'re", "on", "it")
-    assert text.spans[:5] == (
-        Span(0, 0, 1, "NP"),
-        Span(0, 2, 2, "VP"),
-        Span(0, 3, 4, "NP"),
-        Span(0, 5, 6, "O"),
-        Span(0, 7, 7, "NP"),
-    )
+    assert text.spans[:5] == ((0, 0, 1, "NP"), (0, 2, 2, "VP"), (0, 3, 4, "NP"), (0, 5, 6, "O"), (0, 7, 7, "NP"))
     assert Counter(span.label for span in text.spans) == {"NP": 5, "VP": 3, "PP": 1, "O": 2}
 
 
-def test_an_inside_tag_that_continues_nothing_begins_a_chunk(tmp_path):
-    path = tmp_path / "chunks.txt"
-    path.write_text("a I-NP\nb I-NP\nc I-VP\nd B-VP\ne O\nf I-VP\n\n\n\ng B-NP\n")
+def test_an_inside_tag_that_continues_nothing_begins_a_chunk(written):
+    path = written("a I-NP\nb I-NP\nc I-VP\nd B-VP\ne O\nf I-VP\n\n\n\ng B-NP\n")
     assert [(span.first, span.last, span.label) for span in read_chunks(path).spans] == [
         (0, 1, "NP"), (2, 2, "VP"), (3, 3, "VP"), (4, 4, "O"), (5, 5, "VP"), (0, 0, "NP"),
     ]  # fmt: skip
@@ -81,11 +64,9 @@ def test_an_inside_tag_that_continues_nothing_begins_a_chunk(tmp_path):
         ("", "holds no chunk"),
     ],
 )
-def test_a_file_without_chunks_is_refused(tmp_path, content, words):
-    path = tmp_path / "chunks.txt"
-    path.write_text(content)
+def test_a_file_without_chunks_is_refused(written, content, words):
     with pytest.raises(CorpusError, match=words):
-        read_chunks(path)
+        read_chunks(written(content))
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
@@ -100,12 +81,10 @@ def test_spans_are_placed_at_their_first_and_last_piece(text, family):
         assert spelt == "".join(words[span.first : span.last + 1]).lower()
 
 
-def test_spans_that_a_model_cannot_place_are_left_out(tmp_path):
-    path = tmp_path / "chunks.txt"
+def test_spans_that_a_model_cannot_place_are_left_out(written):
     long = "\n".join(["text NN B-NP"] * 200)
-    path.write_text(f"{long}\n\nit PRP B-NP\n\u200b X B-VP\nis VBZ B-VP\n")
-    text, subject = read_chunks(path), tiny_subject()
-    assert [span[:3] for span in place_spans(subject, text)] == [(1, 0, 0), (1, 2, 2)]
+    text = read_chunks(written(f"{long}\n\nit PRP B-NP\n\u200b X B-VP\nis VBZ B-VP\n"))
+    assert [span[:3] for span in place_spans(tiny_subject(), text)] == [(1, 0, 0), (1, 2, 2)]
 
 
 def test_a_span_vector_is_ends_product_and_difference():
@@ -122,9 +101,9 @@ def test_ends_are_the_models_own_vectors_in_the_order_of_the_spans(text, family)
     own = [own_hidden(subject, " ".join(words)) for words in text.sentences]
     assert len(ends) == 5
     for layer, (firsts, lasts) in enumerate(ends):
-        for number, (span, (first, last)) in enumerate(backwards.items()):
-            torch.testing.assert_close(firsts[number], own[span.sentence][layer][first], atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(lasts[number], own[span.sentence][layer][last], atol=1e-5, rtol=1e-4)
+        for number, (span, ends_at) in enumerate(backwards.items()):
+            for vectors, place in zip((firsts, lasts), ends_at, strict=True):
+                torch.testing.assert_close(vectors[number], own[span.sentence][layer][place], atol=1e-5, rtol=1e-4)
 
 
 def test_the_draw_depends_on_the_seed_alone(many):
@@ -175,10 +154,8 @@ def test_models_are_scored_on_the_same_spans(many):
     sample = SpanSample(labelled=90, unlabelled=30, seeds=(0, 1))
     found = cluster_phrases([student, teacher], many, sample)
     assert [(model.name, len(model.scores)) for model in found.models] == [("small", 3), ("big", 5)]
-    assert found.clusters == 4 == len(found.labels)
-    assert found.scored == 120 == sum(found.labels.values())
-    assert found.labels["O"] == 30
-    assert found.left_out == 0
+    assert found.clusters == 4 == len(found.labels) and found.labels["O"] == 30
+    assert found.scored == 120 == sum(found.labels.values()) and found.left_out == 0
     for model in found.models:
         assert all(0 <= score <= 1 for runs in model.scores for score in runs)
         assert model.means[0] == pytest.approx(sum(model.scores[0]) / 2)
@@ -208,8 +185,5 @@ def test_too_few_spans_are_refused(many, sample, words):
 
 
 def test_a_tokenizer_without_offsets_is_refused(many):
-    class Slow:
-        is_fast = False
-
     with pytest.raises(ModelError, match="use a fast tokenizer"):
-        cluster_phrases([Subject("slow", tiny_subject().model, Slow())], many)
+        cluster_phrases([Subject("slow", tiny_subject().model, SimpleNamespace(is_fast=False))], many)
