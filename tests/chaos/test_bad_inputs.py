@@ -8,27 +8,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.chaos_inputs import trial
 from benchmarks.chaos_inputs.kinds import KINDS, spread
 from benchmarks.chaos_inputs.scene import Scene
-from benchmarks.chaos_inputs.trial import (
-    COUNTED,
-    EQUAL,
-    FAULTS,
-    GOOD,
-    HANG,
-    MEMORY,
-    REFUSED,
-    SILENT,
-    TRACEBACK,
-    UNCLEAR,
-    Trial,
-    is_clear,
-    judge,
-)
+from benchmarks.chaos_inputs.trial import FAULTS, GOOD, Trial, is_clear, judge
 from benchmarks.chaos_inputs.worker import try_all, try_one
 
 from limbeck.errors import RecipeError
@@ -66,50 +54,35 @@ def test_an_input_is_the_same_again(scene: Scene, tmp_path: Path) -> None:
     assert try_one(SEED + 1, "overrides", 3, scene, tmp_path).what != first.what
 
 
-def refuse(line: str) -> Callable[[], Any]:
-    def act() -> Any:
-        raise RecipeError(line)
-
-    return act
+def refuse(line: str) -> Any:
+    raise RecipeError(line)
 
 
-def fault() -> Any:
-    raise KeyError("x")
-
-
-def swell() -> Any:
-    raise MemoryError
-
-
-def stray(folder: Path) -> Callable[[], Any]:
-    def act() -> Any:
-        (folder.parent / "outside").write_text("x")
-        raise RecipeError("seed")
-
-    return act
+def stray(folder: Path) -> Any:
+    (folder.parent / "outside").write_text("x")
+    refuse("seed")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "make"),
+    ("verdict", "act", "accepted"),
     [
-        (REFUSED, lambda folder: Trial("", refuse("seed is -1"), ("seed",))),
-        (UNCLEAR, lambda folder: Trial("", refuse("something is wrong"), ("seed",))),
-        (UNCLEAR, lambda folder: Trial("", refuse(""))),
-        (TRACEBACK, lambda folder: Trial("", fault)),
-        (SILENT, lambda folder: Trial("", lambda: 3)),
-        (SILENT, stray),
-        (COUNTED, lambda folder: Trial("", lambda: 3, (), lambda found: COUNTED)),
-        (EQUAL, lambda folder: Trial("", lambda: 3, (), lambda found: EQUAL if found == 3 else SILENT)),
-        (HANG, lambda folder: Trial("", lambda: time.sleep(9))),
-        (MEMORY, lambda folder: Trial("", swell)),
+        (trial.REFUSED, lambda folder: refuse("seed is -1"), None),
+        (trial.UNCLEAR, lambda folder: refuse("something is wrong"), None),
+        (trial.UNCLEAR, lambda folder: refuse(""), None),
+        (trial.TRACEBACK, lambda folder: {}["x"], None),
+        (trial.SILENT, lambda folder: 3, None),
+        (trial.SILENT, stray, None),
+        (trial.COUNTED, lambda folder: 3, lambda found: trial.COUNTED),
+        (trial.EQUAL, lambda folder: 3, lambda found: trial.EQUAL if found == 3 else trial.SILENT),
+        (trial.HANG, lambda folder: time.sleep(9), None),
+        (trial.MEMORY, lambda folder: bytearray(2**62), None),
     ],
 )
-def test_the_judge_sees_every_fault(verdict: str, make: Callable[[Path], Any], tmp_path: Path) -> None:
-    def made(folder: Path) -> Trial:
-        found = make(folder)
-        return found if isinstance(found, Trial) else Trial("", found, ("seed",))
+def test_the_judge_sees_every_fault(verdict: str, act: Callable[[Path], Any], accepted: Any, tmp_path: Path) -> None:
+    def make(folder: Path) -> Trial:
+        return Trial("", partial(act, folder), ("seed",), accepted)
 
-    assert judge(made, tmp_path, 0.2)[1] == verdict
+    assert judge(make, tmp_path, 0.2)[1] == verdict
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,5 +98,5 @@ def test_a_process_that_dies_is_replaced(scene: Scene, tmp_path: Path, monkeypat
 
     monkeypatch.setitem(KINDS["overrides"].makers, "no_path", die)  # type: ignore[arg-type]
     found = list(try_all(SEED, [("overrides", 0), ("overrides", 1)], scene, tmp_path))
-    assert found[0].verdict == MEMORY
+    assert found[0].verdict == trial.MEMORY
     assert found[1].verdict in GOOD
