@@ -161,7 +161,7 @@ def _limbeck(setting: Setting, dtype: str) -> Side:
     module = DistillationModule(student, teacher, terms)
     keep_freed_memory()  # As a run does, which reads its weights from files and makes none.
     freeze_unreached(module, {key: value[:2] for key, value in make_batch(setting).items()})
-    module.move_teacher("cpu")
+    module.reader.move("cpu")
 
     def loss(batch: Batch) -> Tensor:
         outputs = module(**batch)

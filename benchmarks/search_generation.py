@@ -74,7 +74,7 @@ class Generation:
         first = setups[0]
         teacher = build_student(first.teacher, seed=first.request.seed + 1).to(first.teacher_dtype)
         students = [build_student(setup.student, seed=setup.request.seed) for setup in setups]
-        self.cohort = StudentCohort(students, teacher, [setup.terms for setup in setups], seed=first.request.seed)
+        self.cohort = StudentCohort(students, teacher, [setup.terms for setup in setups])
         batch = make_batch(first)
         for index in range(len(setups)):
             freeze_unreached(self.cohort.member(index), {name: x[:2] for name, x in batch.items()})

@@ -1,7 +1,6 @@
 """The Python entry: `distill` a recipe to a student, `evaluate` models, `compare` methods side by side."""
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -93,12 +92,10 @@ def _carry_out(plan: RunPlan, folder: Path, record: RunRecord, console: Console)
     run.train()
     metrics: dict[str, Any] = {}
     if plan.recipe.evaluation.enabled:
-        started = time.monotonic()
         console.print("Comparing teacher and student …", highlight=False)
         run.heartbeat.begin("evaluation")
-        with ProgressBar(console) as bar:
+        with record.timed("evaluation"), ProgressBar(console) as bar:
             metrics = on_main_rank(lambda: evaluate_student(run, bar))
-        record.time("evaluation", time.monotonic() - started)
     record.set("running", evaluation=metrics)
     on_main_rank(lambda: _write_tables(metrics, record, folder))
     record.set("finished")  # Last of all: a finished run is taken as it is.

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from limbeck.errors import TrainingError
-from limbeck.training import run as training_run
+from limbeck.training.stage import StageTraining
 from tests.support.comparisons import mixed_plan, write_teacher
 from tests.support.task_files import write_tasks
 
@@ -57,7 +57,7 @@ def test_a_failing_run_ends_with_exit_code_1(limbeck, plan, tmp_path, monkeypatc
     def failing(*arguments, **options):
         raise TrainingError("It [cannot] be.")
 
-    monkeypatch.setattr(training_run, "run_stage", failing)
+    monkeypatch.setattr(StageTraining, "run", failing)
     fewer = ("--set", "methods=[hidden_states]")
     done = limbeck("compare", plan, "--output", tmp_path / "out", *fewer, "--quiet")
     assert done.returncode == 1

@@ -13,7 +13,7 @@ import pytest
 import limbeck
 from limbeck.errors import Interrupted, OutputError, TrainingError
 from limbeck.evaluation import grid as attempt
-from limbeck.training import run as training_run
+from limbeck.training.stage import StageTraining
 from tests.support.comparisons import tiny_plan
 from tests.support.corpora import write_text
 from tests.support.training import at_step
@@ -51,15 +51,15 @@ def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkp
 
 def test_runs_that_fail_are_said_and_tried_again(plan, tmp_path, monkeypatch, trained):
     output = tmp_path / "out"
-    original = training_run.run_stage
+    original = StageTraining.run
     faults = {"hidden_states": TrainingError("The term 'x' became\nnan."), "minilmv2": ZeroDivisionError("by zero")}
 
-    def failing(choice, *arguments, **options):
-        if (fault := faults.get(choice.spec.method["name"])) is not None:
+    def failing(self):
+        if (fault := faults.get(self.choice.spec.method["name"])) is not None:
             raise fault
-        return original(choice, *arguments, **options)
+        return original(self)
 
-    monkeypatch.setattr(training_run, "run_stage", failing)
+    monkeypatch.setattr(StageTraining, "run", failing)
     result = limbeck.compare(plan, output=output)
     assert (result.failed, result.record["status"], result.record["summary"]["main"]) == (2, "failed", None)
     problems = ["The term 'x' became nan.", "ZeroDivisionError: by zero"]

@@ -12,8 +12,8 @@ import limbeck
 from limbeck.methods import METHODS
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.training import run
 from limbeck.training.proxy import Proxy
+from limbeck.training.stage import StageTraining
 from limbeck.training.trainer import WEIGHTS
 from tests.support.methods import TRAINING
 from tests.support.models import tiny_model
@@ -60,16 +60,16 @@ def test_a_resumed_run_and_a_search_go_on_with_the_same_maps(tiny_recipe, monkey
     found = candidate.student.state_dict()
     assert_equal({name: found[name] for name in weights}, weights)
 
-    run_stage = run.run_stage
+    original = StageTraining.run
 
-    def fail_in_the_second(choice, *arguments, **options):
-        if choice.spec.title == "second":
+    def fail_in_the_second(self):
+        if self.choice.spec.title == "second":
             raise MemoryError("killed")
-        return run_stage(choice, *arguments, **options)
+        return original(self)
 
     stopped = elsewhere(recipe, recipe["output"] + "-stopped")
     with monkeypatch.context() as patch, pytest.raises(MemoryError):
-        patch.setattr(run, "run_stage", fail_in_the_second)
+        patch.setattr(StageTraining, "run", fail_in_the_second)
         limbeck.distill(stopped)
     limbeck.distill(stopped, resume=True)
     assert_equal(student_of(stopped), weights)

@@ -1,59 +1,83 @@
-"""A script that runs jobs in several processes each, as a launcher does; prints how each process ended.
+"""Jobs in several forked processes, as a launcher runs them: imports are paid once."""
 
-    python -m tests.support.together JOBS.json
-
-A job names a function of this file, its arguments and how many processes run it. Processes are forked, so that the
-imports are paid once. Every job ends with a line of JSON: a list of the processes' exit codes and errors.
-"""
-
-import gc
-import json
 import os
 import signal
 import socket
-import sys
-import tempfile
 import time
+import traceback
+import warnings
+from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import torch
+from accelerate.state import AcceleratorState
 from rich.console import Console
 
+import limbeck
 from limbeck.errors import LimbeckError
-from tests.support import together_jobs
 
 
-def free_port():
+def fork(job):
+    """Do a job in a process, which ends with the code of its error; return the process's id."""
+    child = os.fork()
+    if child:
+        return child
+    warnings.resetwarnings()
+    AcceleratorState._reset_state(reset_partial_state=True)
+    code = 70
+    try:
+        job()
+        code = 0
+    except LimbeckError as error:
+        code = error.exit_code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def together(processes, job):
+    """Do `job(index, console)` in each of several processes; return how each ended: its code and its error."""
+    with TemporaryDirectory() as folder:
+        said = [Path(folder, str(index)) for index in range(processes)]
+        port = _free_port()
+        codes = _wait([fork(lambda index=index: _take_part(job, index, port, said)) for index in range(processes)])
+        return [(code, path.read_text()) for code, path in zip(codes, said, strict=True)]
+
+
+def distil(recipe, processes=2, *, codes=0, resume=False, disturbed=nullcontext, rank=0):
+    """Distil in processes that end with a code each, or all with one; one rank does it in a context. Return errors."""
+
+    def job(index, console):
+        with disturbed() if index == rank else nullcontext():
+            limbeck.distill(recipe, resume=resume, console=console)
+
+    ended = together(processes, job)
+    assert [code for code, _ in ended] == (codes if isinstance(codes, list) else [codes] * processes), ended
+    return [said for _, said in ended]
+
+
+def _take_part(job, index, port, said):
+    if len(said) > 1:
+        ranks = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": len(said), "LOCAL_WORLD_SIZE": len(said)}
+        os.environ |= {name: str(value) for name, value in (ranks | {"MASTER_PORT": port}).items()}
+        os.environ["MASTER_ADDR"] = "127.0.0.1"
+    said[index].touch()
+    try:
+        job(index, Console(quiet=True))
+    except BaseException as error:
+        line = str(error) if isinstance(error, LimbeckError) else f"{type(error).__name__}: {error}"
+        said[index].write_text("" if getattr(error, "printed_by_other_rank", False) else line)
+        raise
+
+
+def _free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
-def run(job, index, said):
-    torch.set_num_threads(1)
-    try:
-        with said.open("w") as out:
-            getattr(together_jobs, job["job"])(index=index, console=Console(file=out), **job["arguments"])
-    except LimbeckError as error:
-        said.write_text("" if error.printed_by_other_rank else str(error))
-        os._exit(error.exit_code)
-    except BaseException as error:
-        said.write_text(f"{type(error).__name__}: {error}")
-        os._exit(70)
-    os._exit(0)
-
-
-def start(job, index, count, port, said):
-    child = os.fork()
-    if child == 0:
-        if count > 1:
-            os.environ |= {"RANK": str(index), "LOCAL_RANK": str(index), "WORLD_SIZE": str(count)}
-            os.environ |= {"LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        run(job, index, said)
-    return child
-
-
-def wait(children):
+def _wait(children):
     """As a launcher does: when one fails, the others are stopped, after some time."""
     codes, failed = {}, None
     while len(codes) < len(children):
@@ -67,22 +91,3 @@ def wait(children):
                     os.kill(child, signal.SIGKILL)
         time.sleep(0.01)
     return [codes[index] for index in range(len(children))]
-
-
-def main():
-    for job in json.loads(Path(sys.argv[1]).read_text()):
-        with tempfile.TemporaryDirectory() as folder:
-            said = [Path(folder) / str(index) for index in range(job["processes"])]
-            port = free_port()
-            children = [start(job, index, job["processes"], port, path) for index, path in enumerate(said)]
-            codes = wait(children)
-            texts = [path.read_text() if path.exists() else "" for path in said]
-            print(
-                json.dumps([{"code": code, "said": text} for code, text in zip(codes, texts, strict=True)]), flush=True
-            )
-
-
-if __name__ == "__main__":
-    gc.freeze()  # Trainings collect garbage: forked processes would look at all that was imported, and copy it.
-    main()
-    gc.unfreeze()

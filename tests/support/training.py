@@ -1,15 +1,19 @@
 """A distillation module with its batches, and runs that are stopped in the middle."""
 
+import errno
 import json
+import os
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 import limbeck
+from limbeck.corpus import PadCollator
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
@@ -19,25 +23,19 @@ from limbeck.training.trainer import DistillationTrainer
 from tests.support.models import tiny_config, tiny_model
 
 
-class AtStep(TrainerCallback):
-    """Does something at the end of a step, once."""
-
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            self.action()
-
-
 @contextmanager
 def at_step(step, action):
-    """Have an action done at the end of a step of every stage that is trained in the block."""
+    """Have an action done with the module at the end of a step of every stage that is trained in the block."""
     original = DistillationTrainer.__init__
+
+    class AtStep(TrainerCallback):
+        def on_step_end(self, args, state, control, model, **kwargs):
+            if state.global_step == step:
+                action(model)
 
     def initialise(self, model, **arguments):
         original(self, model, **arguments)
-        self.add_callback(AtStep(step, action))
+        self.add_callback(AtStep())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DistillationTrainer, "__init__", initialise)
@@ -48,10 +46,32 @@ def die(*arguments, **options):
     raise MemoryError("killed")
 
 
+def full(*arguments, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def failing_after(count, function, failure=full):
+    """A function whose calls fail after so many."""
+    left = iter(range(count))
+    return lambda *arguments, **options: (failure if next(left, None) is None else function)(*arguments, **options)
+
+
 def kill_at(recipe, step):
     """Carry a run out until it dies at the end of a step."""
     with at_step(step, die), pytest.raises(MemoryError):
         limbeck.distill(recipe)
+
+
+def assert_ends_like(recipe, whole):
+    """A run is resumed to the weights of one that was never stopped; return what it came to."""
+    found = limbeck.distill(recipe, resume=True, console=Console(width=500))
+    assert_equal(student_of(recipe), student_of(whole))
+    return found
+
+
+def send(*signals):
+    """Return an action that sends signals to this process."""
+    return lambda *_: [os.kill(os.getpid(), number) for number in signals]
 
 
 def elsewhere(recipe, folder, **changes):
@@ -92,18 +112,17 @@ def assert_equal(found, expected):
         assert torch.equal(found[name], tensor), name
 
 
+#: The student of a module; its dropout is off where it is said.
+STUDENT = {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
 def make_module(method="minilmv2", family="bert", options=None, **student):
-    teacher = tiny_model(family)
-    config = (
-        tiny_config(family, layers=2, hidden=24, heads=2, ffn=48) if not student else tiny_config(family, **student)
-    )
+    config = tiny_config(family, **(STUDENT | student))
     chosen = METHODS[method]
-    pairing = Pairing(shape_of(config), shape_of(teacher.config))
-    terms = chosen.compose(chosen.options(**(options or {})), pairing)
-    if any(key.kind == "logits" for term in terms for key in term.student):
-        head = "masked_lm"
-        return DistillationModule(build_student(config, seed=3, head=head), tiny_model(family, head=head), terms)
-    return DistillationModule(build_student(config, seed=3), teacher, terms)
+    terms = chosen.compose(chosen.options(**(options or {})), Pairing(shape_of(config), shape_of(tiny_config(family))))
+    head = "masked_lm" if any(key.kind == "logits" for term in terms for key in term.student) else None
+    return DistillationModule(build_student(config, seed=3, head=head), tiny_model(family, head=head), terms)
 
 
 def make_rows(count, seed=0, longest=14):
@@ -115,13 +134,7 @@ def make_rows(count, seed=0, longest=14):
     ]
 
 
-def collate(rows):
-    width = max(len(row["input_ids"]) for row in rows)
-    ids, mask = (torch.zeros(len(rows), width, dtype=torch.long), torch.zeros(len(rows), width, dtype=torch.long))
-    for index, row in enumerate(rows):
-        ids[index, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
-        mask[index, : len(row["input_ids"])] = 1
-    return {"input_ids": ids, "attention_mask": mask}
+collate = PadCollator(pad_token_id=0)
 
 
 class Rows(torch.utils.data.Dataset):
@@ -135,41 +148,32 @@ class Rows(torch.utils.data.Dataset):
         return [row["length"] for row in self.rows] if index == "length" else self.rows[index]
 
 
-def train(module, rows, tmp_path, batch, accumulation, steps=5, clip=0.5):
-    arguments = build_arguments(
-        {
-            "max_steps": steps,
-            "per_device_train_batch_size": batch,
-            "gradient_accumulation_steps": accumulation,
-            "learning_rate": 1e-2,
-            "optim": "sgd",
-            "max_grad_norm": clip,
-            "bf16": False,
-            "save_strategy": "no",
-            "use_cpu": True,
-        },
-        output=str(tmp_path),
-        seed=0,
-        evaluates=False,
-    )
+def make_trainer(module, rows, folder, *, policy=None, warn=print, **training):
+    """A trainer of a module on rows in their order, whatever the size of a batch."""
+    fixed = {"learning_rate": 1e-2, "bf16": False, "save_strategy": "no", "use_cpu": True}
     freeze_unreached(module, collate(rows[:2]))
-    trainer = DistillationTrainer(module, args=arguments, train_dataset=Rows(rows), data_collator=collate)
-    # The same rows in the same order, whatever the batch size.
+    trainer = DistillationTrainer(
+        module,
+        policy=policy,
+        warn=warn,
+        args=build_arguments(fixed | training, output=str(folder), seed=0, evaluates=False),
+        train_dataset=Rows(rows),
+        data_collator=collate,
+    )
     trainer.loader.sample = lambda _: torch.utils.data.SequentialSampler(Rows(rows))
-    trainer.train()
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    return trainer
 
 
 def assert_accumulation_changes_nothing(method, clip, folder):
     """Rows have different lengths, so that a mean of means would differ; clipping would hide a wrong scale."""
-    rows = make_rows(16)
-    student = {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48, "hidden_dropout_prob": 0.0}
-    student["attention_probs_dropout_prob"] = 0.0
-    torch.manual_seed(0)
-    whole = train(make_module(method, **student), rows, folder, 8, 1, steps=2, clip=clip)
-    torch.manual_seed(0)
-    parts = train(make_module(method, **student), rows, folder, 1, 8, steps=2, clip=clip)
-    start = make_module(method, **student).state_dict()
+    rows, start, found = make_rows(16), make_module(method, **NO_DROPOUT).state_dict(), []
+    for batch, accumulation in ((8, 1), (1, 8)):
+        torch.manual_seed(0)
+        module = make_module(method, **NO_DROPOUT)
+        sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+        make_trainer(module, rows, folder, max_steps=2, optim="sgd", max_grad_norm=clip, **sizes).train()
+        found.append(module.state_dict())
+    whole, parts = found
     for name, tensor in whole.items():
         torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-6)
     assert any(not torch.equal(start[name], tensor) for name, tensor in whole.items() if "maps" not in name)

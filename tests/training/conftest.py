@@ -1,37 +1,38 @@
 """One recipe whose runs are stopped in every way, and a run of it that never was; they end alike."""
 
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 import limbeck
+from limbeck.errors import LimbeckError
+from tests.support.recipes import recipe_of
 from tests.support.training import kill_at
 
+REFUSALS = yaml.safe_load((Path(__file__).parent / "refusals.yaml").read_text())
 
-def make_recipe(teacher, text, output):
-    """Six steps in two epochs, with dropout and replaced tokens; checkpoints of every second step."""
-    training = {
-        "max_steps": 6,
-        "per_device_train_batch_size": 40,
-        "learning_rate": 1e-3,
-        "bf16": False,
-        "logging_steps": 1,
-        "save_steps": 2,
-        "eval_steps": 2,
-        "num_train_epochs": 9,
-    }
-    stage = {"method": {"name": "minilmv2", "relation_heads": 4}, "augment": {"replace_tokens": 0.3}}
-    return {
-        "name": "resumable",
-        "output": str(output),
-        "seed": 1,
-        "teacher": {"model": str(teacher)},
-        "student": {"shape": {"layers": 2, "hidden": 16, "heads": 2, "ffn": 32}, "dropout": 0.1},
-        "corpus": {"sources": [str(text)], "length": 32, "held_out": 0.2},
-        "stages": [{**stage, "training": training}],
-        "evaluation": {"enabled": False},
-    }
+
+@contextmanager
+def refused(line):
+    """The block is refused in one line, of which a part is given."""
+    with pytest.raises(LimbeckError) as caught:
+        yield
+    assert line in str(caught.value) and str(caught.value).isprintable()
+
+
+def make_recipe(teacher, text, output, *methods, **training):
+    """Six steps a stage, with dropout and replaced tokens; checkpoints of every second step."""
+    recipe = recipe_of(teacher, text, *methods, output=str(output))
+    recipe["student"] = {"shape": {"layers": 2, "hidden": 16, "heads": 2, "ffn": 32}, "dropout": 0.1}
+    for stage in recipe["stages"]:
+        stage["augment"] = {"replace_tokens": 0.3}
+        # Two epochs.
+        fixed = {"max_steps": 6, "per_device_train_batch_size": 40, "num_train_epochs": 9, "eval_steps": 4}
+        stage["training"] |= fixed | training
+    return recipe
 
 
 @pytest.fixture
@@ -57,5 +58,5 @@ def killed_once(bert_folder, text_folder, tmp_path_factory):
 @pytest.fixture
 def killed(recipe, killed_once):
     """The recipe of a run that was killed at its fifth step, with checkpoints of steps 2 and 4."""
-    shutil.copytree(Path(killed_once["output"]), Path(recipe["output"]))
+    shutil.copytree(killed_once["output"], recipe["output"])
     return recipe

@@ -7,9 +7,9 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -18,32 +18,32 @@ import pytest
 import limbeck
 from limbeck.core import folders
 from limbeck.core.folders import LOCK, folder_lock, holder, holder_lives, is_locked
-from limbeck.errors import OutputError
-
-HOLD = """
-import os, sys, time
-from pathlib import Path
-from limbeck.core.folders import folder_lock
-with folder_lock(Path(sys.argv[1])):
-    worker = os.fork()
-    if worker == 0:  # As a worker of a data loader that outlives a killed run.
-        os.close(1)
-        time.sleep(60)
-        os._exit(0)
-    print(worker, flush=True)
-    time.sleep(60)
-"""
+from tests.support.together import fork
+from tests.training.conftest import refused
 
 
 @pytest.fixture
 def other_process(tmp_path):
-    """Another process that has the folder, and the number of a worker of its."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    worker = int(process.stdout.readline())
-    yield process
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    """The number of another process that has the folder, and has a worker; a function ends it."""
+    reading, writing = os.pipe()
+
+    def hold():
+        with folder_lock(tmp_path):
+            worker = os.fork()
+            if worker:  # It outlives a killed run, as a worker of a data loader may.
+                os.write(writing, str(worker).encode())
+            time.sleep(60)
+
+    process = fork(hold)
+    worker = int(os.read(reading, 20))
+
+    def end():
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+    yield process, end
+    with suppress(ProcessLookupError):
+        end()
     os.kill(worker, signal.SIGKILL)
 
 
@@ -57,17 +57,13 @@ def test_another_run_is_named_with_host_process_and_time(tmp_path, other_process
     assert is_locked(tmp_path)
     assert holder_lives(holder(tmp_path))
     for options in ({}, {"resume": True}, {"overwrite": True}):
-        with pytest.raises(OutputError) as caught:
+        with refused(f"process {other_process[0]} on {socket.gethostname()}, since 20"):
             limbeck.distill(tiny_recipe, **options)
-        message = str(caught.value)
-        assert f"process {other_process.pid} on {socket.gethostname()}, since 20" in message
-        assert "\n" not in message
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
 
 
 def test_a_dead_run_does_not_block_even_if_its_workers_live(tmp_path, other_process):
-    other_process.kill()
-    other_process.wait()
+    other_process[1]()
     assert not is_locked(tmp_path)
     assert not holder_lives(holder(tmp_path))
     with folder_lock(tmp_path):
@@ -76,28 +72,19 @@ def test_a_dead_run_does_not_block_even_if_its_workers_live(tmp_path, other_proc
 
 def test_one_process_cannot_have_a_folder_twice(tmp_path):
     with folder_lock(tmp_path):
-        with pytest.raises(OutputError, match=f"process {os.getpid()}"), folder_lock(tmp_path):
-            pass
         (tmp_path / "elsewhere").symlink_to(tmp_path)
-        refused = []
 
-        def enter():
-            try:
-                with folder_lock(tmp_path / "elsewhere"):
-                    pass
-            except OutputError as error:
-                refused.append(error)
+        def enter(folder):
+            with refused(f"process {os.getpid()}"), folder_lock(folder):
+                pass
 
-        thread = threading.Thread(target=enter)
-        thread.start()
-        thread.join()
-        assert refused
+        enter(tmp_path)
+        with ThreadPoolExecutor() as threads:
+            threads.submit(enter, tmp_path / "elsewhere").result()
         # Asking must not unlock: a process loses its lock with any descriptor of the file that it closes.
         assert is_locked(tmp_path) and holder(tmp_path)["pid"] == os.getpid()
-        asking = "import sys; from pathlib import Path; from limbeck.core.folders import is_locked; "
-        code = asking + "print(is_locked(Path(sys.argv[1])))"
-        asked = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-        assert asked.stdout.strip() == "True"
+        asking = fork(lambda: os._exit(is_locked(tmp_path)))
+        assert os.WEXITSTATUS(os.waitpid(asking, 0)[1]) == 1
     assert not is_locked(tmp_path)
 
 
@@ -110,7 +97,7 @@ def test_a_file_system_without_locks_goes_by_the_last_holder(tmp_path, monkeypat
     here = {"host": socket.gethostname(), "pid": os.getpid(), "started": started, "since": "2030-01-01T00:00:00+00:00"}
     (tmp_path / LOCK).write_text(json.dumps(here))
     assert is_locked(tmp_path) is None
-    with pytest.raises(OutputError, match="since 2030-01-01"), folder_lock(tmp_path):
+    with refused("since 2030-01-01"), folder_lock(tmp_path):
         pass
     (tmp_path / LOCK).write_text(json.dumps({**here, "started": started - 1000}))  # The number was used again.
     with folder_lock(tmp_path):
@@ -156,5 +143,5 @@ def test_a_damaged_recipe_is_said(recipe, whole):
     saved = Path(recipe["output"]) / "recipe.yaml"
     for harm in (lambda: saved.write_text("- {"), saved.unlink):
         harm()
-        with pytest.raises(OutputError, match="missing or damaged"):
+        with refused("missing or damaged"):
             limbeck.distill(recipe, resume=True)

@@ -2,8 +2,7 @@
 
 import errno
 import json
-import subprocess
-import sys
+import resource
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,8 @@ from limbeck.core.files import HEARTBEAT
 from limbeck.errors import OutputError, TrainingError
 from limbeck.training import checkpoints, record
 from limbeck.training.checkpoints import disk_problem, loading, newest_checkpoint, saving
-from tests.support.training import assert_equal, stage_folder, student_of
-
-
-def full(*arguments, **options):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def assert_goes_on(recipe, whole):
-    """The run is resumed from what is there, to the weights of one that met no full disk."""
-    limbeck.distill(recipe, resume=True)
-    assert_equal(student_of(recipe), student_of(whole))
-
+from tests.support.together import together
+from tests.support.training import assert_ends_like, failing_after, full, stage_folder
 
 SLOW = pytest.mark.slow
 #: The functions of `checkpoints` that fail.
@@ -38,31 +27,16 @@ PLACES = {"manifest": "atomic_text", "model": "save_weights", "sync": "seal", "r
     "place", ["optimizer", "manifest", *(pytest.param(place, marks=SLOW) for place in ("model", "sync", "rename"))]
 )
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, monkeypatch, place):
-    def after_the_first(function, failure):
-        calls = []
-
-        def call(*arguments, **options):
-            calls.append(arguments)
-            return function(*arguments, **options) if len(calls) == 1 else failure(*arguments, **options)
-
-        return call
-
     def torn(tensors, path, **options):
         Path(path).write_bytes(b"half")
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
 
     with monkeypatch.context() as patch:
         if place == "optimizer":
-            original, calls = torch.save, []
-
-            def save(value, path, **options):
-                calls.append(path)
-                return original(value, path, **options) if len(calls) < 5 else torn(value, path)
-
-            patch.setattr(torch, "save", save)
+            patch.setattr(torch, "save", failing_after(4, torch.save, torn))
         else:
             name = PLACES[place]
-            patch.setattr(checkpoints, name, after_the_first(getattr(checkpoints, name), full))
+            patch.setattr(checkpoints, name, failing_after(1, getattr(checkpoints, name), full))
         with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
             limbeck.distill(recipe)
     message = str(caught.value)
@@ -73,7 +47,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, 
     assert newest_checkpoint(folder, pytest.fail) is not None
     found = json.loads((Path(recipe["output"]) / "run.json").read_text())
     assert (found["status"], found["problem"]) == ("failed", message)
-    assert_goes_on(recipe, whole)
+    assert_ends_like(recipe, whole)
 
 
 @pytest.mark.parametrize("place", ["finish", "student", "record"])
@@ -90,7 +64,7 @@ def test_a_disk_that_fills_up_elsewhere(recipe, whole, monkeypatch, place):
         with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
             limbeck.distill(recipe)
     assert "\n" not in str(caught.value)
-    assert_goes_on(recipe, whole)
+    assert_ends_like(recipe, whole)
 
 
 def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
@@ -101,38 +75,21 @@ def test_a_heartbeat_that_cannot_be_written_stops_nothing(recipe, monkeypatch):
     assert limbeck.distill(recipe).record["status"] == "finished"
 
 
-LIMITED = """
-import json, resource, signal, sys
-import torch
-from pathlib import Path
-from limbeck.api import distill
-torch.set_num_threads(1)
-assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN  # As Python does.
-recipe = json.loads(Path(sys.argv[1]).read_text())
-for limit in map(int, sys.argv[2:]):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    try:
-        distill(recipe, resume=True)
-    except Exception as error:
-        print(type(error).__name__, error)
-"""
-
-
 @pytest.mark.slow
-def test_files_that_the_system_cuts_off(recipe, whole, tmp_path):
+def test_files_that_the_system_cuts_off(recipe, whole):
     """A limit on the size of files fails real writes, first the optimizer's moments and then the weights."""
-    path = tmp_path / "recipe.json"
-    path.write_text(json.dumps(recipe))
     # The whole run has built the text too, so that it is not cut off.
     weights = (stage_folder(whole) / "model.safetensors").stat().st_size
-    command = [sys.executable, "-c", LIMITED, str(path), str(weights + 4096), str(weights // 2)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = done.stdout.strip().splitlines()
-    assert len(lines) == 2, done.stdout + done.stderr
-    assert all(line.startswith("TrainingError The checkpoint of step 2 could not be written") for line in lines)
-    assert "File too large" in lines[1]
+    for limit, reason in ((weights + 4096, ""), (weights // 2, "File too large")):
+
+        def attempt(index, console, limit=limit):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            limbeck.distill(recipe, resume=True)
+
+        [(code, said)] = together(1, attempt)
+        assert code == 1 and said.startswith("The checkpoint of step 2 could not be written") and reason in said
     assert [path.name for path in stage_folder(recipe).iterdir()] == ["log.jsonl"]
-    assert_goes_on(recipe, whole)
+    assert_ends_like(recipe, whole)
 
 
 def test_reasons_are_those_of_the_system():

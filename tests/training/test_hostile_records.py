@@ -11,7 +11,6 @@ import pytest
 
 from limbeck.core.files import read_json
 from limbeck.errors import OutputError
-from limbeck.training.checkpoints import MANIFEST, find_damage, seal
 from limbeck.training.record import RunRecord, find_runs, status_of
 
 STRANGE: list[Any] = [
@@ -43,9 +42,10 @@ def test_a_run_goes_on_whatever_its_record_says(tmp_path: Path, value: Any) -> N
     for key in ("timings", "peak_memory_bytes", "stages", "created"):
         (tmp_path / "run.json").write_text(json.dumps({"status": "running", key: value}))
         record = RunRecord(tmp_path, {"name": "x"})
-        record.time("reading", 1.0)
+        with record.timed("reading"):
+            pass
         record.set("running")
-        assert read_json(tmp_path / "run.json")["timings"]["reading"] == 1.0
+        assert read_json(tmp_path / "run.json")["timings"]["reading"] == 0.0
 
 
 def test_files_without_end_are_not_read(tmp_path: Path) -> None:
@@ -58,23 +58,3 @@ def test_folders_that_no_file_system_has() -> None:
     for name in ("x" * 5000, "a\0b"):
         with pytest.raises(OutputError, match="is no folder"):
             find_runs([Path(name)])
-
-
-@pytest.mark.parametrize("way", ["pipe", "device", "folder", "a\0b", "x" * 5000, "../out", "/etc/passwd", "\x1b[2J"])
-def test_checkpoints_that_lie(tmp_path: Path, way: str) -> None:
-    checkpoint = tmp_path / "checkpoint-2"
-    checkpoint.mkdir()
-    file = checkpoint / "weights"
-    file.write_text("weights")
-    seal(checkpoint, {"step": 2})
-    assert find_damage(checkpoint) is None
-    if way in ("pipe", "device", "folder"):
-        file.unlink()
-        {"pipe": lambda: os.mkfifo(file), "device": lambda: file.symlink_to("/dev/zero"), "folder": file.mkdir}[way]()
-    else:
-        manifest = json.loads((checkpoint / MANIFEST).read_text())
-        manifest["files"][way] = manifest["files"]["weights"]
-        (checkpoint / MANIFEST).write_text(json.dumps(manifest))
-    damage = find_damage(checkpoint)
-    assert damage is not None
-    assert damage.isprintable()

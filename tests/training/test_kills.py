@@ -2,53 +2,39 @@
 
 import json
 import os
+import random
+import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import limbeck
 from tests.support.models import make_teacher
-from tests.support.training import assert_equal, log_of, without_clocks
+from tests.support.together import fork
+from tests.support.training import assert_equal, log_of, send, without_clocks
+from tests.training.conftest import make_recipe
 
-TRAINING = {
-    "max_steps": 6,
-    "per_device_train_batch_size": 5,
-    "gradient_accumulation_steps": 2,
-    "learning_rate": 1e-3,
-    "bf16": False,
-    "logging_steps": 3,
-    "save_steps": 2,
-    "eval_steps": 3,
-}
-
-
-def make_recipe(teacher, text, output):
-    """Two stages with dropout, replaced tokens, learned maps, accumulation, and steps that do not divide each other."""
-    methods = [{"name": "minilmv2", "relation_heads": 4}, {"name": "hidden_states"}]
-    return {
-        "output": str(output),
-        "seed": 1,
-        "teacher": {"model": str(teacher)},
-        "student": {"shape": {"layers": 2, "hidden": 24, "heads": 2, "ffn": 48}, "dropout": 0.1},
-        "corpus": {"sources": [str(text)], "length": 32, "held_out": 0.2},
-        "stages": [{"method": method, "training": TRAINING, "augment": {"replace_tokens": 0.3}} for method in methods],
-        "evaluation": {"enabled": False},
-    }
+METHODS = [{"name": "minilmv2", "relation_heads": 4}, {"name": "hidden_states"}]
+# Accumulation, and steps that do not divide each other.
+TRAINING = {"per_device_train_batch_size": 5, "gradient_accumulation_steps": 2, "logging_steps": 3, "eval_steps": 3}
 
 
 @pytest.fixture
 def recipe(bert_folder, text_folder, tmp_path):
-    return make_recipe(bert_folder, text_folder, tmp_path / "run")
+    """Two stages, of which the second has learned maps."""
+    return make_recipe(bert_folder, text_folder, tmp_path / "run", *METHODS, **TRAINING)
 
 
 @pytest.fixture(scope="module")
 def whole(bert_folder, text_folder, tmp_path_factory):
     """The same run, never killed."""
-    recipe = make_recipe(bert_folder, text_folder, tmp_path_factory.mktemp("whole") / "run")
+    recipe = make_recipe(bert_folder, text_folder, tmp_path_factory.mktemp("whole") / "run", *METHODS, **TRAINING)
     limbeck.distill(recipe)
     return recipe
 
@@ -61,64 +47,88 @@ def weights_of(output):
     }
 
 
-def run_victim(recipe, tmp_path, *arguments):
-    path = tmp_path / "recipe.json"
-    path.write_text(json.dumps(recipe))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.victim", *map(str, (path, *arguments))],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout.splitlines()[-1])
-    assert outcome["exit"] == 0, done.stderr
-    return outcome["kills"]
+def die_at_file_operation(number, after):
+    """Let this process die at its n-th file operation of those that checkpoints and records are made of."""
+    left, die = [number], send(signal.SIGKILL)
+
+    def deadly(function):
+        def call(*arguments, **options):
+            left[0] -= 1
+            if left[0] == 0 and not after:
+                die()
+            result = function(*arguments, **options)
+            if left[0] == 0:
+                die()
+            return result
+
+        return call
+
+    for owner, names in ((os, "fsync"), (Path, "rename replace unlink"), (shutil, "rmtree"), (torch, "save")):
+        for name in names.split():
+            setattr(owner, name, deadly(getattr(owner, name)))
 
 
-def assert_same_end(killed, whole):
-    assert_equal(weights_of(killed["output"]), weights_of(whole["output"]))
+def run_killed(recipe, seed, kills, seconds, operations):
+    """Run a recipe to its end, each time in a process, while it is killed; return how often.
+
+    The first processes die in turn after a random time, and at a random one of their first file operations, before or
+    after it is done. The last one may run to its end.
+    """
+    dice, died = random.Random(seed), 0
+    while True:
+        by_time, by_file = died < kills and died % 2 == 0, died < kills and died % 2 == 1
+        deadline = time.monotonic() + (dice.uniform(0, seconds) if by_time else 300)
+        number, after = dice.randint(1, operations) if by_file else 0, dice.random() < 0.5
+
+        def attempt(number=number, after=after):
+            die_at_file_operation(number, after)
+            limbeck.distill(recipe, resume=True)
+
+        child = fork(attempt)
+        while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.002)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            assert status == 0
+            return died
+        died += 1
+
+
+# Times and counts that a fast machine does not outrun.
+@pytest.mark.parametrize(
+    ("seed", "kills", "seconds", "operations", "least"),
+    [(7, 4, 1, 30, 2), *(pytest.param(seed, 20, 0.7, 16, 3, marks=pytest.mark.slow) for seed in range(3))],
+)
+def test_a_run_killed_again_and_again_ends_like_one_that_never_was(
+    recipe, whole, seed, kills, seconds, operations, least
+):
+    assert run_killed(recipe, seed, kills, seconds, operations) >= least
+    assert_equal(weights_of(recipe["output"]), weights_of(whole["output"]))
     found, expected = (
         [{name: value for name, value in entry.items() if "flos" not in name} for entry in without_clocks(log_of(run))]
-        for run in (killed, whole)
+        for run in (recipe, whole)
     )
     assert found == expected
-    left = [path for path in Path(killed["output"]).rglob("*") if ".partial" in path.name or ".saving" in path.parts]
-    assert not left and not list(Path(killed["output"]).rglob("checkpoint-*"))
-
-
-def test_a_run_killed_again_and_again_ends_like_one_that_never_was(recipe, whole, tmp_path):
-    # Times and counts that a fast machine does not outrun.
-    assert run_victim(recipe, tmp_path, 7, 4, 1, 30) > 1
-    assert_same_end(recipe, whole)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_many_kills(recipe, whole, tmp_path, seed):
-    assert run_victim(recipe, tmp_path, seed, 20, 0.7, 16) >= 3
-    assert_same_end(recipe, whole)
+    left = [path for path in Path(recipe["output"]).rglob("*") if ".partial" in path.name or ".saving" in path.parts]
+    assert not left and not list(Path(recipe["output"]).rglob("checkpoint-*"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bf16", [False, True])
 def test_two_threads_give_the_same_bits_again(text_folder, tmp_path, bf16):
-    """Products large enough that threads share them, in processes of their own; one is killed after a checkpoint."""
+    """Products large enough that threads share them; one process is killed after a checkpoint."""
     teacher = make_teacher(tmp_path, "bert", layers=4, hidden=384, heads=6, ffn=1536)
-    recipe = make_recipe(teacher, text_folder, tmp_path / "whole")
+    training = {"per_device_train_batch_size": 40, "max_steps": 12, "bf16": bf16}
+    recipe = make_recipe(teacher, text_folder, tmp_path / "whole", **training)
     recipe["student"]["shape"] = {"layers": 2, "hidden": 384, "heads": 6, "ffn": 1536}
-    recipe["stages"] = recipe["stages"][:1]
-    training = {"per_device_train_batch_size": 40, "gradient_accumulation_steps": 1, "max_steps": 12, "bf16": bf16}
-    recipe["stages"][0]["training"] = TRAINING | training
-    environment = os.environ | {"OMP_NUM_THREADS": "2"}
 
     def start(output, *options):
         path = tmp_path / f"{output}.json"
         path.write_text(json.dumps(recipe | {"output": str(tmp_path / output)}))
-        return subprocess.Popen(
-            [sys.executable, "-m", "limbeck", "distill", str(path), "-q", *options], env=environment
-        )
+        command = [sys.executable, "-m", "limbeck", "distill", str(path), "-q", *options]
+        return subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "2"})
 
     assert start("whole").wait(300) == 0
     killed = start("killed")

@@ -7,13 +7,18 @@ from limbeck.methods import METHODS, Pairing
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
 from limbeck.models.packing import PackedLinear
-from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training.data import LengthGroupedSampler
 from limbeck.training.module import UNITS, DistillationModule, count_units, freeze_unreached
-from limbeck.training.trainer import DistillationTrainer
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import FAMILIES, tiny_config, tiny_model
-from tests.support.training import Rows, assert_accumulation_changes_nothing, collate, make_module, make_rows
+from tests.support.training import (
+    Rows,
+    assert_accumulation_changes_nothing,
+    collate,
+    make_module,
+    make_rows,
+    make_trainer,
+)
 
 
 def test_the_teacher_is_outside_and_stays_in_eval():
@@ -53,8 +58,7 @@ def test_untrained_parameters_are_exactly_those_without_gradient(family, method)
 @pytest.mark.parametrize("method", METHODS)
 def test_counts_are_proportional_to_their_unit(method):
     options = {"sample_relation_weight": 1.0} if method == "sentence_embedding" else {}
-    student = {"layers": 2, "hidden": 48 if method in EQUAL_WIDTHS else 24, "heads": 4, "ffn": 48}
-    module = make_module(method, options=options, **student).eval()
+    module = make_module(method, options=options, hidden=48 if method in EQUAL_WIDTHS else 24, heads=4).eval()
     batches = [with_labels(collate(make_rows(count, seed=count))) for count in (2, 5)]
     for term in module.terms:
         unit = UNITS.index(term.unit)
@@ -76,21 +80,10 @@ def test_accumulation_equals_one_large_batch(method, clip, tmp_path):
 
 def test_held_out_loss_does_not_depend_on_the_batch_size(tmp_path):
     rows = make_rows(13)
-    found = []
-    for batch in (2, 13):
-        module = make_module()
-        arguments = build_arguments(
-            {"max_steps": 1, "per_device_eval_batch_size": batch, "bf16": False, "use_cpu": True},
-            output=str(tmp_path),
-            seed=0,
-            evaluates=True,
-        )
-        trainer = DistillationTrainer(
-            module, args=arguments, train_dataset=Rows(rows), eval_dataset=Rows(rows), data_collator=collate
-        )
-        found.append(trainer.evaluate())
+    sizes = ({"max_steps": 1, "per_device_eval_batch_size": batch} for batch in (2, 13))
+    one, other = (make_trainer(make_module(), rows, tmp_path, **size).evaluate(Rows(rows)) for size in sizes)
     for name in ("eval_loss", "eval_query_query"):
-        assert found[0][name] == pytest.approx(found[1][name], rel=1e-5)
+        assert one[name] == pytest.approx(other[name], rel=1e-5)
 
 
 def test_the_sampler_is_a_function_of_seed_and_epoch():
@@ -141,7 +134,7 @@ def test_scoring_only_masked_tokens_changes_nothing(family):
 
 
 def test_a_batch_without_a_masked_token_is_zero():
-    module = make_module("mlm", layers=2, hidden=24, heads=2, ffn=48)
+    module = make_module("mlm")
     batch = collate(make_rows(3))
     total, count = module(**batch, labels=torch.full_like(batch["input_ids"], -100))["hard_label"]
     total.backward()
@@ -167,15 +160,15 @@ def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():
     module = make_module()
     freeze_unreached(module, collate(make_rows(2)))
     assert not packed_maps(module)  # it may still move elsewhere
-    module.move_teacher("cpu", pack=False)
+    module.reader.move("cpu", pack=False)
     assert not packed_maps(module)
-    module.move_teacher("cpu")
+    module.reader.move("cpu")
     assert packed_maps(module)
-    module.move_teacher("meta")
+    module.reader.move("meta")
     assert not packed_maps(module)
     assert {parameter.device.type for parameter in module.reader.teacher.parameters()} == {"meta"}
     module = make_module()
-    module.move_teacher("cpu")
+    module.reader.move("cpu")
     module.close()
     assert not packed_maps(module)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,6 @@ class StudentCohort(nn.Module):
         students: The models that learn.
         teacher: The model that is read; frozen here, and cut above the deepest stream that is needed.
         terms: What each student is taught, in their order.
-        seed: Decides what is drawn at random in learned maps; every student starts from the same.
         pooling: How `pooled` streams are made.
 
     Raises:
@@ -42,21 +41,18 @@ class StudentCohort(nn.Module):
         teacher: PreTrainedModel,
         terms: Sequence[Sequence[Term]],
         *,
-        seed: int = 0,
         pooling: str = "mean",
     ) -> None:
         super().__init__()
         if not students or len(students) != len(terms):
             raise ValueError(f"{len(students)} students need as many lists of terms, not {len(terms)}")
         reader = TeacherReader(teacher, [term for own in terms for term in own], pooling=pooling)
-        members = []
-        for student, own in zip(students, terms, strict=True):
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(seed)
-                members.append(DistillationModule(student, reader, own, pooling=pooling))
-        self.members = nn.ModuleList(members)
-        self.active = list(range(len(members)))
-        self._reader = reader
+        self.members = nn.ModuleList(
+            DistillationModule(student, reader, own, pooling=pooling)
+            for student, own in zip(students, terms, strict=True)
+        )
+        self.active = list(range(len(students)))
+        self.reader = reader
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -69,9 +65,7 @@ class StudentCohort(nn.Module):
 
     def member(self, index: int) -> DistillationModule:
         """Return a student's module; alone it would run the teacher by itself."""
-        found = self.members[index]
-        assert isinstance(found, DistillationModule)
-        return found
+        return cast(DistillationModule, self.members[index])
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
@@ -84,7 +78,7 @@ class StudentCohort(nn.Module):
         found: dict[str, tuple[Tensor, Tensor]] = {}
         start, after = RandomStreams(input_ids.device), None
         scored = self.member(self.active[0]).scored_tokens(labels)
-        teacher = self._reader.read(input_ids, attention_mask, scored=scored, **inputs)
+        teacher = self.reader.read(input_ids, attention_mask, scored=scored, **inputs)
         for index in self.active:
             member = self.member(index)
             start.restore()
@@ -95,10 +89,6 @@ class StudentCohort(nn.Module):
         if after is not None:
             after.restore()
         return found
-
-    def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
-        """Place the teacher where it stays; see `TeacherReader.move`."""
-        self._reader.move(device, pack=pack)
 
     def close(self) -> None:
         """Take all taps off, so that students and teacher are ordinary models again."""
@@ -139,7 +129,7 @@ class DivergedStudents:
         self._names: list[str] = []
         self._values: list[Tensor] = []
 
-    def note(self, step: int, shares: Mapping[str, Tensor]) -> None:
+    def note(self, shares: Mapping[str, Tensor]) -> None:
         """Remember the terms of a micro-batch; on a CPU look at once."""
         self._names.extend(shares)
         self._values.extend(share.float() for share in shares.values())
@@ -168,7 +158,7 @@ class CohortTrainer(DistillationTrainer):
     """
 
     def __init__(self, model: StudentCohort, *, cuts: Mapping[int, Cut] | None = None, **arguments: Any) -> None:
-        # A cohort has the part of a module's surface that the loop uses: terms, move_teacher, parameters.
+        # A cohort has the part of a module's surface that the loop uses: terms, reader, parameters.
         super().__init__(model=model, **arguments)  # type: ignore[arg-type]
         self.cohort = model
         self.diverged = DivergedStudents()

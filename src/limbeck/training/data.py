@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from accelerate.utils import gather_object
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -23,50 +23,22 @@ from transformers.trainer_utils import seed_worker
 
 from limbeck import corpus as texts
 from limbeck.core.files import atomic_text
-from limbeck.core.ranks import raised_on_all_ranks
+from limbeck.core.ranks import gather, raised_on_all_ranks
+from limbeck.core.records import Drawn
 from limbeck.core.workers import single_threaded_tokenizers
 from limbeck.corpus import Corpus, LabelledCorpus, Lane, MaskedTokens, ReplacedTokens, RowMix, SourceReport
 from limbeck.corpus.batches import group_by_length
 from limbeck.corpus.streaming import Block, StreamedCorpus
-from limbeck.errors import CorpusError, LimbeckError, TrainingError
+from limbeck.errors import CorpusError, TrainingError
 from limbeck.training.module import FILLER
 
 AnyCorpus = Corpus | LabelledCorpus
 _HELD_OUT_ROWS = 512
-
-
-class MixedRows(Dataset[dict[str, Any]]):
-    """Rows of several sources, and which of them an epoch has.
-
-    Args:
-        rows: The rows.
-        mix: What an epoch has.
-    """
-
-    def __init__(self, rows: Any, mix: RowMix) -> None:
-        self._rows = rows
-        self.mix = mix
-
-    def set_epoch(self, epoch: int) -> None:
-        """Tell rows that are masked anew in every epoch which one begins."""
-        if hasattr(self._rows, "set_epoch"):
-            self._rows.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._rows[key]
-
-    def __getitems__(self, indices: list[int]) -> Any:
-        """Read several rows at once, as data loaders do."""
-        return self._rows.__getitems__(indices)
+_LOADER_OPTIONS = ("num_workers", "pin_memory", "prefetch_factor", "multiprocessing_context")
 
 
 class StreamedRows(Dataset[dict[str, Any]]):
-    """The rows of a stream: what a batch is made of, and a few rows of the beginning to see beforehand.
-
-    As a data set it has the rows of the beginning; a trainer reads `batches` instead.
+    """The rows of a stream, made of its blocks; as a data set, a few rows of its beginning to see beforehand.
 
     Args:
         corpus: The stream.
@@ -86,14 +58,8 @@ class StreamedRows(Dataset[dict[str, Any]]):
     def __getitem__(self, key: Any) -> Any:
         return self._beginning[key]
 
-    def batches(
-        self, lane: Lane, *, batch_size: int, seed: int, state: dict[str, Any] | None = None
-    ) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-        """Iterate over batches of rows, each with the state behind it; arguments as of `StreamedCorpus.batches`."""
-        for blocks, behind in self.corpus.batches(lane, batch_size=batch_size, seed=seed, state=state):
-            yield [self._row(block) for block in blocks], behind
-
-    def _row(self, block: Block) -> dict[str, Any]:
+    def make(self, block: Block) -> dict[str, Any]:
+        """Make the row of a block, its tokens replaced and masked."""
         row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids)}
         if self._replacing is not None:
             row = self._replacing.replace(row)
@@ -101,12 +67,7 @@ class StreamedRows(Dataset[dict[str, Any]]):
 
 
 def training_rows(
-    corpus: AnyCorpus,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    replace_tokens: float,
-    mask_tokens: float,
-    seed: int,
+    corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, *, replace_tokens: float, mask_tokens: float, seed: int
 ) -> Any:
     """Return the rows to train on.
 
@@ -115,21 +76,15 @@ def training_rows(
         tokenizer: Its tokenizer.
         replace_tokens: Share of tokens replaced by random words.
         mask_tokens: Share of tokens masked, of those that are left; they become the labels.
-        seed: Decides what is replaced, masked, and drawn of a mix.
+        seed: Decides what is replaced and masked.
     """
     rows: Any = corpus.train
     replacing = masking = None
     if replace_tokens > 0:
-        special = tokenizer.all_special_ids
-        rows = replacing = ReplacedTokens(
-            rows, replace_tokens, words=texts.word_ids(tokenizer), special=special, seed=seed
-        )
+        rows = replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
     if mask_tokens > 0:
         rows = masking = _masked(rows, tokenizer, mask_tokens, seed)
-    if isinstance(corpus, StreamedCorpus):
-        return StreamedRows(corpus, replacing, masking)
-    mix = corpus.row_mix(seed)
-    return rows if mix is None else MixedRows(rows, mix)
+    return StreamedRows(corpus, replacing, masking) if isinstance(corpus, StreamedCorpus) else rows
 
 
 def held_out_rows(corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, *, mask_tokens: float, seed: int) -> Any:
@@ -214,27 +169,22 @@ def grouped_padding_share(lengths: Sequence[int], batch_size: int, seed: int = 0
 Collate = Callable[[Sequence[Any]], dict[str, torch.Tensor]]
 
 
-class Loader:
+class Loader(TrainerCallback):
     """Loads the rows of a stage: its steps have the same rows with any number of processes and micro-batches.
 
     A step is made of a number of rows: 8 in one process are 4 in two, or 2 micro-batches of 4. Batches stay on the
     host; `DistillationTrainer` moves them. A stream needs no sharding over processes, each reads its own part; its
-    position is saved with every checkpoint.
+    position is saved with every checkpoint. As a callback it follows the epochs.
 
     Args:
         arguments: Of the training.
         collate: Makes batches of rows.
         drop_last: Whether an epoch ends with its last full batch.
-        add_callback: Registers callbacks that follow the epochs.
+        mix: Which rows an epoch has; without it, every row once.
     """
 
     def __init__(
-        self,
-        arguments: TrainingArguments,
-        collate: Collate,
-        *,
-        drop_last: bool,
-        add_callback: Callable[[TrainerCallback], None],
+        self, arguments: TrainingArguments, collate: Collate, *, drop_last: bool, mix: RowMix | None = None
     ) -> None:
         self.drop_last = drop_last
         self.sampler: LengthGroupedSampler | None = None
@@ -242,13 +192,8 @@ class Loader:
         self._arguments = arguments
         self._lane = Lane(arguments.process_index, arguments.world_size)
         self._collate = collate
-        self._add_callback = add_callback
-        self._options: dict[str, Any] = {
-            "num_workers": arguments.dataloader_num_workers,
-            "pin_memory": arguments.dataloader_pin_memory,
-            "prefetch_factor": arguments.dataloader_prefetch_factor,
-            "multiprocessing_context": arguments.dataloader_multiprocessing_context,
-        }
+        self._mix = mix
+        self._options = {name: getattr(arguments, f"dataloader_{name}") for name in _LOADER_OPTIONS}
 
     @property
     def rows_a_step(self) -> int:
@@ -262,22 +207,26 @@ class Loader:
         Raises:
             TrainingError: if they make no batch.
         """
-        if isinstance(rows, StreamedRows):
-            return self._streamed(rows)
         arguments = self._arguments
+        if isinstance(rows, StreamedRows):
+            # The loop would go on by reading and dropping all batches from the first on.
+            arguments.ignore_data_skip = True
+            size, seed = arguments.train_batch_size, arguments.seed
+            self.stream = StreamLoader(rows, self._collate, self._lane, size, seed, self._options)
+            return self.stream
         batches = SharedBatches(self.sample(rows), arguments.train_batch_size, self._lane, drop_last=self.drop_last)
         if len(batches) == 0:
             size = arguments.train_batch_size * arguments.world_size
-            raise no_step(f"The stage would train no step: {len(rows)} rows make no batch of {size}")
+            problem = f"The stage would train no step: {len(rows)} rows make no batch of {size}"
+            way_out = "lower per_device_train_batch_size or leave out dataloader_drop_last."
+            raise raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
         seeded = partial(seed_worker, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)
         return self._load(rows, batches, worker_init_fn=seeded)
 
     def sample(self, rows: Any) -> Sampler[int]:
         """Sample rows of similar length together; see `LengthGroupedSampler`."""
-        lengths, mix = rows["length"][:], getattr(rows, "mix", None)
-        sampler = self.sampler = LengthGroupedSampler(lengths, self.rows_a_step, self._arguments.seed, mix)
-        self._add_callback(EpochSetter(sampler, *([rows] if hasattr(rows, "set_epoch") else [])))
-        return sampler
+        self.sampler = LengthGroupedSampler(rows["length"][:], self.rows_a_step, self._arguments.seed, self._mix)
+        return self.sampler
 
     def held_out(self, rows: Any) -> DataLoader[Any]:
         """Load the rows to measure on, those of this process."""
@@ -297,24 +246,42 @@ class Loader:
         if self.stream is not None:
             self.stream.load_state_dict(json.loads(self._position_file(folder).read_text(encoding="utf-8")))
 
-    def describe_drawn(self, rows: Any, corpus: Corpus, steps: int) -> dict[str, Any] | None:
+    def on_epoch_begin(
+        self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **kwargs: Any
+    ) -> None:
+        """Tell the sampler, and rows that are masked anew every epoch, which epoch begins.
+
+        The loop itself reaches no sampler that is sharded over ranks. A run resumed in the middle of an epoch has a
+        fraction here.
+        """
+        parts: tuple[Any, Any] = self.sampler, getattr(train_dataloader, "dataset", None)
+        for part in parts:
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(int((state.epoch or 0.0) + 1e-6))
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Let the epoch of a stream be the part of the steps that are done, also in a resumed run."""
+        if self.stream is not None:
+            state.epoch = state.global_step / state.max_steps
+
+    def describe_drawn(self, corpus: Corpus, steps: int) -> Drawn | None:
         """Return how many rows of each source were trained on, over all processes; None where they are not mixed.
 
         Of a stream also the skipped and repaired text; every lane counts its own.
 
         Args:
-            rows: The rows to train on.
             corpus: What was trained on.
             steps: Optimizer steps that were taken.
         """
         described: dict[str, Any] = {}
-        if isinstance(rows, StreamedRows):
-            assert self.stream is not None, "nothing was trained on"
-            mine = [(self.stream.drawn, self.stream.report)]
-            parts = mine if self._arguments.world_size == 1 else gather_object(mine)
-            found = [sum(counts) for counts in zip(*(drawn for drawn, _ in parts), strict=True)]
-            described["report"] = _joined(report for _, report in parts).to_dict()
-        elif isinstance(rows, MixedRows):
+        if self.stream is not None:
+            states = [state for part in gather(self.stream.states) for state in part.values()]
+            found = np.sum([state["drawn"] for state in states], axis=0).tolist()
+            report = SourceReport()
+            for state in states:
+                report.merge(SourceReport.from_dict(state["report"]))
+            described["report"] = report.to_dict()
+        elif self._mix is not None:
             assert self.sampler is not None, "nothing was trained on"
             found = self.sampler.drawn(steps * self.rows_a_step)
         else:
@@ -322,23 +289,8 @@ class Loader:
         drawn: dict[str, int] = {}
         for name, count in zip(corpus.manifest["settings"]["sources"], found, strict=True):
             drawn[name] = drawn.get(name, 0) + count
-        total = max(sum(found), 1)
-        return {"rows": drawn, "shares": {name: round(count / total, 6) for name, count in drawn.items()}, **described}
-
-    def _streamed(self, rows: StreamedRows) -> StreamLoader:
-        arguments = self._arguments
-        # The loop would go on by reading and dropping all batches from the first on.
-        arguments.ignore_data_skip = True
-        self._add_callback(_EpochOfStream())
-        self.stream = StreamLoader(
-            rows,
-            self._collate,
-            self._lane,
-            batch_size=arguments.train_batch_size,
-            seed=arguments.seed,
-            **self._options,
-        )
-        return self.stream
+        shares = {name: round(count / max(sum(found), 1), 6) for name, count in drawn.items()}
+        return Drawn.read({"rows": drawn, "shares": shares, **described})
 
     def _position_file(self, folder: Path) -> Path:
         return folder / f"stream_position_{self._arguments.process_index}.json"
@@ -347,7 +299,7 @@ class Loader:
         return DataLoader(
             rows,
             batch_sampler=batches,
-            collate_fn=FillingCollator(self._collate, rows),
+            collate_fn=partial(_collate_or_fill, self._collate, rows),
             persistent_workers=self._arguments.dataloader_persistent_workers,
             # A separate one, so that the workers' seeds are not drawn from the stream of dropout.
             generator=torch.Generator(),
@@ -356,38 +308,14 @@ class Loader:
         )
 
 
-def no_step(problem: str) -> LimbeckError:
-    """Return the error of a stage without a step."""
-    way_out = "lower per_device_train_batch_size or leave out dataloader_drop_last."
-    return raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
-
-
 # Rows in memory: every process reads its share of each batch.
-
-
-class EpochSetter(TrainerCallback):
-    """Tells the sampler, and rows that are masked anew every epoch, which epoch begins.
-
-    The loop itself does not reach a sampler that is sharded over ranks.
-
-    Args:
-        parts: Whatever has `set_epoch`.
-    """
-
-    def __init__(self, *parts: Any) -> None:
-        self._parts = parts
-
-    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Set the epoch; a run resumed in the middle of one has a fraction here."""
-        for part in self._parts:
-            part.set_epoch(int((state.epoch or 0.0) + 1e-6))
 
 
 class SharedBatches(Sampler[list[int]]):
     """Cuts the rows of a sampler into batches of all processes, and yields the part of one of them.
 
     Rows are dealt to the processes one by one, so that all have rows of like length. The last batch of an epoch may
-    have fewer rows than there are processes: those without one get an empty batch, for which see `FillingCollator`. So
+    have fewer rows than there are processes: those without one get an empty batch, for which see `_collate_or_fill`. So
     no row is trained on twice, as it would be if the rest were filled up from the epoch's beginning.
 
     Args:
@@ -429,23 +357,9 @@ def dealt_batches(rows: int, batch_size: int, lane: Lane) -> list[list[int]]:
     return batches[lane.index :: lane.count]
 
 
-class FillingCollator:
-    """Makes a batch of some row where there is none, marked as one that counts nothing.
-
-    Processes have to take every step together, also one without rows.
-
-    Args:
-        collate: Makes batches of rows.
-        rows: Where to take the row from.
-    """
-
-    def __init__(self, collate: Collate, rows: Any) -> None:
-        self._collate = collate
-        self._rows = rows
-
-    def __call__(self, rows: Sequence[Any]) -> dict[str, Any]:
-        """Make a batch."""
-        return self._collate(rows) if rows else {**self._collate([self._rows[0]]), FILLER: True}
+def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[str, Any]:
+    """Make a batch; of some row where it is empty, marked as one that counts nothing: processes step together."""
+    return collate(batch) if batch else {**collate([rows[0]]), FILLER: True}
 
 
 def _cut(rows: Iterable[int], size: int) -> Iterator[list[int]]:
@@ -471,24 +385,26 @@ class _LaneBatches(IterableDataset[_Loaded]):
     """The batches of the lane that a worker reads.
 
     Args:
+        loader: Of the process.
         lanes: For each worker the lane that it reads.
-        read: Iterates over the rows of a lane's batches, each with the state behind it.
-        collate: Makes a batch of rows.
     """
 
-    def __init__(self, lanes: Sequence[int], read: Callable[[int], Iterator[Any]], collate: Collate) -> None:
-        self._lanes, self._read, self._collate = lanes, read, collate
+    def __init__(self, loader: StreamLoader, lanes: Sequence[int]) -> None:
+        self._loader, self._lanes = loader, lanes
 
     def __iter__(self) -> Iterator[_Loaded]:
-        worker = get_worker_info()
+        worker, loader = get_worker_info(), self._loader
         lane = self._lanes[worker.id if worker is not None else 0]
+        options: dict[str, Any] = {"batch_size": loader.batch_size, "seed": loader.seed}
+        part, state = Lane(lane, loader.lane.count * len(self._lanes)), loader.states.get(lane)
         try:
-            for rows, state in self._read(lane):
-                yield _Loaded(lane, self._collate(rows), state)
+            for blocks, behind in loader.rows.corpus.batches(part, state=state, **options):
+                yield _Loaded(lane, loader.collate([loader.rows.make(block) for block in blocks]), behind)
         except CorpusError as error:  # Between processes an exception would lose its one line.
             yield _Loaded(lane, {}, {}, str(error))
 
 
+@dataclass
 class StreamLoader:
     """Loads the batches of a stream, and knows the position behind the last one that was taken.
 
@@ -501,60 +417,47 @@ class StreamLoader:
         lane: Which process this is, of how many.
         batch_size: Rows of a batch.
         seed: Decides the order.
-        num_workers: Worker processes; with 0 this process reads by itself.
-        **options: Of `torch.utils.data.DataLoader`.
+        options: Of `torch.utils.data.DataLoader`; without workers this process reads by itself.
     """
 
-    def __init__(
-        self,
-        rows: StreamedRows,
-        collate: Collate,
-        lane: Lane,
-        *,
-        batch_size: int,
-        seed: int,
-        num_workers: int = 0,
-        **options: Any,
-    ) -> None:
-        self.rows = rows
-        self._collate = collate
-        self._layout = {"processes": lane.count, "workers": num_workers, "batch_size": batch_size}
-        lanes = max(num_workers, 1)
-        self._lanes = list(range(lane.index * lanes, (lane.index + 1) * lanes))
-        self._seed = seed
-        self._options = options
-        self._states: dict[int, dict[str, Any]] = {}
+    rows: StreamedRows
+    collate: Collate
+    lane: Lane
+    batch_size: int
+    seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._workers: int = self.options.get("num_workers", 0)
+        self._layout = {"processes": self.lane.count, "workers": self._workers, "batch_size": self.batch_size}
+        lanes = max(self._workers, 1)
+        self._lanes = list(range(self.lane.index * lanes, (self.lane.index + 1) * lanes))
+        self.states: dict[int, dict[str, Any]] = {}
         self._taken = 0
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        turn, workers = self._taken % len(self._lanes), self._layout["workers"]
+        turn = self._taken % len(self._lanes)
         lanes = self._lanes[turn:] + self._lanes[:turn]
         # With a separate generator, drawing the workers' seeds leaves the one of dropout where it is.
         loader: DataLoader[_Loaded] = DataLoader(
-            _LaneBatches(lanes, self._read_lane, self._collate),
+            _LaneBatches(self, lanes),
             batch_size=None,
-            num_workers=workers,
             collate_fn=_as_it_is,
             generator=torch.Generator(),
-            **self._options,
+            **self.options,
         )
-        with single_threaded_tokenizers(workers > 0):
+        with single_threaded_tokenizers(self._workers > 0):
             loaded = iter(loader)
         for item in loaded:
             if item.problem is not None:
                 raise CorpusError(item.problem)
-            self._states[item.lane] = item.state
+            self.states[item.lane] = item.state
             self._taken += 1
             yield item.batch
 
-    def _read_lane(self, lane: int) -> Iterator[Any]:
-        part = Lane(lane, self._layout["processes"] * len(self._lanes))
-        size = self._layout["batch_size"]
-        return self.rows.batches(part, batch_size=size, seed=self._seed, state=self._states.get(lane))
-
     def state_dict(self) -> dict[str, Any]:
         """Return the position, as plain JSON values."""
-        states = {str(lane): state for lane, state in sorted(self._states.items())}
+        states = {str(lane): state for lane, state in sorted(self.states.items())}
         return {"layout": self._layout, "taken": self._taken, "lanes": states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -570,33 +473,7 @@ class StreamLoader:
                 "with the same, or start again with --overwrite."
             )
         self._taken = state["taken"]
-        self._states = {int(lane): behind for lane, behind in state["lanes"].items()}
-
-    @property
-    def drawn(self) -> list[int]:
-        """Number of rows of each source that this process has taken."""
-        drawn = [state["drawn"] for state in self._states.values()] or [[0] * len(self.rows.corpus.sources)]
-        return [sum(counts) for counts in zip(*drawn, strict=True)]
-
-    @property
-    def report(self) -> SourceReport:
-        """What this process's lanes passed over or repaired so far."""
-        return _joined(SourceReport.from_dict(state["report"]) for state in self._states.values())
-
-
-class _EpochOfStream(TrainerCallback):
-    """Lets the epoch be the part of the steps that are done, also in a resumed run."""
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Set the epoch."""
-        state.epoch = state.global_step / state.max_steps
-
-
-def _joined(reports: Iterable[SourceReport]) -> SourceReport:
-    whole = SourceReport()
-    for report in reports:
-        whole.merge(report)
-    return whole
+        self.states = {int(lane): behind for lane, behind in state["lanes"].items()}
 
 
 def _as_it_is(loaded: Any) -> Any:

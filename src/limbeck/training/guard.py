@@ -217,7 +217,7 @@ class LossGuard:
         self._folder = folder
         self._warn = warn
 
-    def note(self, step: int, terms: Mapping[str, Tensor]) -> None:
+    def note(self, terms: Mapping[str, Tensor]) -> None:
         """Add the terms of one micro-batch to those of its step."""
         self._step_terms = self._step_terms + torch.stack([terms[name].double() for name in self._names])
 
@@ -382,7 +382,7 @@ class BatchSplitter:
                 if not is_out_of_memory(error):
                     raise
             # Outside of the handler: the error holds on to the memory of the broken pass.
-            self._shrink(max(_rows(batch) for batch in self._step))
+            self._shrink(max(len(batch["input_ids"]) for batch in self._step))
             start_again()
             clear_device_cache(garbage_collection=True)
             waiting = self._step
@@ -397,13 +397,9 @@ class BatchSplitter:
         self._warn(f"Out of memory with {whole} rows; from here on batches run in pieces of at most {self.rows}.")
 
 
-def _rows(batch: Batch) -> int:
-    return int(batch["input_ids"].shape[0])
-
-
 def _pieces(batch: Batch, rows: int | None) -> Iterator[Batch]:
     """Cut a batch along its rows; what is no tensor goes into every piece."""
-    whole = _rows(batch)
+    whole = len(batch["input_ids"])
     if rows is None or whole <= rows:
         yield batch
         return

@@ -1,6 +1,6 @@
 """`DistillationModule`: one forward of teacher and student, and the terms between their streams."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -11,12 +11,13 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from limbeck.core import IGNORED_LABEL
+from limbeck.core.ranks import process_count
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
 from limbeck.objectives import OBJECTIVES, LossTerm
 from limbeck.objectives.earth_mover import EmdTerm, cost_attention, uniform_weights
-from limbeck.training.teacher import TeacherReader, stream_keys
+from limbeck.training.teacher import TeacherReader
 
 # The weights of both models' layers in earth mover's distances; they belong to the run and are resumed with it.
 
@@ -53,10 +54,6 @@ class LayerWeights(nn.Module):
         ]
         self.student.copy_(torch.stack([student for student, _ in found]).mean(0))
         self.teacher.copy_(torch.stack([teacher for _, teacher in found]).mean(0))
-
-    def arguments(self, *, across: Callable[[Tensor], Tensor] | None) -> dict[str, Any]:
-        """Return the keywords of an objective over layers; see `Objective.takes_layers`."""
-        return {"student_weights": self.student, "teacher_weights": self.teacher, "across": across}
 
 
 def make_layer_weights(terms: Sequence[Term]) -> LayerWeights | None:
@@ -126,23 +123,18 @@ def gather_rows(rows: Tensor) -> Tensor:
     Returns:
         `[ranks * B, ...]`; the input itself without distribution.
     """
-    if not _shares_batches():
+    if process_count() == 1:
         return rows
     return torch.cat(list(all_gather(rows.contiguous())), dim=0)
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
     """Sum a tensor of equal shape over all ranks, without gradient; the input itself without distribution."""
-    if not _shares_batches():
+    if process_count() == 1:
         return values
     summed = values.detach().clone()
     torch.distributed.all_reduce(summed)
     return summed
-
-
-def _shares_batches() -> bool:
-    found = torch.distributed
-    return found.is_available() and found.is_initialized() and found.get_world_size() > 1
 
 
 # Units: what the counts of a batch are proportional to, known before its first backward.
@@ -196,7 +188,7 @@ class DistillationModule(nn.Module):
         pooling: How `pooled` streams are made.
 
     Attributes:
-        reader: Reads the teacher's streams as far as they are needed.
+        reader: Reads the teacher's streams as far as they are needed; `.to()` on this module does not move it.
         student_tap: Reads the student's, under the autocast that is on.
     """
 
@@ -221,7 +213,7 @@ class DistillationModule(nn.Module):
         self._distances: list[EmdTerm] = []
         # A plain attribute of a reader, which is no module: nothing of the teacher is registered here.
         self.reader = teacher if isinstance(teacher, TeacherReader) else TeacherReader(teacher, terms, pooling=pooling)
-        self.student_tap = StreamTap(student, stream_keys(term.student for term in terms), pooling=pooling)
+        self.student_tap = StreamTap(student, {key for term in terms for key in term.student}, pooling=pooling)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None, **inputs: Tensor
@@ -281,7 +273,8 @@ class DistillationModule(nn.Module):
             labels = gather_rows(labels) if labels is not None and objective.takes_labels else labels
         offered = {"valid": self._counted(term, valid, labels), **map_arguments(learned)}
         if self.layer_weights is not None:
-            offered |= self.layer_weights.arguments(across=sum_over_ranks if self.training else None)
+            weights = {"student_weights": self.layer_weights.student, "teacher_weights": self.layer_weights.teacher}
+            offered |= {**weights, "across": sum_over_ranks if self.training else None}
         loss = objective.call(own, other, labels, **{**term.options, **objective.arguments(offered)})
         if isinstance(loss, EmdTerm):
             self._distances.append(loss)
@@ -316,10 +309,6 @@ class DistillationModule(nn.Module):
             names += [f"layer_weights.{side}" for side in ("student", "teacher")]
         self.load_state_dict({name: weights[name] for name in names if name in weights}, strict=False)
 
-    def move_teacher(self, device: torch.device | str, *, pack: bool = True) -> None:
-        """Place the teacher where it stays, which `.to()` on this module does not; see `TeacherReader.move`."""
-        self.reader.move(device, pack=pack)
-
     def close(self) -> None:
         """Take the taps off, so that student and teacher are ordinary models again; blocks stay dropped."""
         self.student_tap.close()
@@ -331,39 +320,6 @@ def _goes_on(before: Term, term: Term) -> bool:
     return replace(before, weight=term.weight, options=term.options, cost_attention=term.cost_attention) == term
 
 
-# Measuring the terms of a module on batches, without changing anything that training draws.
-
-
-def measure_terms(
-    model: nn.Module, batches: Iterable[Any], prepare: Callable[[Any], Mapping[str, Any]]
-) -> tuple[dict[str, Tensor], int]:
-    """Add up every term over batches.
-
-    Args:
-        model: The module, or its wrapper; left in the mode that it is in.
-        batches: What to measure on.
-        prepare: Brings a batch to the device.
-
-    Returns:
-        Total and count of each term, float64 `[2]`, and the number of rows.
-    """
-    was_training = model.training
-    model.eval()
-    sums: dict[str, Tensor] = {}
-    rows = 0
-    # A data loader draws a seed: measuring must not change what is drawn in training.
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        for batch in batches:
-            inputs = prepare(batch)
-            counts = 0 if FILLER in inputs else 1
-            rows += counts * inputs["input_ids"].shape[0]
-            for name, (total, count) in model(**without_marks(inputs)).items():
-                pair = torch.stack([total.double(), count.double()]) * counts
-                sums[name] = sums[name] + pair if name in sums else pair
-    model.train(was_training)
-    return sums, rows
-
-
 def without_marks(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a batch the module takes."""
     return {name: value for name, value in batch.items() if name != FILLER}
@@ -373,7 +329,7 @@ def without_marks(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) -> list[str]:
-    """Freeze the parameters that no term reaches, and name those of the student.
+    """Freeze the parameters that no term reaches, and return the names of those of the student.
 
     A forward and a backward on a small batch tell exactly which they are, whatever the family: for example the
     attention output and feed-forward layer of the last block when only its queries, keys and values are taught.
@@ -383,9 +339,9 @@ def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) ->
         batch: `input_ids` and `attention_mask` of a few rows.
 
     Returns:
-        Names of the student's parameters that the stage does not train, frozen ones included, in order.
+        Names of the student's parameters that were not frozen before, in order.
     """
-    was_training = module.training
+    before, was_training = untrained_names(module.student), module.training
     module.eval()  # Dropout must not draw from the run's random stream.
     try:
         outputs = module(**batch)
@@ -396,7 +352,7 @@ def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) ->
     finally:
         module.zero_grad(set_to_none=True)
         module.train(was_training)
-    return untrained_names(module.student)
+    return [name for name in untrained_names(module.student) if name not in before]
 
 
 def untrained_names(student: nn.Module) -> list[str]:

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.machine import keep_freed_memory
 from limbeck.core.ranks import broadcast_task, main_rank_first, on_all_ranks, run_broadcast_tasks, running_task
 from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import Term
 from limbeck.models.loading import load_model, quiet
 from limbeck.recipe.plan import RunPlan, StageChoice
 from limbeck.recipe.training_arguments import build_arguments
@@ -25,7 +24,7 @@ from limbeck.training.module import Learned, freeze_unreached, untrained_names
 from limbeck.training.record import ProgressReporter
 from limbeck.training.run import build_corpora, load_tokenizer_of
 from limbeck.training.stage import prepare_student, stage_rows, teacher_dtype
-from limbeck.training.students import LoadTeacher, finish_student, make_student
+from limbeck.training.students import StudentMaker
 from limbeck.training.teacher import measure_layer_cosines
 
 # The students of a proxy: made alike, read off a training, and finished as a run does.
@@ -58,57 +57,41 @@ class Outcome(NamedTuple):
     diverged: bool
 
 
-def make_students(plans: Sequence[RunPlan], load_teacher: LoadTeacher) -> list[PreTrainedModel]:
+def make_students(makers: Sequence[StudentMaker]) -> list[PreTrainedModel]:
     """Make the students; those of one choice are copies of one."""
-    made: list[tuple[RunPlan, PreTrainedModel]] = []
+    made: list[tuple[StudentMaker, PreTrainedModel]] = []
     students = []
-    for plan in plans:
-        like = next((s for p, s in made if (p.student_choice, p.head) == (plan.student_choice, plan.head)), None)
+    for maker in makers:
+        like = next((student for m, student in made if (m.choice, m.head) == (maker.choice, maker.head)), None)
         if like is None:
-            head = plan.head
-            from_teacher = head if head in {stage.teacher_head for stage in plan.own_stages} else None
-            like, _ = make_student(plan.student_choice, head, from_teacher, load_teacher, plan.recipe.seed)
-            made.append((plan, like))
+            like, _ = maker.make()
+            made.append((maker, like))
         students.append(copy.deepcopy(like))
     return students
 
 
-def read_outcomes(
-    trainer: CohortTrainer, frozen: Sequence[list[str]], unreached: Sequence[list[str]], terms: Sequence[Sequence[Term]]
-) -> list[Outcome]:
+def read_outcomes(trainer: CohortTrainer, stages: Sequence[Stage]) -> list[Outcome]:
     """Measure the students on held-out rows, those that were cut too, and tell what became of each."""
     cohort = trainer.cohort
-    everyone = range(len(cohort.members))
+    everyone = range(len(stages))
     trainer.diverged.check()
     broken = trainer.diverged.found | {i for i in everyone if not _is_finite(cohort.member(i).student)}
     cohort.active = [index for index in everyone if index not in broken]
     metrics = trainer.evaluate() if cohort.active and trainer.eval_dataset is not None else {}
     outcomes = []
-    for index in everyone:
-        values = {
-            term.name: metrics[f"eval_{index}/{term.name}"]
-            for term in terms[index]
-            if f"eval_{index}/{term.name}" in metrics
-        }
-        if values:
-            values["loss"] = sum(term.weight * values[term.name] for term in terms[index])
-        left_out = [name for name in unreached[index] if name not in frozen[index]]
-        stage = Stage(untrained=left_out, frozen=frozen[index])
+    for index, stage in enumerate(stages):
+        values: dict[str, float] = {}
+        if metrics and index not in broken:
+            terms = cohort.member(index).terms
+            values = {term.name: metrics[f"eval_{index}/{term.name}"] for term in terms}
+            values["loss"] = sum(term.weight * values[term.name] for term in terms)
         outcomes.append(Outcome(stage, values, trainer.steps[index], index in broken))
     return outcomes
 
 
-def finish(plan: RunPlan, student: PreTrainedModel, outcomes: Sequence[Outcome], load_teacher: LoadTeacher) -> Trained:
+def finish(maker: StudentMaker, student: PreTrainedModel, outcomes: Sequence[Outcome]) -> Trained:
     """Settle what no stage trained, as a run does."""
-    whole, _ = finish_student(
-        plan.student_choice,
-        student,
-        [outcome.stage for outcome in outcomes],
-        [term for stage in plan.stages for term in stage.terms],
-        load_teacher,
-        teacher_width=plan.teacher.hidden,
-        seed=plan.recipe.seed,
-    )
+    whole, _ = maker.finish(student, [outcome.stage for outcome in outcomes])
     diverged = any(outcome.diverged for outcome in outcomes)
     held_out = {} if diverged else outcomes[-1].held_out
     return Trained(whole.eval(), held_out, sum(outcome.steps for outcome in outcomes), diverged)
@@ -172,7 +155,7 @@ class Proxy:
                 f"Candidates have the {stages} stages of their recipe, and are cut only where it has one; leave the "
                 "other stages out of the recipe."
             )
-        broadcast_task(_Candidates(tuple(plans), tuple(cuts or ())))
+        broadcast_task((tuple(plans), tuple(cuts or ())))
         return self.take_part(plans, cuts or {})
 
     def take_part(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
@@ -181,19 +164,19 @@ class Proxy:
             return on_all_ranks(lambda: self._train(plans, cuts))
 
     def _train(self, plans: Sequence[RunPlan], cuts: Mapping[int, Cut]) -> list[Trained]:
-        stages = len(self.plan.stages)
         load = cache(self.load_teacher)  # Students start from it and are filled up from it; neither changes it.
+        makers = [
+            StudentMaker(p.student_choice, p.head, p.own_stages, p.teacher_choice, load, p.recipe.seed) for p in plans
+        ]
         with quiet():
-            students = make_students(plans, load)
+            students = make_students(makers)
             records: list[list[Outcome]] = []
             learned: list[list[Learned]] = [[] for _ in plans]
-            for index in range(stages):
+            for index in range(len(self.plan.stages)):
                 choices = [self._settled(plan.stages[index], index) for plan in plans]
                 records.append(self._train_stage(index, choices, students, cuts, learned))
-            return [
-                finish(plan, student, outcomes, load)
-                for plan, student, *outcomes in zip(plans, students, *records, strict=True)
-            ]
+            outcomes = zip(*records, strict=True)
+            return [finish(*one) for one in zip(makers, students, outcomes, strict=True)]
 
     def _settled(self, choice: StageChoice, index: int) -> StageChoice:
         """Compose a stage by the contributions of the teacher's layers, where its mapping asks for them."""
@@ -213,20 +196,19 @@ class Proxy:
         """Train all students for a stage; what each has learned beside itself goes on from `learned`, and joins it."""
         first = choices[0]
         seed = self.plan.recipe.seed + index
-        set_seed(seed)
         for student in students:
             prepare_student(student, first)
-        frozen = [untrained_names(student) for student in students]
+        stages = [Stage(frozen=untrained_names(student)) for student in students]
         rows = stage_rows(first, self.corpora[index], self.tokenizer, seed)
         teacher = self.load_teacher(dtype=teacher_dtype(first), head=first.teacher_head)
-        terms = [choice.terms for choice in choices]
-        cohort = StudentCohort(students, teacher, terms, seed=seed, pooling=first.pooling)
+        cohort = StudentCohort(students, teacher, [choice.terms for choice in choices], pooling=first.pooling)
         for i, earlier in enumerate(learned):
             for one in earlier:
                 cohort.member(i).take_learned(one)
         progress = ProgressReporter(f"{len(students)} students", self.console)
         try:
-            unreached = [freeze_unreached(cohort.member(i), rows.probe()) for i in range(len(students))]
+            for i, stage in enumerate(stages):
+                stage.untrained = freeze_unreached(cohort.member(i), rows.probe())
             training = first.spec.training | {"save_strategy": "no", "eval_strategy": "no"}
             # The loop wants a folder that is there; nothing is written, so that a search that is killed leaves none.
             nowhere = tempfile.gettempdir()
@@ -234,46 +216,30 @@ class Proxy:
                 cohort,
                 cuts=cuts,
                 args=build_arguments(training, output=nowhere, seed=seed, evaluates=False),
-                train_dataset=rows.train,
-                eval_dataset=rows.held_out if len(rows.held_out) else None,
-                data_collator=rows.collator,
                 callbacks=[progress],
+                **rows.arguments(),
             )
-            trainer.remove_callback(PrinterCallback)
             trainer.train()
-            progress.close()
             for i, earlier in enumerate(learned):
                 earlier.append(cohort.member(i).learned())
-            return read_outcomes(trainer, frozen, unreached, terms)
+            return read_outcomes(trainer, stages)
         finally:
             progress.close()
             cohort.close()
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """An order to train candidates, and after how many steps the main process will say who goes on."""
-
-    plans: tuple[RunPlan, ...]
-    cuts: tuple[int, ...]
 
 
 def follow_proxy(plan: RunPlan, *, share: float) -> None:
     """Take part in what the main process does with a proxy; arguments as of `Proxy`."""
     made: list[Proxy] = []
 
-    def carry_out(order: _Candidates | None) -> None:
-        if order is None:
+    def carry_out(candidates: tuple[Sequence[RunPlan], Sequence[int]] | None) -> None:
+        if candidates is None:
             made.append(Proxy(plan, share=share, console=Console(quiet=True)))
-        else:
-            made[-1].take_part(order.plans, dict.fromkeys(order.cuts, _nobody))
+            return
+        plans, cuts = candidates
+        made[-1].take_part(plans, {step: lambda _: [] for step in cuts})  # The main process alone is asked.
 
     run_broadcast_tasks(carry_out)
-
-
-def _nobody(students: Mapping[int, PreTrainedModel]) -> list[int]:
-    """Stands for the main process's cut, which alone is asked."""
-    return []
 
 
 def _check_stages(plan: RunPlan) -> None:

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,9 +66,15 @@ class RunRecord:
         if self._writes:
             records.save(run, self._folder)
 
-    def time(self, part: str, seconds: float) -> None:
-        """Add the time of a part; parts repeated by a resumed run add up."""
-        self.run.timings[part] = round(self.run.timings.get(part, 0.0) + seconds, 1)
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Add the time of a part, the block; parts repeated by a resumed run add up."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - started
+            self.run.timings[part] = round(self.run.timings.get(part, 0.0) + seconds, 1)
 
 
 def timestamp() -> str:
@@ -309,12 +315,9 @@ def status_of(folder: Path, now: datetime | None = None) -> RunStatus:
         silent=running and in_training and since is not None and since > SILENT_AFTER,
         activity=beat.activity,
         stage=f"{beat.stage} ({beat.stage_number} of {beat.stages})" if in_training else None,
-        step=_sane(beat.step),
-        steps=_sane(beat.steps),
-        tokens_per_second=_sane(beat.tokens_per_second, float),
-        loss=_sane(beat.loss, float),
+        **{name: _sane(getattr(beat, name)) for name in ("step", "steps", "checkpoint")},
+        **{name: _sane(getattr(beat, name), float) for name in ("tokens_per_second", "loss")},
         seconds_since=since,
-        checkpoint=_sane(beat.checkpoint),
         seconds_left=_sane(beat.seconds_left, float) if running and in_training else None,
         host=None if owner.get("host") is None else str(owner["host"]),
         pid=_sane(owner.get("pid")),

@@ -1,7 +1,6 @@
 """A run: from a recipe to a student's folder, stage by stage, resumable."""
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -31,8 +30,8 @@ from limbeck.training.data import AnyCorpus
 from limbeck.training.guard import is_out_of_memory
 from limbeck.training.interrupt import Terminated, terminable
 from limbeck.training.record import Heartbeat, ProgressReporter, RunRecord
-from limbeck.training.stage import label_kind, learned_in, load_finished, run_stage, teacher_dtype, warn
-from limbeck.training.students import describe_layers, finish_student, make_student, save_student
+from limbeck.training.stage import StageTraining, label_kind, learned_in, load_finished, teacher_dtype, warn
+from limbeck.training.students import StudentMaker, describe_layers, save_student
 from limbeck.training.teacher import measure_layer_cosines, teacher_facts
 
 # The corpora of a run: one for each stage, built before anything is trained, and described for the record.
@@ -141,18 +140,14 @@ class Run:
 
     def __init__(self, plan: RunPlan, folder: Path, record: RunRecord, console: Console) -> None:
         self.plan = plan
-        self.folder = folder
+        self.folder, self.student_folder = folder, folder / STUDENT
         self.record = record
         self._trained: list[StageChoice] = []
         self.console = console
+        self._warn = partial(warn, console)
         self.heartbeat = Heartbeat(folder if ranks.is_main() else None)
         self.corpora: list[AnyCorpus] = []
         self.tokenizer: PreTrainedTokenizerBase = ranks.on_all_ranks(partial(load_tokenizer_of, plan))
-
-    @property
-    def student_folder(self) -> Path:
-        """Where the student is saved."""
-        return self.folder / STUDENT
 
     def train(self) -> PreTrainedModel:
         """Build the corpora, make the student, run the stages, and save the student.
@@ -167,14 +162,14 @@ class Run:
         if ranks.process_count() == 1 and devices > 1:
             self._warn(f"  one of {devices} devices is used; torchrun takes them all (docs/scaling.md)")
         self.heartbeat.begin("corpus")
-        with self._timed("corpus"):
+        with self.record.timed("corpus"):
             build = partial(build_corpora, plan, self.tokenizer, self.console, self._beat_corpus)
             self.corpora = ranks.main_rank_first(build)
         ranks.on_all_ranks(self._check_same_text)
         self.heartbeat.begin("models")
-        with self._timed("models"):
-            make = partial(self._make_student, plan.student_choice, plan.head, plan.own_stages)
-            student, initialisation = ranks.on_all_ranks(make)
+        with self.record.timed("models"):
+            maker = self._maker(plan.student_choice, plan.head, plan.own_stages)
+            student, initialisation = ranks.on_all_ranks(maker.make)
         facts = teacher_facts(plan.recipe.teacher.model, plan.recipe.teacher.name)
         name_and_shape = {"name_or_path": plan.teacher_choice.title, "shape": str(plan.teacher)}
         self.record.set(
@@ -190,11 +185,11 @@ class Run:
         )
         stages: list[records.Stage] = []
         for index, choice in enumerate(plan.stages):
-            with self._timed("training"):
+            with self.record.timed("training"):
                 stages.append(self._run_stage(index, choice, student))
             self.record.set("running", stages=stages)
         trained = [record for record, choice in zip(stages, plan.stages, strict=True) if choice.student is None]
-        return self._save(plan.student_choice, student, trained, plan.own_stages, self.student_folder)
+        return self._save(maker, student, trained, self.student_folder)
 
     def load_teacher(self, choice: TeacherChoice | None = None, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; every stage takes its own, since it may cut it.
@@ -233,25 +228,18 @@ class Run:
                 "the same result; put the text back, or start again with --overwrite."
             )
 
-    def _make_student(
-        self, choice: StudentChoice, head: Head | None, stages: list[StageChoice]
-    ) -> tuple[PreTrainedModel, records.Initialisation]:
-        """Build a student; its head starts from its teacher's where a stage reads that."""
-        source = self._source(choice, stages)
-        from_teacher = head if head in {stage.teacher_head for stage in stages if stage.teacher is source} else None
-        return make_student(choice, head, from_teacher, partial(self.load_teacher, source), self.plan.recipe.seed)
-
-    def _source(self, choice: StudentChoice, stages: list[StageChoice]) -> TeacherChoice:
-        """The teacher that a student starts from: the recipe's, or that of its only stage."""
-        return self.plan.teacher_choice if choice is self.plan.student_choice else stages[0].teacher
+    def _maker(self, choice: StudentChoice, head: Head | None, stages: list[StageChoice]) -> StudentMaker:
+        """Return the maker of a student, which starts from the recipe's teacher or that of its only stage."""
+        source = self.plan.teacher_choice if choice is self.plan.student_choice else stages[0].teacher
+        return StudentMaker(choice, head, stages, source, partial(self.load_teacher, source), self.plan.recipe.seed)
 
     def _run_stage(self, index: int, choice: StageChoice, student: PreTrainedModel) -> records.Stage:
         """Run a stage, or restore a finished one; a stage that names its student leaves it in its folder."""
         folder = self._stage_folder(choice.spec.title)
         initialisation: records.Initialisation | None = None
         if choice.student is not None:
-            make = partial(self._make_student, choice.student, choice.student_head, [choice])
-            student, initialisation = ranks.on_all_ranks(make)
+            maker = self._maker(choice.student, choice.student_head, [choice])
+            student, initialisation = ranks.on_all_ranks(maker.make)
         if choice.measures_layers:
             choice = self._measure_layers(choice, index, folder)
         finished = load_finished(folder, student, self._warn)
@@ -260,7 +248,7 @@ class Run:
             teacher = ranks.on_all_ranks(load)
             place = {"stage_number": index + 1, "stages": len(self.plan.stages)}
             progress = ProgressReporter(choice.spec.title, self.console, self.heartbeat, **place)
-            finished = run_stage(
+            stage = StageTraining(
                 choice,
                 student,
                 teacher,
@@ -276,12 +264,14 @@ class Run:
                     if before.student is choice.student and before.teacher == choice.teacher
                 ],
             )
+            finished = stage.run()
         self._trained.append(choice)
         finished.layers = describe_layers(choice.terms)
         if choice.student is not None:
             finished.student = records.Student(shape=str(choice.student.shape), initialisation=initialisation)
             if not ranks.on_main_rank((folder / STUDENT).is_dir):
-                self._save(choice.student, student, [finished], [choice], folder / STUDENT)
+                maker = self._maker(choice.student, choice.student_head, [choice])
+                self._save(maker, student, [finished], folder / STUDENT)
         if choice.spec.teacher is not None:
             finished.teacher = choice.teacher.title
             if choice.teacher.stage is None:
@@ -295,66 +285,41 @@ class Run:
 
     def _measure_layers(self, choice: StageChoice, index: int, folder: Path) -> StageChoice:
         """Compose a stage by the contributions of the teacher's layers; a resumed stage keeps its measurement."""
-        found = choice.with_layer_cosines(ranks.on_main_rank(lambda: self._layer_cosines(choice, index, folder)))
-        layers = sorted({key.layer for term in found.terms for key in term.teacher if key.layer > 0})
-        self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)
-        return found
 
-    def _layer_cosines(self, choice: StageChoice, index: int, folder: Path) -> tuple[float, ...]:
-        """What a stage's teacher's layers contribute, measured once."""
-        kept = folder / "layer_cosines.json"
-        if kept.is_file():
+        def cosines() -> tuple[float, ...]:
+            kept = folder / "layer_cosines.json"
+            if not kept.is_file():
+                teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
+                found = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
+                folder.mkdir(parents=True, exist_ok=True)
+                atomic_text(kept, json.dumps(found))
             return tuple(json.loads(kept.read_text(encoding="utf-8")))
-        teacher = self.load_teacher(choice.teacher, dtype=teacher_dtype(choice))
-        cosines = measure_layer_cosines(teacher, self.corpora[index], self.tokenizer)
-        folder.mkdir(parents=True, exist_ok=True)
-        atomic_text(kept, json.dumps(cosines))
-        return tuple(cosines)
+
+        composed = choice.with_layer_cosines(ranks.on_main_rank(cosines))
+        layers = sorted({key.layer for term in composed.terms for key in term.teacher if key.layer > 0})
+        self.console.print(f"  teacher layers that contribute most: {layers}", style="dim", highlight=False)
+        return composed
 
     def _save(
-        self,
-        choice: StudentChoice,
-        student: PreTrainedModel,
-        trained: list[records.Stage],
-        stages: list[StageChoice],
-        folder: Path,
+        self, maker: StudentMaker, student: PreTrainedModel, trained: list[records.Stage], folder: Path
     ) -> PreTrainedModel:
         """Settle a student's untrained parameters and write its folder."""
-        source = self._source(choice, stages)
-        whole, untrained = finish_student(
-            choice,
-            student,
-            trained,
-            [term for stage in stages for term in stage.terms],
-            partial(self.load_teacher, source),
-            teacher_width=source.shape.hidden,
-            seed=self.plan.recipe.seed,
-        )
-        sentence = self.sentence_pooling() if choice is self.plan.student_choice else None
+        whole, untrained = maker.finish(student, trained)
+        is_own = maker.choice is self.plan.student_choice
+        sentence = self.sentence_pooling() if is_own else None
 
         def write() -> None:
-            save_student(folder, whole, self.tokenizer, choice, sentence=sentence)
+            save_student(folder, whole, self.tokenizer, maker.choice, sentence=sentence)
             sync_tree(folder)
 
         ranks.on_main_rank(write)
-        if choice is self.plan.student_choice:
+        if is_own:
             self.record.set("running", untrained=untrained)
         return whole
 
     def _stage_folder(self, title: str) -> Path:
         index = next(i for i, choice in enumerate(self.plan.stages) if choice.spec.title == title)
         return self.folder / STAGES / f"{index + 1}-{title}"
-
-    def _warn(self, line: str) -> None:
-        warn(self.console, line)
-
-    @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.record.time(what, time.monotonic() - started)
 
 
 # How a run ends before its time: noted in its record, and said in one line.

@@ -12,19 +12,20 @@ from rich.console import Console
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.files import atomic_file, atomic_text, sync
 from limbeck.core.machine import bf16_is_fast
 from limbeck.core.ranks import on_main_rank, raised_on_all_ranks
-from limbeck.core.records import Drawn, Stage, load, save
+from limbeck.core.records import Stage, load, save
+from limbeck.corpus import RowMix
 from limbeck.corpus.batches import LABELS_OF_TASK, LabelKind, PadCollator
 from limbeck.errors import Interrupted, RecipeError
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints
-from limbeck.training.data import AnyCorpus, grouped_padding_share, held_out_rows, no_step, training_rows
+from limbeck.training.data import AnyCorpus, grouped_padding_share, held_out_rows, training_rows
 from limbeck.training.interrupt import InterruptSaver
 from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
 from limbeck.training.record import LOG, LiveLog, ProgressReporter, log_lines
@@ -45,11 +46,18 @@ class StageRows:
         train: Rows to train on, replaced and masked as the stage says.
         held_out: Held-out rows; may be empty.
         collator: Makes batches of them.
+        mix: Which rows an epoch has; None for every row once.
     """
 
     train: Any
     held_out: Any
     collator: PadCollator
+    mix: RowMix | None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as arguments of a trainer, which measures where there are held-out rows."""
+        held_out = self.held_out if len(self.held_out) else None
+        return {"train_dataset": self.train, "eval_dataset": held_out, "data_collator": self.collator, "mix": self.mix}
 
     def probe(self) -> dict[str, Tensor]:
         """Return a batch of a few rows, to see which parameters a gradient reaches."""
@@ -75,6 +83,7 @@ def stage_rows(choice: StageChoice, corpus: AnyCorpus, tokenizer: PreTrainedToke
         train=training_rows(corpus, tokenizer, replace_tokens=replaced, mask_tokens=masked, seed=seed),
         held_out=held_out_rows(corpus, tokenizer, mask_tokens=masked, seed=seed),
         collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(choice)),
+        mix=corpus.row_mix(seed),
     )
 
 
@@ -160,7 +169,8 @@ class StageTraining:
         choice: The stage.
         student: Trained in place; its taps are off again after the training.
         teacher: Frozen, and cut at the deepest layer that the stage reads.
-        rows: Its rows.
+        tokenizer: For the padding token and side.
+        corpus: Blocks to train on and held-out ones.
         folder: Where its checkpoints and results go.
         seed: Seed of its data order and dropout.
         console: Where warnings go.
@@ -176,7 +186,8 @@ class StageTraining:
         choice: StageChoice,
         student: PreTrainedModel,
         teacher: PreTrainedModel,
-        rows: StageRows,
+        tokenizer: PreTrainedTokenizerBase,
+        corpus: AnyCorpus,
         *,
         folder: Path,
         seed: int,
@@ -184,12 +195,14 @@ class StageTraining:
         progress: ProgressReporter,
         earlier: Sequence[Learned] = (),
     ) -> None:
-        spec, measures = choice.spec, len(rows.held_out) > 0
-        arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=measures)
+        rows = stage_rows(choice, corpus, tokenizer, seed)
+        spec = choice.spec
+        arguments = build_arguments(spec.training, output=str(folder), seed=seed, evaluates=len(rows.held_out) > 0)
         if spec.guard.on_out_of_memory == "split" and arguments.world_size > 1:
             raise RecipeError("guard.on_out_of_memory: split works in one process; leave it out with several.")
         prepare_student(student, choice)
-        self.choice, self.folder, self.progress, self.warn = choice, folder, progress, partial(warn, console)
+        self.choice, self.student, self.corpus = choice, student, corpus
+        self.folder, self.progress, self.warn = folder, progress, partial(warn, console)
         self.interrupt = InterruptSaver()
         self.frozen = untrained_names(student)
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
@@ -198,25 +211,49 @@ class StageTraining:
         self.module = DistillationModule(learner, reader, choice.terms, pooling=choice.pooling)
         for learned in earlier:
             self.module.take_learned(learned)
-        unreached = freeze_unreached(self.module, rows.probe())
-        self.untrained = [name for name in unreached if name not in self.frozen]
+        self.untrained = freeze_unreached(self.module, rows.probe())
         self.trainer = DistillationTrainer(
             self.module,
             policy=spec.guard,
             warn=self.warn,
             args=arguments,
-            train_dataset=rows.train,
-            eval_dataset=rows.held_out if measures else None,
-            data_collator=rows.collator,
+            **rows.arguments(),
             interrupt=self.interrupt,
             # Signals are listened for before the heartbeat says that the stage trains.
             callbacks=[self.interrupt, progress, LiveLog(folder)],
         )
-        self.trainer.remove_callback(PrinterCallback)  # Progress is reported above.
         _check_engine(self.trainer)
         if arguments.world_size > 1:
             line = f"  {arguments.world_size} processes, {self.trainer.loader.rows_a_step} rows a step"
             console.print(line, style="dim", highlight=False)
+
+    def run(self) -> Stage:
+        """Train the stage, from the newest checkpoint in its folder if there is one.
+
+        Returns:
+            The stage's part of the run record. It is also written to the stage's folder, last of all.
+
+        Raises:
+            Interrupted: after Ctrl-C or SIGTERM, with the state saved.
+            TrainingError: if the policies stop it, or a checkpoint cannot be written.
+            OutputError: if its checkpoint cannot be restored.
+        """
+        checkpoint = on_main_rank(self.newest_checkpoint)
+        started = time.monotonic()
+        metrics = self.train(checkpoint)
+        record = self.describe(metrics, seconds=time.monotonic() - started)
+        whole = checkpoints.whole_weights(self.module)
+        on_main_rank(lambda: self.write(whole, record))
+        if whole is not None:
+            take_weights(self.student, whole)
+        if self.interrupt.agree():
+            raise raised_on_all_ranks(self.stopped(f"after stage '{self.choice.spec.title}', which is finished."))
+        return record
+
+    def newest_checkpoint(self) -> Path | None:
+        """Return the checkpoint to go on from, and remove what killed writes left."""
+        checkpoints.remove_leftovers(self.folder)
+        return checkpoints.newest_checkpoint(self.folder, self.warn)
 
     def train(self, checkpoint: Path | None) -> dict[str, float]:
         """Train the stage to its end, and measure it on held-out rows.
@@ -239,31 +276,30 @@ class StageTraining:
             else:
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             if self.interrupt.agree() and trainer.state.global_step < trainer.state.max_steps:
-                raise raised_on_all_ranks(self._stopped("the state is saved"))
+                raise raised_on_all_ranks(self.stopped_at_step("the state is saved"))
             return trainer.evaluate() if trainer.eval_dataset is not None else {}
         except RuntimeError as error:
             # A signal to the whole process group ends the workers of the data loader before the step.
             if not self.interrupt.interrupted or "DataLoader worker" not in str(error):
                 raise
-            raise self._stopped("the state of its last checkpoint is kept") from None
+            raise self.stopped_at_step("the state of its last checkpoint is kept") from None
         finally:
             self.progress.close()
             self.interrupt.close()
             self.module.close()
 
-    def describe(self, corpus: AnyCorpus, metrics: Mapping[str, float], *, seconds: float) -> Stage:
+    def describe(self, metrics: Mapping[str, float], *, seconds: float) -> Stage:
         """Describe the trained stage for the run's record.
 
         Args:
-            corpus: Its corpus.
             metrics: The metrics of `train`.
             seconds: How long this process trained and measured.
         """
         trainer, arguments = self.trainer, self.trainer.args
         last: dict[str, Any] = next((e for e in reversed(trainer.state.log_history) if "loss" in e), {})
         steps = trainer.state.global_step
-        drawn = trainer.loader.describe_drawn(trainer.train_dataset, corpus, steps)
         names = ("loss", *(term.name for term in self.choice.terms))
+        lengths = self.corpus.train["length"][:20_000]
         return Stage(
             name=self.choice.spec.title,
             method=self.choice.spec.method["name"],
@@ -272,8 +308,8 @@ class StageTraining:
             tokens=int(trainer.tokens_seen),
             seconds=round(seconds, 1),
             tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
-            drawn=None if drawn is None else Drawn.read(drawn),
-            padding_share=round(grouped_padding_share(corpus.train["length"][:20_000], arguments.train_batch_size), 4),
+            drawn=trainer.loader.describe_drawn(self.corpus, steps),
+            padding_share=round(grouped_padding_share(lengths, arguments.train_batch_size), 4),
             precision=checkpoints.precision(arguments),
             device=str(arguments.device),
             skipped_steps=trainer.guard.skipped,
@@ -304,71 +340,14 @@ class StageTraining:
             sync(self.folder)
             checkpoints.remove_checkpoints(self.folder)
 
-    def stopped(self, line: str) -> Interrupted:
+    def stopped(self, where: str) -> Interrupted:
         """Return the error of a stopped run, with the command that continues it."""
-        return self.interrupt.error(f"{line} Continue with: limbeck distill --resume --output {self.folder.parents[1]}")
+        folder = self.folder.parents[1]
+        return self.interrupt.error(f"Stopped {where} Continue with: limbeck distill --resume --output {folder}")
 
-    def _stopped(self, state: str) -> Interrupted:
-        step = self.trainer.state.global_step
-        return self.stopped(f"Stopped at step {step} of stage '{self.choice.spec.title}'; {state}.")
-
-
-def run_stage(
-    choice: StageChoice,
-    student: PreTrainedModel,
-    teacher: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    corpus: AnyCorpus,
-    *,
-    folder: Path,
-    seed: int,
-    **reporting: Any,
-) -> Stage:
-    """Train the student for one stage, continuing from the newest checkpoint in its folder if there is one.
-
-    Args:
-        choice: The stage.
-        student: Trained in place; its taps are off again at the end.
-        teacher: Frozen, and cut at the deepest layer that the stage reads.
-        tokenizer: For the padding token and side.
-        corpus: Blocks to train on and held-out ones.
-        folder: Where its checkpoints and results go.
-        seed: Seed of its data order and dropout.
-        **reporting: `console`, `progress` and `earlier` of `StageTraining`.
-
-    Returns:
-        The stage's part of the run record. It is also written to the stage's folder, last of all.
-
-    Raises:
-        Interrupted: after Ctrl-C or SIGTERM, with the state saved.
-        TrainingError: if the policies stop it, or a checkpoint cannot be written.
-        OutputError: if its checkpoint cannot be restored.
-    """
-
-    def newest() -> Path | None:
-        checkpoints.remove_leftovers(folder)
-        return checkpoints.newest_checkpoint(folder, partial(warn, reporting["console"]))
-
-    checkpoint = on_main_rank(newest)
-    set_seed(seed)
-    rows = stage_rows(choice, corpus, tokenizer, seed)
-    stage = StageTraining(choice, student, teacher, rows, folder=folder, seed=seed, **reporting)
-    started = time.monotonic()
-    metrics = stage.train(checkpoint)
-    arguments = stage.trainer.args
-    if stage.trainer.state.global_step == 0:
-        size = arguments.train_batch_size * arguments.world_size
-        raise no_step(
-            f"Stage '{choice.spec.title}' trained no step: {len(corpus.train)} blocks make no batch of {size}"
-        )
-    record = stage.describe(corpus, metrics, seconds=time.monotonic() - started)
-    whole = checkpoints.whole_weights(stage.module)
-    on_main_rank(lambda: stage.write(whole, record))
-    if whole is not None:
-        take_weights(student, whole)
-    if stage.interrupt.agree():
-        raise raised_on_all_ranks(stage.stopped(f"Stopped after stage '{choice.spec.title}', which is finished."))
-    return record
+    def stopped_at_step(self, state: str) -> Interrupted:
+        """Return the error of a stage that was stopped."""
+        return self.stopped(f"at step {self.trainer.state.global_step} of stage '{self.choice.spec.title}'; {state}.")
 
 
 def _check_engine(trainer: DistillationTrainer) -> None:

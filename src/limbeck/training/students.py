@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from limbeck.models.heads import Head, copy_head
 from limbeck.models.initialise import initialise_student
 from limbeck.models.loading import load_checkpoint, pooler_option, quiet
 from limbeck.models.locating import SentencePooling
-from limbeck.recipe.plan import StudentChoice
+from limbeck.recipe.plan import StageChoice, StudentChoice, TeacherChoice
 
 # Saving the student: an ordinary transformers folder, whole or not at all.
 
@@ -210,41 +211,54 @@ def make_student(
     return student, Initialisation.read({**report.to_dict(), "head": {"kind": head, "copied": copied}})
 
 
-def finish_student(
-    choice: StudentChoice,
-    student: PreTrainedModel,
-    stages: Sequence[Stage],
-    terms: Sequence[Term],
-    load_teacher: LoadTeacher,
-    *,
-    teacher_width: int,
-    seed: int,
-) -> tuple[PreTrainedModel, Untrained]:
-    """Settle what parameters hold that no stage trained, and say so.
+@dataclass(frozen=True)
+class StudentMaker:
+    """Makes a student, and settles it when training is over.
 
     Args:
         choice: The student.
-        student: The same, trained.
-        stages: The records of the stages that trained it.
-        terms: The terms of those stages.
-        load_teacher: Loads the teacher.
-        teacher_width: The teacher's hidden width.
+        head: The head it gets.
+        stages: The stages that train it.
+        source: The teacher that it starts from.
+        load_teacher: Loads that teacher.
         seed: Decides what is random.
-
-    Returns:
-        The student to save, and what is untrained in it for the record.
     """
-    spec = choice.spec
-    names, frozen = never_trained(stages)
-    filled: list[str] = []
-    if names and spec.untrained == "teacher":
-        filled = fill_from_teacher(student, load_teacher(), names, terms)
-    copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
-    teacher = load_teacher(pooler=True) if copies_pooler and choice.shape.hidden == teacher_width else None
-    whole, pooler = add_pooler(student, teacher, seed)
-    return whole, Untrained(
-        policy=spec.untrained,
-        names=[*names, *pooler],
-        from_teacher=[*filled, *(pooler if teacher is not None else [])],
-        frozen=frozen,
-    )
+
+    choice: StudentChoice
+    head: Head | None
+    stages: Sequence[StageChoice]
+    source: TeacherChoice
+    load_teacher: LoadTeacher
+    seed: int
+
+    def make(self) -> tuple[PreTrainedModel, Initialisation]:
+        """Build the student; its head starts from its teacher's where a stage reads that. See `make_student`."""
+        known = self.head in {stage.teacher_head for stage in self.stages if stage.teacher is self.source}
+        return make_student(self.choice, self.head, self.head if known else None, self.load_teacher, self.seed)
+
+    def finish(self, student: PreTrainedModel, records: Sequence[Stage]) -> tuple[PreTrainedModel, Untrained]:
+        """Settle what parameters hold that no stage trained, and say so.
+
+        Args:
+            student: The student, trained.
+            records: Of its stages.
+
+        Returns:
+            The student to save, and what is untrained in it for the record.
+        """
+        spec = self.choice.spec
+        names, frozen = never_trained(records)
+        filled: list[str] = []
+        if names and spec.untrained == "teacher":
+            terms = [term for stage in self.stages for term in stage.terms]
+            filled = fill_from_teacher(student, self.load_teacher(), names, terms)
+        copies_pooler = spec.untrained == "teacher" or spec.initialise.layers != "random"
+        same_width = self.choice.shape.hidden == self.source.shape.hidden
+        teacher = self.load_teacher(pooler=True) if copies_pooler and same_width else None
+        whole, pooler = add_pooler(student, teacher, self.seed)
+        return whole, Untrained(
+            policy=spec.untrained,
+            names=[*names, *pooler],
+            from_teacher=[*filled, *(pooler if teacher is not None else [])],
+            frozen=frozen,
+        )

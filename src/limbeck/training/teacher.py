@@ -1,6 +1,6 @@
 """`TeacherReader`: a frozen teacher, run up to the deepest layer that is read."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from limbeck.methods.composition import Term
 from limbeck.models.families import blocks
 from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
 from limbeck.models.packing import pack_linear_maps, unpack_linear_maps
-from limbeck.models.streams import StreamKey, Streams
+from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
 
 
@@ -44,7 +44,8 @@ class TeacherReader:
         self._sharded = sharded and process_count() > 1
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
-        self.tap = StreamTap(teacher, stream_keys(term.teacher for term in terms), drop_above=True, pooling=pooling)
+        keys = {key for term in terms for key in term.teacher}
+        self.tap = StreamTap(teacher, keys, drop_above=True, pooling=pooling)
 
     @torch.no_grad()
     def read(
@@ -90,11 +91,6 @@ def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
     for block in blocks(teacher):
         fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block would stay whole.
     teacher.to(device)
-
-
-def stream_keys(groups: Iterable[Collection[StreamKey]]) -> set[StreamKey]:
-    """Join the streams of all terms."""
-    return {key for group in groups for key in group}
 
 
 # Facts of a teacher for the run's record and the cards of its students, read while its files are there.

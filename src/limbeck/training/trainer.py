@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerState
+from transformers import PrinterCallback, Trainer, TrainerState
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import EvalLoopOutput
 
 from limbeck.core.machine import release_freed_memory
 from limbeck.core.ranks import on_main_rank
+from limbeck.corpus import RowMix
 from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
@@ -55,25 +56,24 @@ class DistillationTrainer(Trainer):
         *,
         policy: GuardSpec | None = None,
         interrupt: InterruptSaver | None = None,
+        mix: RowMix | None = None,
         warn: checkpoints.Warn = _logger.warning,
         **arguments: Any,
     ) -> None:
         super().__init__(model=model, **arguments)
+        self.remove_callback(PrinterCallback)  # Progress is reported by limbeck.
         self.interrupt = interrupt or InterruptSaver()
         if self.args.process_index:  # Other rows, other dropout; weights and order are those of the main process.
             torch.manual_seed(self.args.seed + self.args.process_index)
         self.model_accepts_loss_kwargs = False
         self.module = model
-        self.module.move_teacher(self.args.device, pack=not self.args.torch_compile)
+        self.module.reader.move(self.args.device, pack=not self.args.torch_compile)
         coupled = any(term.batch_coupled for term in model.terms)
         self.checkpoints = checkpoints.Checkpoints(self.args)
-        self.loader = Loader(
-            self.args,
-            self.data_collator,
-            # Terms that relate the rows of several processes need as many rows in each.
-            drop_last=self.args.dataloader_drop_last or (coupled and self.args.world_size > 1),
-            add_callback=self.add_callback,
-        )
+        # Terms that relate the rows of several processes need as many rows in each.
+        drop_last = self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
+        self.loader = Loader(self.args, self.data_collator, drop_last=drop_last, mix=mix)
+        self.add_callback(self.loader)
         self.policy = policy or GuardSpec()
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
         self.splitter = BatchSplitter(warn)
@@ -212,14 +212,10 @@ class DistillationTrainer(Trainer):
             # Gradients are averaged over ranks; a gathered term's backward has summed them already.
             loss = loss + term.weight * share * (1 if objective.gathers_rows else ranks)
         if self.model.training:
-            self._note(shares)
+            for name, share in shares.items():  # On the device.
+                self._sums[name] = share.double() + self._sums.get(name, 0.0)
+            self.guard.note(shares)
         return (loss, outputs) if return_outputs else loss
-
-    def _note(self, shares: dict[str, Tensor]) -> None:
-        """Add to the running sums of the log, on the device."""
-        for name, share in shares.items():
-            self._sums[name] = self._sums[name] + share.double() if name in self._sums else share.double()
-        self.guard.note(self.state.global_step + 1, shares)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the mean of every term over the steps since the last log that were not skipped, and their loss.
@@ -250,7 +246,18 @@ class DistillationTrainer(Trainer):
         model = self.model_wrapped
         if not self.is_in_train:
             model = self.accelerator.prepare_model(self.model, evaluation_mode=True)
-        sums, rows = module.measure_terms(model, dataloader, self._prepare_inputs)
+        was_training, rows = model.training, 0
+        model.eval()
+        sums: dict[str, Tensor] = {}
+        # A data loader draws a seed: measuring must not change what is drawn in training.
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            for batch in dataloader:
+                inputs = self._prepare_inputs(batch)
+                counts = 0 if module.FILLER in inputs else 1
+                rows += counts * inputs["input_ids"].shape[0]
+                for name, pair in model(**module.without_marks(inputs)).items():
+                    sums[name] = sums.get(name, 0) + torch.stack([value.double() for value in pair]) * counts
+        model.train(was_training)
         values = {}
         for name, pair in sums.items():
             total, count = module.sum_over_ranks(pair)
