@@ -99,7 +99,10 @@ def watch_peak(run: Callable[[], object], device: torch.device) -> Peak:
         run()
         return Peak(note=f"the peak memory of {device.type} cannot be read")
     release_freed_memory()
-    _forget_highest()
+    # Linux counts the highest resident size anew, since making the inputs may have taken more. Where a sandbox forbids
+    # it, the highest size is that since the start.
+    with suppress(OSError):
+        _CLEAR.write_text("5", encoding="ascii")
     before = psutil.Process().memory_info().rss
     run()
     return _peak(before, _highest_resident())
@@ -114,13 +117,12 @@ def peak_of(measure: Callable[[], Peak], device: torch.device) -> Peak:
     """
     if device.type != "cpu":
         return measure()
-    peaks: list[Peak] = []
-    problems: list[str | None] = []
+    found: list[Peak] = []
     run_tasks(
-        _send_peak, [measure], workers=1, ended=lambda _, problem: problems.append(problem),
-        received=lambda _, peak: peaks.append(peak),
+        _send_peak, [measure], workers=1, received=lambda _, peak: found.append(peak),
+        ended=lambda _, problem: found.append(Peak(note=f"memory: {problem}"[:168])),
     )  # fmt: skip
-    return peaks[0] if peaks else Peak(note=f"memory: {problems[0]}"[:168])
+    return found[0]
 
 
 def _send_peak(measure: Callable[[], Peak], send: Send) -> None:
@@ -129,13 +131,6 @@ def _send_peak(measure: Callable[[], Peak], send: Send) -> None:
 
 def _peak(before: int, highest: int) -> Peak:
     return Peak(highest / BYTES_PER_MEGABYTE, max(0, highest - before) / BYTES_PER_MEGABYTE)
-
-
-def _forget_highest() -> None:
-    """Let Linux count the highest resident size anew: making the inputs may have taken more."""
-    with suppress(OSError):  # A sandbox may forbid it; the highest size is then that since the start.
-        if _CLEAR.exists():
-            _CLEAR.write_text("5", encoding="ascii")
 
 
 def _highest_resident() -> int:

@@ -9,6 +9,7 @@ import yaml
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.metrics import METRICS
 from limbeck.evaluation.protocols import PROTOCOLS
+from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import DEFINITIONS, METRIC_NAMES, TASK_GROUPS, TASKS, TaskDefinition, parse_tasks
 from tests.support.command_tree import root
 
@@ -45,6 +46,8 @@ def test_a_list_of_names(tmp_path):
     ):
         with pytest.raises(error, match=message):
             parse_tasks(text)
+    with pytest.raises(RecipeError, match=r"Unknown task 'sqad'\. Did you mean 'squad'\?"):
+        load_task("sqad", data=tmp_path)
 
 
 DOCS = Path(__file__).parents[3] / "docs"
