@@ -8,7 +8,7 @@ import pytest
 from limbeck.core.studies import EvaluationCell, Figure
 from limbeck.errors import OutputError, RecipeError
 from limbeck.evaluation.grid import MANIFEST, RESULTS, ResultsFile, prepare_folder, write_submissions
-from limbeck.evaluation.grid_plan import parse_overrides
+from limbeck.evaluation.grid_plan import EvaluationRequest, Planner, parse_overrides
 from limbeck.evaluation.grid_summary import average, choose, gather_notes
 from limbeck.evaluation.protocols import PROTOCOLS
 from limbeck.evaluation.submission import save_predictions
@@ -21,37 +21,27 @@ def row(rate, seed, value, **scores):
     return EvaluationCell(settings=settings, seed=seed, select="validation", scores=scores)
 
 
-@pytest.fixture
-def settings():
-    return PROTOCOLS["minilmv2"].settings(TASKS["mrpc"])
+ONE_BETTER = [row(1e-5, 1, 0.9), row(1e-5, 2, 0.5), row(2e-5, 1, 0.8), row(2e-5, 2, 0.7)]
 
 
-def test_the_mean_over_seeds_decides(settings):
-    rows = [row(1e-5, 1, 0.9), row(1e-5, 2, 0.5), row(2e-5, 1, 0.8), row(2e-5, 2, 0.7)]
+@pytest.mark.parametrize(
+    ("rows", "changes", "rate", "seeds"),
+    [
+        (ONE_BETTER, {}, 2e-5, [1, 2]),
+        (ONE_BETTER, {"pick": "best"}, 1e-5, [1]),
+        # Points that lack runs are passed over, and ties go to the first.
+        ([row(1e-5, 1, 0.9), row(2e-5, 2, 0.6), row(2e-5, 1, 0.6), row(3e-5, 1, 0.6), row(3e-5, 2, 0.6)], {},
+         2e-5, [1, 2]),
+        ([row(1e-5, 1, 0.9), row(2e-5, 1, 0.2)], {"metric": "f1"}, 2e-5, [1]),
+    ],
+    ids=["mean over seeds", "one best run", "runs that lack", "metric"],
+)  # fmt: skip
+def test_the_grid_point_that_stands_for_a_model(rows, changes, rate, seeds):
+    settings = PROTOCOLS["minilmv2"].settings(TASKS["mrpc"]).model_copy(update=changes)
     chosen = choose(rows, TASKS["mrpc"], settings, 2)
-    assert chosen.cells[0].settings["learning_rate"] == 2e-5
-    assert [cell.seed for cell in chosen.cells] == [1, 2]
-    assert (chosen.wanted, chosen.points) == (2, 2)
-
-
-def test_one_best_run_decides_where_the_paper_reports_a_single_model(settings):
-    rows = [row(1e-5, 1, 0.9), row(1e-5, 2, 0.5), row(2e-5, 1, 0.8), row(2e-5, 2, 0.7)]
-    best = settings.model_copy(update={"pick": "best"})
-    chosen = choose(rows, TASKS["mrpc"], best, 2)
-    assert (chosen.cells[0].settings["learning_rate"], [cell.seed for cell in chosen.cells]) == (1e-5, [1])
-
-
-def test_points_that_lack_runs_are_passed_over_and_ties_go_to_the_first(settings):
-    rows = [row(1e-5, 1, 0.9), row(2e-5, 2, 0.6), row(2e-5, 1, 0.6), row(3e-5, 1, 0.6), row(3e-5, 2, 0.6)]
-    chosen = choose(rows, TASKS["mrpc"], settings, 2)
-    assert chosen.cells[0].settings["learning_rate"] == 2e-5
-    assert [cell.seed for cell in chosen.cells] == [1, 2]
-
-
-def test_the_metric_of_the_protocol_decides(settings):
-    rows = [row(1e-5, 1, 0.9), row(2e-5, 1, 0.2)]
-    by_f1 = settings.model_copy(update={"metric": "f1"})
-    assert choose(rows, TASKS["mrpc"], by_f1, 1).cells[0].settings["learning_rate"] == 2e-5
+    assert chosen.cells[0].settings["learning_rate"] == rate and [cell.seed for cell in chosen.cells] == seeds
+    assert chosen.points == len({cell.settings["learning_rate"] for cell in rows})
+    assert chosen.wanted == (1 if changes.get("pick") else 2)
 
 
 def test_mean_and_sample_deviation():
@@ -188,13 +178,17 @@ def test_overrides_are_of_all_tasks_or_of_one():
     ("text", "parts"),
     [
         ("epochs", ["has no value"]),
+        (".epochs=3", ["names no task before the dot"]),
         ("epoch=3", ["no setting 'epoch'", "Did you mean 'epochs'"]),
         ("colla.epochs=3", ["'colla' is not among the tasks", "Did you mean 'cola'"]),
         ("epochs=[3", ["not valid YAML"]),
+        ("epochs=0", ["--set epochs", "greater than 0"]),
+        ("rte.learning_rates=[3]", ["--set learning_rates", "less than or equal to 1"]),
+        ("keep=first", ["--set keep", "'last' or 'best_epoch'", "'first'"]),
+        ("batch_size=many", ["--set batch_size", "'many'"]),
     ],
 )
-def test_overrides_that_mean_nothing(text, parts):
+def test_settings_that_cannot_be_are_refused_before_anything_is_read(tmp_path, text, parts):
     with pytest.raises(RecipeError) as caught:
-        parse_overrides([text], ["cola", "rte"])
-    for part in parts:
-        assert part in str(caught.value)
+        Planner(EvaluationRequest((), "cola,rte", tmp_path, overrides=(text,)))
+    assert [part for part in parts if part not in str(caught.value)] == [] and "\n" not in str(caught.value)
