@@ -16,34 +16,28 @@ from tests.support.word_models import tiny_bert, tiny_models
 BLOCK = 4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16) + 2 * 2 * 16
 
 
-def test_parameters_counted_by_hand():
-    counts = count_parameters(tiny_bert(layers=3))
-    assert counts.embedding == (64 + 64 + 2) * 16 + 2 * 16
-    assert counts.transformer == 3 * BLOCK
-    assert counts.pooler == 16 * 16 + 16
-    assert counts.head == 0
-    assert counts.total == sum(p.numel() for p in tiny_bert(layers=3).parameters())
-
-
-def test_a_head_is_counted_apart_and_tied_weights_once():
-    counts = count_parameters(BertForMaskedLM(tiny_bert().config))
-    assert counts.embedding == (64 + 64 + 2) * 16 + 2 * 16
-    assert counts.head == (16 * 16 + 16) + 2 * 16 + 64  # transform, its norm, the output bias
-    assert counts.pooler == 0
+TABLES = (64 + 64 + 2) * 16 + 2 * 16
+FACTORISED = (64 + 64 + 2) * 8 + 16 + (8 * 16 + 16)
+POOLER = 16 * 16 + 16
 
 
 @pytest.mark.parametrize(
-    ("family", "embedding", "transformer"),
+    ("model", "embedding", "transformer", "pooler", "head"),
     [
-        ("roberta", (64 + 65 + 2) * 16 + 32, 2 * BLOCK),
-        ("distilbert", (64 + 64) * 16 + 32, 2 * BLOCK),
-        ("electra", (64 + 64 + 2) * 8 + 16 + (8 * 16 + 16), 2 * BLOCK),
-        ("albert", (64 + 64 + 2) * 8 + 16 + (8 * 16 + 16), BLOCK),  # one block, shared
+        (tiny_bert(layers=3), TABLES, 3 * BLOCK, POOLER, 0),
+        # Transform, its norm and the output bias; tied weights count once.
+        (BertForMaskedLM(tiny_bert().config), TABLES, 2 * BLOCK, 0, (16 * 16 + 16) + 2 * 16 + 64),
+        (tiny_models()["roberta"], (64 + 65 + 2) * 16 + 32, 2 * BLOCK, POOLER, 0),
+        (tiny_models()["distilbert"], (64 + 64) * 16 + 32, 2 * BLOCK, 0, 0),
+        (tiny_models()["electra"], FACTORISED, 2 * BLOCK, 0, 0),
+        (tiny_models()["albert"], FACTORISED, BLOCK, POOLER, 0),  # One block, shared.
     ],
+    ids=["bert", "masked lm", "roberta", "distilbert", "electra", "albert"],
 )
-def test_parameters_of_other_families(family, embedding, transformer):
-    counts = count_parameters(tiny_models()[family])
-    assert (counts.embedding, counts.transformer) == (embedding, transformer)
+def test_parameters_by_hand(model, embedding, transformer, pooler, head):
+    counts = count_parameters(model)
+    assert (counts.embedding, counts.transformer, counts.pooler, counts.head) == (embedding, transformer, pooler, head)
+    assert counts.total == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_final_norm_belongs_to_the_transformer():
