@@ -104,7 +104,7 @@ def train_finals(
     proxy = Proxy(plan_run(recipe), share=share, console=Console())
     plans = [plan_candidate(recipe, mapping) for mapping in mappings]
     trained = proxy.train(plans)
-    scorer = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, proxy.corpora[0], proxy.plan)
+    scorer = HeldOutScores(proxy)
     found = []
     for plan, candidate in zip(plans, trained, strict=True):
         scores = dict(scorer.measure(candidate.student, plan, ""))

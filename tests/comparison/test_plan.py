@@ -1,5 +1,7 @@
 """Plans: what may be written, what is refused and how, and the variants that they come to."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -8,15 +10,12 @@ from limbeck.comparison.plan import load_plan
 from limbeck.errors import RecipeError
 from tests.support.comparisons import tiny_plan
 
+VARIANTS = yaml.safe_load((Path(__file__).parent / "variants.yaml").read_text(encoding="utf-8"))
+
 
 @pytest.fixture
 def plan(tmp_path):
     return tiny_plan(tmp_path / "teacher", tmp_path / "text")
-
-
-def variants(plan, *methods):
-    loaded = load_plan({**plan, "methods": list(methods)})
-    return [variant for entry in loaded.methods for variant in entry.variants()]
 
 
 def test_a_file_with_overrides(plan, tmp_path):
@@ -39,53 +38,15 @@ def test_students_are_shapes_or_specs(plan):
     assert "name" not in students[2].in_recipe()
 
 
-def test_a_mapping_each_is_a_row_each(plan):
-    found = variants(plan, {"name": "hidden_states", "mappings": ["single", [0, 2], {1: [1, 2]}]})
-    assert [variant.mapping for variant in found] == ["single", "[0, 2]", "{1: [1, 2]}"]
-    assert [variant.stages[0]["method"]["mapping"] for variant in found] == ["single", [0, 2], {1: [1, 2]}]
-
-
-def test_teacher_layers_are_named_as_the_study_names_them(plan):
-    found = variants(
-        plan, {"name": "minilmv2", "options": {"relation_heads": 8}, "teacher_layers": [-1, -2, 2, "auto"]}
-    )
-    assert [variant.mapping for variant in found] == ["layer L", "layer L-1", "layer 2", "layer auto"]
-    assert found[1].stages[0]["method"] == {"name": "minilmv2", "relation_heads": 8, "teacher_layer": -2}
-
-
-def test_a_method_of_several_stages_is_several_stages(plan):
-    [found] = variants(
-        plan, {"name": "output_distribution", "mappings": ["last"], "options": {"temperature": 2.0}, "shares": [7, 3]}
-    )
-    assert [stage["method"] for stage in found.stages] == [
-        {"name": "hidden_states", "mapping": "last"},
-        {"name": "output_distribution", "temperature": 2.0},
-    ]
-    assert found.shares == pytest.approx((0.7, 0.3))
-    assert [stage["name"] for stage in found.stages] == ["stage-1", "stage-2"]
-
-
-def test_an_option_goes_to_the_stage_that_takes_it(plan):
-    [found] = variants(plan, {"name": "mlkd_bert", "mappings": ["last"], "options": {"hidden_weight": 2.0}})
-    assert found.stages[0]["method"] == {"name": "mlkd_bert", "stage": 1, "hidden_weight": 2.0, "mapping": "last"}
-    assert found.stages[1]["method"] == {"name": "mlkd_bert", "stage": 2}
-    assert found.shares == (0.5, 0.5)
-
-
-def test_stages_written_out_and_arguments_of_a_method(plan):
-    entry = {
-        "title": "slow", "training": {"learning_rate": 1e-4, "weight_decay": 0.0},
-        "stages": [
-            {"method": "hidden_states"}, {"name": "scores", "method": "mlm", "training": {"learning_rate": 2e-4}}
-        ],
-    }  # fmt: skip
-    [found, start] = variants(plan, entry, {"title": "start", "stages": []})
-    assert found.title == "slow, uniform_last"
-    assert [stage["name"] for stage in found.stages] == ["stage-1", "scores"]
-    assert [stage["training"] for stage in found.stages] == [
-        {"learning_rate": 1e-4, "weight_decay": 0.0}, {"learning_rate": 2e-4, "weight_decay": 0.0}
-    ]  # fmt: skip
-    assert (start.mapping, start.stages, start.shares) == ("", (), ())
+@pytest.mark.parametrize("case", VARIANTS)
+def test_variants_of_methods(plan, case):
+    expected = VARIANTS[case]
+    # A method that trains stands beside it, since a plan has to have one.
+    entry, _ = load_plan(plan | {"methods": [expected["method"], {"name": "mlm", "title": "other"}]}).methods
+    *_, last = found = entry.variants()
+    assert [variant.mapping for variant in found] == expected["mappings"]
+    assert (list(last.stages), list(last.shares)) == (expected["stages"], expected["shares"])
+    assert last.title == ", ".join(filter(None, (entry.shown, last.mapping)))
 
 
 def test_settings_of_the_evaluation_are_those_of_the_command(plan):

@@ -96,22 +96,15 @@ def test_the_trial_of_a_killed_worker_is_failed_and_its_candidate_trained(kind, 
     assert tuple(trial.params.values()) in soon and len(asked.tried) == len(set(asked.tried))
 
 
-def test_an_output_that_holds_something_else_is_left_as_it_is(kind, run, asked, tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OutputError, match="is a file"):
-        run(output=tmp_path / "file")
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "recipe.yaml").write_text("name: a run\n")
-    record = json.dumps({"kind": kind.NAME, "name": "mine"})
-    named = f"the search {kind.NAME} 'mine', not {kind.NAME} '{kind.NAME}'"
-    for content, message in ((None, "holds no search"), (record, named), ("{", "cannot be read")):
-        if content is not None:
-            (folder / "search.json").write_text(content)
-        files = {path: path.read_text() for path in folder.iterdir()}
-        with pytest.raises(OutputError, match=message):
-            run(output=folder)
-        assert {path: path.read_text() for path in folder.iterdir()} == files
+def test_an_output_that_holds_another_search_is_left_as_it_is(kind, run, asked, tmp_path):
+    (tmp_path / "out").mkdir()
+    own = f"{kind.NAME} '{kind.NAME}'"
+    for other, name in ((kind.NAME, "mine"), ("another", kind.NAME)):
+        record = json.dumps({"kind": other, "name": name})
+        (tmp_path / "out" / "search.json").write_text(record)
+        with pytest.raises(OutputError, match=f"holds the search {other} '{name}', not {own}; choose another folder"):
+            run()
+        assert [path.read_text() for path in (tmp_path / "out").iterdir()] == [record]
     assert not asked.batches
 
 

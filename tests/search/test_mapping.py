@@ -31,11 +31,7 @@ def test_the_record_is_the_search_that_the_operators_make(run, asked, study):
     for row, generation in zip(record["generations"], expected(3), strict=True):
         assert row["members"] == [to_binary(genome, SPACE.bits) for genome in generation]
         values = [fitness(SPACE.decode(genome)) for genome in generation]
-        assert row["maximum"] == max(values) and row["minimum"] == min(values)
-        assert row["mean"] == pytest.approx(sum(values) / 5)
-        assert row["deviation"] == pytest.approx((sum((v - sum(values) / 5) ** 2 for v in values) / 5) ** 0.5)
-        assert fitness(tuple(row["best"])) == max(values)
-        assert to_binary(SPACE.encode(tuple(row["best"])), SPACE.bits) == row["best_gene"]
+        assert fitness(tuple(row["best"])) == row["maximum"] == max(values)
     tried = {SPACE.decode(genome) for generation in expected(3) for genome in generation}
     assert {tuple(candidate["mapping"]) for candidate in record["candidates"]} == tried
     values = [candidate["fitness"] for candidate in record["candidates"]]

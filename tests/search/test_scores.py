@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rich.console import Console
-from scipy.stats import spearmanr
 
 import limbeck
-from limbeck.comparison.held_out import LastLayers
+from limbeck.comparison.held_out import LastLayers, pair_agreement
 from limbeck.core.studies import Evaluation
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation.protocols import task_columns
@@ -55,14 +54,10 @@ def teacher(proxy):
     return proxy.load_teacher()
 
 
-def held_out_scores(proxy, teacher, *names):
-    return HeldOutScores(teacher, proxy.tokenizer, proxy.corpora[0], proxy.plan, *names)
-
-
 @pytest.fixture(scope="module")
-def measure(proxy, teacher):
+def measure(proxy):
     """Scores of a student: those of mappings and those of layers."""
-    both = [held_out_scores(proxy, teacher, *names) for names in ((), (LAYER_SCORES,))]
+    both = [HeldOutScores(proxy), HeldOutScores(proxy, LAYER_SCORES)]
     return lambda student: [scores.measure(student, proxy.plan, "0-3") for scores in both]
 
 
@@ -71,34 +66,18 @@ def student(proxy, teacher):
     return make_student(proxy.plan.student_choice, None, None, lambda **options: teacher, 0)[0].eval()
 
 
-@torch.no_grad()
-def naive_agreement(student, teacher, tokenizer, pairs):
-    similarities = []
-    for model in (student, teacher):
-        vectors = {}
-        for text in {text for pair in pairs for text in (pair.first, pair.second)}:
-            ids = torch.tensor([tokenizer(text, truncation=True, max_length=32)["input_ids"]])
-            vectors[text] = model(input_ids=ids).last_hidden_state[0].mean(0)
-        found = [torch.cosine_similarity(vectors[pair.first], vectors[pair.second], dim=0) for pair in pairs]
-        similarities.append(torch.stack(found))
-    return 100 * spearmanr(*similarities).statistic
-
-
-def test_held_out_scores_are_those_of_the_outputs(measure, student, proxy, teacher, monkeypatch):
+def test_held_out_scores_are_those_of_the_outputs(measure, student, proxy, teacher):
     before = copy.deepcopy(student.state_dict())
     of_mapping, of_layer = measure(student)
     assert measure(student) == [of_mapping, of_layer], "a student is left as it is"
     assert not student.training and all(torch.equal(before[k], v) for k, v in student.state_dict().items())
     assert not any(module._forward_hooks for module in student.modules())
     assert of_mapping["agreement"] == of_layer["agreement"]
-    corpus, tokenizer = proxy.corpora[0], proxy.tokenizer
-    relations, explained = LastLayers(teacher, loss_batches(corpus, tokenizer), [proxy.plan.student]).compare(student)
+    relations, explained = LastLayers(teacher, loss_batches(proxy), [proxy.plan.student]).compare(student)
     assert of_layer["explained"] == pytest.approx(100 * explained)
     assert 0 < of_mapping["relations"] < 100 and relations > 0
-    monkeypatch.setattr(scores_module, "PAIRS", 60)
-    found = held_out_scores(proxy, teacher).measure(student, proxy.plan, "")
-    expected = naive_agreement(student, teacher, tokenizer, held_out_pairs(corpus))
-    assert found["agreement"] == pytest.approx(expected, abs=0.05)
+    agreement = pair_agreement(teacher, proxy.tokenizer, proxy.corpora[0], held_out_pairs(proxy), "mean")
+    assert of_mapping["agreement"] == pytest.approx(100 * agreement(student))
 
 
 def test_the_teacher_has_all_of_itself(measure, teacher):
@@ -142,14 +121,14 @@ def test_the_loss_of_shapes_fits_the_method(proxy, method, kind):
 
 
 def test_held_out_blocks_come_in_three_batches_or_more():
-    def rows(count):
-        return SimpleNamespace(held_out=[{"input_ids": [5 + number % 9] * 6} for number in range(count)])
+    def sizes(count):
+        corpus = SimpleNamespace(held_out=[{"input_ids": [5 + number % 9] * 6} for number in range(count)])
+        proxy = SimpleNamespace(corpora=[corpus], tokenizer=tiny_tokenizer("bert"))
+        return [len(batch["input_ids"]) for batch in loss_batches(proxy)]
 
-    tokenizer = tiny_tokenizer("bert")
-    assert [len(batch["input_ids"]) for batch in loss_batches(rows(200), tokenizer)] == [32, 32, 32]
-    assert [len(batch["input_ids"]) for batch in loss_batches(rows(10), tokenizer)] == [3, 3, 3, 1]
+    assert (sizes(200), sizes(10)) == ([32, 32, 32], [3, 3, 3, 1])
     with pytest.raises(CorpusError, match="2 blocks are held out"):
-        loss_batches(rows(2), tokenizer)
+        sizes(2)
 
 
 def test_a_plain_copy_is_the_student_without_its_taps(proxy, student):
@@ -179,7 +158,7 @@ def test_tasks_give_what_an_evaluation_gives(spec, data, proxy, student, tmp_pat
     left.mkdir(parents=True)
     (left / "half.safetensors").write_bytes(b"left by a killed worker")
     names = list(describe_tasks(spec)["tasks"])
-    found = TaskScores(spec, names, proxy.tokenizer, tmp_path / "candidates").measure(student, plan, "0-3")
+    found = TaskScores(proxy, spec, names, tmp_path / "candidates").measure(student, plan, "0-3")
     assert not (tmp_path / "candidates").exists(), "students are not kept"
     save_student(tmp_path / "kept", student, proxy.tokenizer, plan.student_choice, sentence=None)
     result = limbeck.evaluate(
@@ -191,7 +170,7 @@ def test_tasks_give_what_an_evaluation_gives(spec, data, proxy, student, tmp_pat
 
 
 def test_the_first_column_of_a_task_counts(spec, proxy, student, tmp_path, monkeypatch):
-    scores = TaskScores(spec, ["mnli", "squad"], proxy.tokenizer, tmp_path / "candidates")
+    scores = TaskScores(proxy, spec, ["mnli", "squad"], tmp_path / "candidates")
     columns = [{"key": key, "title": key, "task": key.split("-")[0]} for key in ("mnli-m", "mnli-mm", "squad")]
     figures = {"mnli-m": {"mean": 70.0}, "mnli-mm": {"mean": 10.0}, "squad": {"mean": 50.0}}
     values = {"columns": columns, "models": [{"name": "student", "columns": figures}], "notes": ["it diverged"]}

@@ -9,7 +9,7 @@ from sqlalchemy.pool import NullPool
 
 from limbeck.errors import OutputError
 from limbeck.search import GeneticSettings, elm_space, generation_rows, open_study, run_search
-from limbeck.search.study import open_storage, prepare_search_folder
+from limbeck.search.study import open_storage
 from tests.support.known_search import SPACE, evaluate, expected_generations, fitness, open_known, sampler
 
 
@@ -98,31 +98,3 @@ def test_no_connection_to_a_file_is_left_open(tmp_path):
     storage = open_storage(f"sqlite:///{tmp_path / 'search.db'}")
     assert storage.get_all_studies() == []
     assert isinstance(storage.engine.pool, NullPool), "from Python 3.13 on a connection that is left warns"
-
-
-def test_a_search_that_is_killed_while_it_writes_its_record_can_be_started_again(tmp_path, monkeypatch):
-    opened = Path.open
-
-    class Killed(BaseException):
-        pass
-
-    def open_and_die(path, *arguments, **options):
-        file = opened(path, *arguments, **options)
-        write = file.write
-
-        def write_half(text):
-            write(text[: len(text) // 2])
-            file.close()
-            raise Killed
-
-        file.write = write_half
-        return file
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Path, "open", open_and_die)
-        prepare_search_folder(tmp_path / "out", kind="mapping", name="mapping")
-    assert any((tmp_path / "out").iterdir())
-    folder = prepare_search_folder(tmp_path / "out", kind="mapping", name="mapping")
-    assert json.loads((folder / "search.json").read_text())["status"] == "running"
-    with pytest.raises(OutputError, match="not architecture 'mapping'"):
-        prepare_search_folder(folder, kind="architecture", name="mapping")

@@ -43,7 +43,7 @@ def test_a_search_that_trains(recipe, tmp_path):
     plan = plan_run(with_option(load_recipe(recipe), "teacher_layer", rows[0]["layer"]))
     proxy = Proxy(plan, console=Console(quiet=True))
     [alone] = proxy.train([plan])
-    scores = HeldOutScores(proxy.load_teacher(), proxy.tokenizer, proxy.corpora[0], plan, LAYER_SCORES)
+    scores = HeldOutScores(proxy, LAYER_SCORES)
     found, last = scores.measure(alone.student, plan, "alone"), rows[0]["scores"][-1]
     assert last["step"] == 6 and rows[0]["own_loss"] == pytest.approx(alone.held_out["loss"], rel=1e-5)
     assert {name: last[name] for name in LAYER_SCORES} == pytest.approx(found, rel=1e-3)

@@ -39,7 +39,7 @@ def install_proxy(monkeypatch, candidate_of) -> Asked:
 
     class FakeProxy:
         def __init__(self, plan, *, share, console):
-            self.tokenizer = load_tokenizer(plan.recipe.teacher.model)
+            self.tokenizer, self.console = load_tokenizer(plan.recipe.teacher.model), console
             self.corpora = build_corpora(plan, self.tokenizer, console)
 
         def load_teacher(self):

@@ -53,29 +53,27 @@ class Variant:
 
 
 class MethodEntry(Strict):
-    """A method that is compared: a registered one with all its stages, or stages written out."""
+    """A method that is compared: a registered one with all its stages, or stages written out.
 
-    name: str | None = Field(default=None, description="A method's name; `limbeck methods` lists them.")
-    title: str | None = Field(default=None, min_length=1, description="What the tables call it; default: its name.")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Options of the method, for each of its stages that has them."
-    )
-    stages: list[StageSpec] | None = Field(
-        default=None,
-        description="Instead of name: the stages themselves, as in a recipe; none keeps the student's start.",
-    )
-    mappings: list[MappingChoice] = Field(
-        default_factory=list, description="Layer mappings, one row of the table each."
-    )
-    teacher_layers: list[LayerChoice] = Field(
-        default_factory=list, description="Teacher layers to learn from, one row of the table each."
-    )
-    shares: list[float] = Field(
-        default_factory=list, description="How the stages share the budget, in proportion; default: equally."
-    )
-    training: dict[str, Any] = Field(
-        default_factory=dict, description="Training arguments of this method alone, over the common ones."
-    )
+    Attributes:
+        name: A method's name; `limbeck methods` lists them.
+        title: What the tables call it; default: its name.
+        options: Options of the method, for each of its stages that has them.
+        stages: Instead of name: the stages themselves, as in a recipe; none keeps the student's start.
+        mappings: Layer mappings, one row of the table each.
+        teacher_layers: Teacher layers to learn from, one row of the table each.
+        shares: How the stages share the budget, in proportion; default: equally.
+        training: Training arguments of this method alone, over the common ones.
+    """
+
+    name: str | None = None
+    title: str | None = Field(default=None, min_length=1)
+    options: dict[str, Any] = Field(default_factory=dict)
+    stages: list[StageSpec] | None = None
+    mappings: list[MappingChoice] = Field(default_factory=list)
+    teacher_layers: list[LayerChoice] = Field(default_factory=list)
+    shares: list[float] = Field(default_factory=list)
+    training: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -197,37 +195,59 @@ def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
 
 
 class HeldOutSpec(Strict):
-    """Measures of what a student has of its teacher on text that was kept out of training; they need no labels."""
+    """Measures of what a student has of its teacher on text that was kept out of training; they need no labels.
 
-    enabled: bool = Field(default=True, description="Measure them.")
-    blocks: int = Field(default=384, ge=3, description="Blocks for relations and hidden states.")
-    pairs: int = Field(default=1500, ge=10, description="Sentence pairs for the agreement of similarities.")
-    retrieval_pairs: int = Field(default=700, ge=10, description="Pool of the retrieval.")
+    Attributes:
+        enabled: Measure them.
+        blocks: Blocks for relations and hidden states.
+        pairs: Sentence pairs for the agreement of similarities.
+        retrieval_pairs: Pool of the retrieval.
+    """
+
+    enabled: bool = True
+    blocks: int = Field(default=384, ge=3)
+    pairs: int = Field(default=1500, ge=10)
+    retrieval_pairs: int = Field(default=700, ge=10)
 
 
 class SpeedSpec(Strict):
-    """What the students cost, one of each shape: parameters, operations, latency."""
+    """What the students cost, one of each shape: parameters, operations, latency.
 
-    enabled: bool = Field(default=True, description="Measure it.")
-    batch_sizes: list[int] = Field(default=[32], min_length=1, description="Texts a pass.")
-    lengths: list[int] = Field(default=[128], min_length=1, description="Tokens a text.")
-    seconds: float = Field(default=30.0, gt=0, le=3600, description="For all latencies together.")
-    device: str = Field(default="auto", description="cpu, cuda …; auto: the accelerator where there is one.")
+    Attributes:
+        enabled: Measure it.
+        batch_sizes: Texts a pass.
+        lengths: Tokens a text.
+        seconds: For all latencies together.
+        device: cpu, cuda …; auto: the accelerator where there is one.
+    """
+
+    enabled: bool = True
+    batch_sizes: list[int] = Field(default=[32], min_length=1)
+    lengths: list[int] = Field(default=[128], min_length=1)
+    seconds: float = Field(default=30.0, gt=0, le=3600)
+    device: str = "auto"
 
 
 class MeasuresSpec(Strict):
-    """What is measured of every student; tasks, preset, seeds, settings, workers as `limbeck evaluate` takes them."""
+    """What is measured of every student; tasks, preset, seeds, settings, workers as `limbeck evaluate` takes them.
 
-    tasks: list[str] = Field(default_factory=list, description="Tasks, groups and task files.")
-    preset: str = Field(default="comparative_study", description="The protocol of the fine-tuning.")
-    seeds: int | None = Field(default=None, ge=1, description="Fine-tunings of every point; default: the paper's.")
-    data: str | None = Field(default=None, description="Folder with the tasks' files; default, or hub: the Hub.")
-    settings: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Overrides of the preset, of all tasks or of one: {epochs: 3, cola: {epochs: 6}}.",
-    )
-    workers: int = Field(default=1, ge=1, description="Processes that fine-tune at once; one a GPU.")
-    teacher: bool = Field(default=True, description="Evaluate the teacher too, so that retention can be said.")
+    Attributes:
+        tasks: Tasks, groups and task files.
+        preset: The protocol of the fine-tuning.
+        seeds: Fine-tunings of every point; default: the paper's.
+        data: Folder with the tasks' files; default, or hub: the Hub.
+        settings: Overrides of the preset, of all tasks or of one: {epochs: 3, cola: {epochs: 6}}.
+        workers: Processes that fine-tune at once; one a GPU.
+        teacher: Evaluate the teacher too, so that retention can be said.
+    """
+
+    tasks: list[str] = Field(default_factory=list)
+    preset: str = "comparative_study"
+    seeds: int | None = Field(default=None, ge=1)
+    data: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    workers: int = Field(default=1, ge=1)
+    teacher: bool = True
     held_out: HeldOutSpec = Field(default_factory=HeldOutSpec)
     speed: SpeedSpec = Field(default_factory=SpeedSpec)
 
@@ -252,9 +272,13 @@ _BUDGETED = ("max_steps", "num_train_epochs")
 
 
 class ComparedStudent(StudentSpec):
-    """A student that every method trains, from the same start."""
+    """A student that every method trains, from the same start.
 
-    name: str | None = Field(default=None, min_length=1, description="What the tables call it; default: its shape.")
+    Attributes:
+        name: What the tables call it; default: its shape.
+    """
+
+    name: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -276,34 +300,40 @@ class ComparedStudent(StudentSpec):
 
 
 class BudgetSpec(Strict):
-    """How much every run trains."""
+    """How much every run trains.
 
-    tokens: int = Field(
-        ge=1,
-        description="Real tokens that every run reads, special tokens included, padding not; the stages of a method "
-        "share them.",
-    )
+    Attributes:
+        tokens: Real tokens that every run reads, special tokens included, padding not; the stages of a method share
+            them.
+    """
+
+    tokens: int = Field(ge=1)
 
 
 class ComparisonPlan(Strict):
-    """A comparison: every method with every mapping makes every student with every seed."""
+    """A comparison: every method with every mapping makes every student with every seed.
 
-    name: Name = Field(default="comparison", description="Name of the comparison.")
+    Attributes:
+        name: Name of the comparison.
+        corpus: The text that all runs read.
+        students: Shapes, or shapes with initialise, dropout and a name.
+        methods: Names, or names with options and layer mappings.
+        seeds: Seeds of start, data order and dropout.
+        training: Fields of transformers.TrainingArguments that all runs share.
+        evaluation: What is measured of the students.
+        skip_impossible: Leave out combinations that cannot be, instead of refusing the plan.
+    """
+
+    name: Name = "comparison"
     teacher: TeacherSpec
-    corpus: CorpusSpec = Field(description="The text that all runs read.")
-    students: list[ComparedStudent] = Field(
-        min_length=1, description="Shapes, or shapes with initialise, dropout and a name."
-    )
-    methods: list[MethodEntry] = Field(min_length=1, description="Names, or names with options and layer mappings.")
-    seeds: list[int] = Field(default=[1], min_length=1, description="Seeds of start, data order and dropout.")
+    corpus: CorpusSpec
+    students: list[ComparedStudent] = Field(min_length=1)
+    methods: list[MethodEntry] = Field(min_length=1)
+    seeds: list[int] = Field(default=[1], min_length=1)
     budget: BudgetSpec
-    training: dict[str, Any] = Field(
-        default_factory=dict, description="Fields of transformers.TrainingArguments that all runs share."
-    )
-    evaluation: MeasuresSpec = Field(default_factory=MeasuresSpec, description="What is measured of the students.")
-    skip_impossible: bool = Field(
-        default=False, description="Leave out combinations that cannot be, instead of refusing the plan."
-    )
+    training: dict[str, Any] = Field(default_factory=dict)
+    evaluation: MeasuresSpec = Field(default_factory=MeasuresSpec)
+    skip_impossible: bool = False
 
     @field_validator("methods", mode="before")
     @classmethod

@@ -162,7 +162,7 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        loss_batches(self.held_out, self.proxy.tokenizer)
+        loss_batches(self.proxy)
 
     def open(self) -> Study:
         """Open the study, or make it; under a limit of latency it begins with the shape that is likely the fastest."""
@@ -222,7 +222,7 @@ class ArchitectureSearch(engine.SharedSearch):
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]
-        self._layers = LastLayers(teacher, loss_batches(self.held_out, proxy.tokenizer), shapes)
+        self._layers = LastLayers(teacher, loss_batches(proxy), shapes)
         self._measure = LatencyBench(timed, self.latency)
         if UNTRAINED_LOSS not in study.user_attrs:
             plan = min(self.space.shapes.values(), key=lambda shape: shape.parameters).plan

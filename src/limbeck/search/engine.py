@@ -171,8 +171,7 @@ class Search(Work):
         stopped: Said when it is stopped; `{place}` is the storage.
         on_tasks: Whether candidates are fine-tuned on tasks, which one process does.
         plan: The run of a candidate.
-        proxy: Trains candidates; there when the search runs, as is the console.
-        console: Where progress goes.
+        proxy: Trains candidates, and knows the text; there when the search runs.
 
     Raises:
         LimbeckError: one line for the first thing that is wrong with the request.
@@ -185,7 +184,6 @@ class Search(Work):
     on_tasks = False
     plan: RunPlan
     proxy: Proxy
-    console: Console
 
     def __init__(self, request: Any) -> None:
         self.request: SearchRequest = request
@@ -238,16 +236,9 @@ class Search(Work):
             failed = math.isnan(outcome.value) and not outcome.cut
             self.say(f"  {line}", style="yellow" if failed else None)
 
-    @property
-    def held_out(self) -> Corpus:
-        """The text whose held-out part candidates are compared on."""
-        corpus = self.proxy.corpora[0]
-        assert isinstance(corpus, Corpus)  # labelled ones are refused by `check_text_only`
-        return corpus
-
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line as it is."""
-        print_plain(self.console, text, style)
+        print_plain(self.proxy.console, text, style)
 
     @abstractmethod
     def found(self, study: Study) -> dict[str, Any]:
@@ -266,7 +257,7 @@ class Search(Work):
 
     def start(self, console: Console) -> Study:
         """Read the text, and open the study."""
-        self.proxy, self.console = Proxy(self.plan, share=self.request.proxy.share, console=console), console
+        self.proxy = Proxy(self.plan, share=self.request.proxy.share, console=console)
         self.check_text()
         return self.open()
 
@@ -310,7 +301,7 @@ class SharedSearch(Search):
         if self.request.workers == 1:
             super().carry_out(study, poll_seconds)
             return
-        with ProgressBar(self.console) as bar:
+        with ProgressBar(self.proxy.console) as bar:
             task = type(self), self.request
             problems = run_workers(work_alone, task, self.request.workers, lambda: bar(*self.progress(study)))
         if not self.is_finished(study):

@@ -154,7 +154,7 @@ class GeneticSampler(BaseSampler):
             raise ValueError("a genetic search maximises one fitness; make its study with direction='maximize'")
         trials = self._after_earlier_trials(study, trial)
         log = read_genomes(trials, self.space)
-        generation = self._generation(study, log, last=None)
+        generation = self.generation(study, log=log)
         genome = generation.open[0] if generation.open else self._unseen(log, generation, trial.number)
         return {parameter(m): layer for m, layer in enumerate(self.space.decode(genome), start=1)}
 
@@ -169,19 +169,18 @@ class GeneticSampler(BaseSampler):
         known = ", ".join(distributions(self.space))
         raise ValueError(f"parameter '{param_name}' is no part of a layer mapping; its parameters are {known}")
 
-    def generation(self, study: Study, last: int) -> Generation:
+    def generation(self, study: Study, last: int | None = None, log: TrialLog[Genome] | None = None) -> Generation:
         """Return the first generation that is not finished, or the last one, breeding what is due.
 
         Args:
-            study: The study, with all its trials.
-            last: The number of generations that is asked for, at least 1.
+            study: The study.
+            last: The number of generations that is asked for, at least 1; None for no end.
+            log: All its trials, where they have been read.
 
         Raises:
             TrainingError: if every genome of a generation was given up, so that there is nothing to breed from.
         """
-        return self._generation(study, read_genomes(study.get_trials(deepcopy=False), self.space), last)
-
-    def _generation(self, study: Study, log: TrialLog[Genome], last: int | None) -> Generation:
+        log = log if log is not None else read_genomes(study.get_trials(deepcopy=False), self.space)
         attributes, values = study.user_attrs, log.values
         history: list[list[Scored]] = []
         bred = 0

@@ -197,7 +197,7 @@ class MappingSearch(_Generations, engine.SharedSearch):
     def check_text(self) -> None:
         """Refuse too little held-out text where it decides."""
         if not self.on_tasks:
-            scoring.held_out_pairs(self.held_out)
+            scoring.held_out_pairs(self.proxy)
 
     def announce(self, study: Study) -> None:
         """Say how large the space and the search are."""
@@ -213,13 +213,11 @@ class MappingSearch(_Generations, engine.SharedSearch):
 
     def load(self, study: Study) -> None:
         """Prepare the scores; the teacher is asked once and not kept."""
-        proxy = self.proxy
         if self.on_tasks:
             folder = self.request.proxy.output.expanduser() / CANDIDATES
-            tasks = list(self.fitness["tasks"])
-            self._scores = scoring.TaskScores(self.request.measures, tasks, proxy.tokenizer, folder, self.console)
+            self._scores = scoring.TaskScores(self.proxy, self.request.measures, list(self.fitness["tasks"]), folder)
         else:
-            self._scores = scoring.HeldOutScores(proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan)
+            self._scores = scoring.HeldOutScores(self.proxy)
 
     def plan_of(self, candidate: Candidate) -> RunPlan:
         """Return the recipe with its mapping."""

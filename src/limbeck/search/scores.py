@@ -8,22 +8,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agreement
 from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
 from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
-from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.evaluation.cell import data_fingerprint
 from limbeck.evaluation.task_files import load_task
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.plan import RunPlan
+from limbeck.training.proxy import Proxy
 from limbeck.training.students import save_student
 
 Scores = dict[str, float]
@@ -68,29 +67,19 @@ class TaskScores:
     The main figure is that of the task's first column: accuracy of SST-2, matched accuracy of MNLI, F1 of SQuAD 1.1.
 
     Args:
+        proxy: Has trained the students.
         spec: What `describe_tasks` has checked.
         names: Of the tasks, as it returned them.
-        tokenizer: Of all students.
         folder: For the student that is fine-tuned, one at a time; it is removed afterwards.
-        console: Where progress goes; nowhere by default.
 
     Source:
         ELM (arXiv 2012.06153) sections 4.3 and 5.2.
     """
 
-    def __init__(
-        self,
-        spec: MeasuresSpec,
-        names: Sequence[str],
-        tokenizer: PreTrainedTokenizerBase,
-        folder: Path,
-        console: Console | None = None,
-    ) -> None:
+    def __init__(self, proxy: Proxy, spec: MeasuresSpec, names: Sequence[str], folder: Path) -> None:
         # Students are compared with each other, so no teacher is evaluated beside them.
         self._spec = spec.model_copy(update={"teacher": False})
-        self._tokenizer = tokenizer
-        self._folder = folder
-        self._console = console if console is not None else Console(quiet=True)
+        self._tokenizer, self._console, self._folder = proxy.tokenizer, proxy.console, folder
         self.names = tuple(names)
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
@@ -156,33 +145,21 @@ class HeldOutScores:
     The teacher's similarities and relations are computed once and kept; the teacher itself only for `explained`.
 
     Args:
-        teacher: Whole, in float32.
-        tokenizer: Of all models.
-        corpus: With held-out text.
-        plan: Of the recipe that is searched for.
+        proxy: Of the recipe that is searched for, and its text, of which some is held out.
         names: The scores.
 
     Raises:
         CorpusError: if too little text is held out.
     """
 
-    def __init__(
-        self,
-        teacher: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        corpus: Corpus,
-        plan: RunPlan,
-        names: Sequence[str] = MAPPING_SCORES,
-    ) -> None:
+    def __init__(self, proxy: Proxy, names: Sequence[str] = MAPPING_SCORES) -> None:
         self.names = tuple(names)
         self._device = choose_device("auto")
-        teacher = teacher.to(self._device).eval()
-        self._agreement = pair_agreement(teacher, tokenizer, corpus, held_out_pairs(corpus), plan.pooling)
-        kept = "explained" not in names
-        batches = held_out_batches(corpus, tokenizer, BLOCKS, 1) if kept else loss_batches(corpus, tokenizer)
+        teacher = proxy.load_teacher().to(self._device).eval()
+        corpus, plan, kept = proxy.corpora[0], proxy.plan, "explained" not in names
+        self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.pooling)
+        batches = held_out_batches(corpus, proxy.tokenizer, BLOCKS, 1) if kept else loss_batches(proxy)
         self._layers = LastLayers(teacher, batches, [plan.student], kept=kept)
-        if kept:
-            teacher.cpu()
 
     def measure(self, student: PreTrainedModel, plan: RunPlan, name: str) -> Scores:
         """Score a student without taps; arguments as of `TaskScores.measure`."""
@@ -197,12 +174,13 @@ class HeldOutScores:
         return {score: 100 * found[score] for score in self.names}
 
 
-def held_out_pairs(corpus: Corpus) -> list[SentencePair]:
+def held_out_pairs(proxy: Proxy) -> list[SentencePair]:
     """Choose the sentence pairs of the agreement.
 
     Raises:
         CorpusError: if too little text is held out.
     """
+    corpus = proxy.corpora[0]
     documents = [document.text for document in corpus.held_out_documents()]
     if not documents or not len(corpus.held_out):
         raise CorpusError(
@@ -228,13 +206,13 @@ def loss_kind(plan: RunPlan) -> str:
     return "hidden" if reaches_end else "relations"
 
 
-def loss_batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Tensor]]:
+def loss_batches(proxy: Proxy) -> list[dict[str, Tensor]]:
     """Return the held-out blocks that losses are of, in at least three batches.
 
     Raises:
         CorpusError: if less is held out than that takes.
     """
-    batches = held_out_batches(corpus, tokenizer, LOSS_BLOCKS)
+    batches = held_out_batches(proxy.corpora[0], proxy.tokenizer, LOSS_BLOCKS)
     if len(batches) < _FEWEST:
         raise CorpusError(
             f"{len(batches)} blocks are held out, and students are compared on {_FEWEST} or more; raise "

@@ -203,8 +203,8 @@ class TeacherLayerSearch(engine.Search):
 
     def check_text(self) -> None:
         """Refuse too little held-out text."""
-        scoring.held_out_pairs(self.held_out)
-        scoring.loss_batches(self.held_out, self.proxy.tokenizer)
+        scoring.held_out_pairs(self.proxy)
+        scoring.loss_batches(self.proxy)
 
     def is_finished(self, study: Study) -> bool:
         """Return whether the study has a result."""
@@ -277,24 +277,19 @@ class TeacherLayerSearch(engine.Search):
 
     def train(self, candidates: Sequence[LayerCandidate]) -> Iterator[engine.Outcome]:
         """Train and score the candidates side by side, and keep the result in the study."""
-        proxy, started = self.proxy, time.monotonic()
-        self._scores = scoring.HeldOutScores(
-            proxy.load_teacher(), proxy.tokenizer, self.held_out, self.plan, scoring.LAYER_SCORES
-        )
+        started = time.monotonic()
+        self._scores = scoring.HeldOutScores(self.proxy, scoring.LAYER_SCORES)
         yield from super().train(candidates)
         if all(one.row.state == "diverged" for one in candidates):
             raise TrainingError(
                 "Every candidate diverged, so no layer can be recommended; lower the learning rate, under a new "
                 f"--name. The study is kept in {shown(self.request.proxy.place)}."
             )
-        for rank, one in enumerate(sorted(candidates, key=lambda one: one.order), start=1):
-            one.row.rank = rank
-        result = {
-            "layers": plain(sorted((one.row for one in candidates), key=lambda row: row.rank or 0)),
-            "seconds": round(time.monotonic() - started, 1),
-            "created": timestamp(),
-        }
-        self._study.set_user_attr(RESULT, result)
+        ranked = [one.row for one in sorted(candidates, key=lambda one: one.order)]
+        for rank, row in enumerate(ranked, start=1):
+            row.rank = rank
+        seconds = round(time.monotonic() - started, 1)
+        self._study.set_user_attr(RESULT, {"layers": plain(ranked), "seconds": seconds, "created": timestamp()})
 
     def found(self, study: Study) -> dict[str, Any]:
         """Return a row for each candidate, best first, the rounds, and the searched run, reading the best layer."""
