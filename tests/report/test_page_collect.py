@@ -3,10 +3,14 @@
 import copy
 import json
 import shutil
+from functools import reduce
+from operator import getitem
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from limbeck.core.blocks import Table
 from limbeck.core.records import PlannedStage, Stage
@@ -14,16 +18,14 @@ from limbeck.errors import OutputError
 from limbeck.report.collect import collect
 from limbeck.report.figures import course_figures
 from limbeck.report.findings import Curve, StageFound, StageLog
-from limbeck.report.page import build_page, render_html
+from limbeck.report.page import build_page, render_html, render_markdown
 from tests.golden.committed import FOLDERS
+
+CHANGES = yaml.safe_load(Path(__file__).with_name("changes.yaml").read_text(encoding="utf-8"))
 
 
 def sections(page):
     return [section.title for part in page.parts for section in part.sections]
-
-
-def figures_of(page):
-    return {figure.title: figure for figure in page.figures()}
 
 
 def table_of(page, caption):
@@ -33,56 +35,27 @@ def table_of(page, caption):
     return [tuple(map(str, row)) for row in table.rows]
 
 
-@pytest.mark.parametrize(
-    ("taken", "held"),
-    [
-        ((), "they hold the values that they were started with."),
-        (("a.b.c", "d.e.f"), "they hold the teacher's values."),
-        (("d.e.f",), "1 holds the teacher's values, the others the values that they were started with."),
-    ],
-)
-def test_parameters_that_nothing_trained_are_a_warning(copied, page_of, taken, held):
-    def spoil(record):
-        record["untrained"] = {"names": ["a.b.c", "d.e.f"], "from_teacher": list(taken)}
-        record["stages"][0] |= {"skipped_steps": 3, "rows_of_a_piece": 4}
-
-    warnings = page_of(copied(edit=spoil), render=False).warnings()
-    assert any(line.endswith(f"(a, d): {held}") for line in warnings)
-    assert "skipped 3 steps" in " ".join(warnings) and "pieces of 4 rows" in " ".join(warnings)
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_page_of_a_changed_record(copied, page_of, name):
+    row = CHANGES[name]
+    folder = copied(row.get("kind", "finished"), "mine", lambda record: edit(record, row.get("edits", {})))
+    if "text" in row:
+        (folder / "run.json").unlink()
+        if row["text"] is not None:
+            (folder / "run.json").write_text(row["text"])
+    text = render_markdown(page_of(folder, render=False), "figures")
+    assert [part for part in row["shown"] if part not in text] == []
+    assert [part for part in row.get("hidden", ()) if part in text] == []
 
 
-def test_agreement_is_no_share_of_the_teachers(copied, change, page_of):
-    models = {"teacher": {"retrieval": {"mrr_at_10": 0.8}}, "student": {"retrieval": {"mrr_at_10": 0.6}}}
-    found = {"agreement": {"spearman": 0.926}}
-    folder = copied(edit={"evaluation": found | models})
-    assert "; retrieval MRR@10, held out 0.600 (75.0% of the" in page_of(folder, render=False).parts[0].subtitle
-    change(folder, {"evaluation": found})
-    subtitle = page_of(folder, render=False).parts[0].subtitle
-    assert subtitle.endswith("agreement with the teacher (Spearman) 0.926")
-
-
-def test_the_loss_at_the_end_is_that_of_the_record_else_of_the_log(copied, change, page_of):
-    folder = copied()
-    for edit in ({}, lambda record: [stage.pop("final_loss") for stage in record["stages"]]):  # As older versions.
-        rows = table_of(page_of(change(folder, edit), render=False), "Terms of the loss")
-        assert [row[2] for row in rows if row[1] == "loss (weighted sum)"] == ["0.046029", "2.0017"]
-
-
-@pytest.mark.parametrize("name", ["run", "", None])
-def test_what_nobody_named_is_called_by_its_folder(copied, page_of, name):
-    assert page_of(copied(name="mine", edit={"name": name}), render=False).title == "mine: run"
-
-
-@pytest.mark.parametrize("text", [None, '{"name": "a', "[1]", ""], ids=["removed", "torn", "list", "empty"])
-def test_a_run_without_its_record_is_shown_by_its_stages(copied, page_of, text):
-    folder = copied()
-    (folder / "run.json").unlink()
-    if text is not None:
-        (folder / "run.json").write_text(text)
-    page = page_of(folder)
-    assert "missing or damaged" in page.warnings()[0]
-    assert "Stage 'hidden_states': Loss" in figures_of(page) and "Recipe" in sections(page)
-    assert table_of(page, "Stages")[0][1] == "minilmv2", "the method is in stage.json"
+def edit(record, values):
+    """Set values of a record by their paths; DELETED takes one out."""
+    for path, value in values.items():
+        *above, last = (int(key) if key.isdigit() else key for key in path.split("."))
+        holder = reduce(getitem, above, record)
+        holder[last] = value
+        if value == "DELETED":
+            del holder[last]
 
 
 JUNK = ["text", -1, None, [], [None, 3], {"a": {"b": "c"}}, float("nan"), 10**400, True]
@@ -126,15 +99,6 @@ def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds):
             render_html(build_page(collect([place.parent])))
 
 
-def test_what_was_built_before_the_damage_is_kept(copied, change, page_of):
-    folder = copied("search-mapping", edit=lambda record: record.pop("cost"))
-    page = page_of(folder)
-    assert "Evolution of the fitness" in figures_of(page)
-    assert any("incomplete or damaged (TypeError" in line for line in page.warnings())
-    change(folder, {"candidates": [3]})
-    assert "'search.json': candidates.0 is damaged" in " ".join(page_of(folder).warnings())
-
-
 def test_a_comparison_that_is_not_finished_says_how_its_runs_stand(copied, change, page_of):
     folder = copied("comparison-with-costs", edit={"status": "running", "summary": None})
     last = folder / json.loads((folder / "comparison.json").read_text())["cells"][-1]["folder"]
@@ -152,56 +116,6 @@ def test_a_comparison_names_no_files_outside_of_it(copied):
         "comparison-with-costs", edit=lambda record: [cell.update(folder="../other") for cell in record["cells"]]
     )
     assert collect([folder])[0].runs == ()
-
-
-def layers_of(page, stage):
-    return figures_of(page).get(f"Stage '{stage}': which layers learn from which")
-
-
-def test_a_stage_taught_by_an_assistant_joins_the_assistants_layers(copied, change, page_of):
-    def teach(record):
-        record["recipe"]["stages"][0]["student"] = {"shape": "3x48"}
-        record["recipe"]["stages"][1]["teacher"] = {"stage": "minilmv2", "model": None}
-        record["stages"][0]["student"] = {"shape": "bert 3x48, 4 heads, FFN 96"}
-        record["stages"][1]["teacher"] = "the student of stage minilmv2"
-        for stage in record["stages"]:
-            del stage["layers"]  # As records of old are.
-
-    folder = copied(edit=teach)
-    page = page_of(folder)
-    assert layers_of(page, "minilmv2").description.startswith("Student of 3 layers, teacher of 3.")
-    assert layers_of(page, "hidden_states").description.startswith("Student of 2 layers, teacher of 3.")
-    change(folder, lambda record: record["recipe"]["stages"][1].update(teacher={"model": "another/one"}))
-    page = page_of(folder)
-    assert layers_of(page, "hidden_states") is None
-    assert "Of 'hidden_states' the layers cannot be drawn" in str(page.parts)
-
-
-def test_the_layers_of_a_stage_with_another_teacher_are_those_of_its_record(copied, change, page_of):
-    def teach(record):
-        record["recipe"]["stages"][1]["teacher"] = {"model": "another/one"}
-        record["stages"][1]["layers"] = [{"student": [2], "teacher": [7], "terms": ["key_key", "value_value"]}]
-
-    folder = copied(edit=teach)
-    figure = layers_of(page_of(folder), "hidden_states")
-    assert figure.description == "Student of 2 layers, teacher of 7 or more. key_key: 2 from 7. value_value: 2 from 7."
-    assert figure.data.rows == (("key_key", "2", "7"), ("value_value", "2", "7"))
-    assert "layers above the highest that takes part are not drawn" in figure.caption
-    change(folder, lambda record: record["recipe"]["stages"][1].update(teacher=None))
-    figure = layers_of(page_of(folder), "hidden_states")
-    assert figure.description.startswith("Student of 2 layers, teacher of 7. "), "the record counts, not the recipe"
-
-
-@pytest.mark.parametrize(
-    "layers",
-    [None, 3, [3], [{"student": [1]}], [{"student": [-1], "teacher": [10**9], "terms": ["a"]}],
-     [{"student": "1", "teacher": [True], "terms": "a"}], [{"student": [1], "teacher": [2], "terms": []}]],
-    ids=repr,
-)  # fmt: skip
-def test_recorded_layers_that_are_none_are_not_drawn(copied, page_of, layers):
-    folder = copied(edit=lambda record: record["stages"][0].update(layers=layers))
-    figure = layers_of(page_of(folder, render=False), "minilmv2")
-    assert figure.description.startswith("Student of 2 layers, teacher of 3. relation_kl (query): 2 from 3.")
 
 
 def test_an_evaluation_without_a_table_shows_its_cells(tmp_path, page_of):
