@@ -83,7 +83,7 @@ def run_commands(page: Page, limbeck: Callable[..., Any], wanted: Callable[[tupl
         wanted: Takes the arguments as the page has them.
 
     Returns:
-        What failed: place, command, and what it said.
+        The failures: place, command, and its errors.
     """
     found = [
         (block, command, command.limbeck)

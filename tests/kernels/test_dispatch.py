@@ -1,4 +1,4 @@
-"""The choice of a backend: an explicit one is met or refused, `auto` says what it chose, once."""
+"""The choice of a backend: an explicit one is met or refused, `auto` is logged once."""
 
 import logging
 import subprocess

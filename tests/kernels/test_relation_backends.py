@@ -43,11 +43,11 @@ def draw_for(backend, length, name="none", **options):
     ("backend", "length", "name"),
     *((backend, length, name) for backend in ON_CPU for length in (1, 7, 10, 128, 401) for name in NAMES),
     *(("triton", 18, name) for name in NAMES),
-    *(("triton", length, "none") for length in (1, 7, 16, 17)),
+    *(("triton", length, "none") for length in (1, 7, 16)),
 )
 @either_pair
 def test_equals_the_reference(backend, length, name, symmetric):
-    heads = 1 if (backend, length) == ("triton", 18) else 3
+    heads = 1 if backend == "triton" else 3
     tensors, mask = draw_for(backend, length, name, symmetric=symmetric, scale=1.5, heads=heads)
     tolerances = [(1e-6, 1e-6), (1e-5, 3e-6)] if backend == "triton" else [(1e-10, 1e-10)] * 2
     for causal in (False, True) if length < 100 else (False,):

@@ -17,7 +17,7 @@ import limbeck
 from limbeck.errors import Interrupted, LimbeckError
 from limbeck.methods import METHODS
 from limbeck.training.data import Loader
-from tests.support.methods import EQUAL_WIDTHS, run_card, tiny_run, write_rows
+from tests.support.methods import run_card, tiny_run, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
 from tests.support.training import assert_equal, at_step
 
@@ -34,7 +34,7 @@ on_text = [name for name, method in METHODS.items() if "text" in method.tasks]
 
 
 def each(names, others):
-    """Every name with every other, of which all but the next one in turn are slow."""
+    """Every name with every other, of which all but one, the next for each name, are slow."""
     return [
         pytest.param(name, other, marks=() if (number - turn) % len(others) == 0 else pytest.mark.slow)
         for number, name in enumerate(names)
@@ -113,7 +113,7 @@ def interrupt():
     raise KeyboardInterrupt
 
 
-# Of each kind of state one: none of its own, maps of heads, masks, two stages, weights of layers beside maps.
+# Of each kind of state one: none, maps of heads, masks, two stages, weights of layers beside maps.
 @pytest.mark.parametrize("name", some(on_text, ("minilmv2", "direct_minilm", "mlm", "output_distribution", "bert_emd")))
 def test_a_method_goes_on_where_it_stopped(name, teachers, text, tmp_path):
     """Bit for bit, learned maps and layer weights included; in the second epoch, with new masks."""
@@ -153,11 +153,3 @@ def test_accumulation_gives_the_same_trajectory(name, teachers, text, tmp_path, 
         recipe = tiny_run(name, teachers["bert"], {**text, "length": 16}, tmp_path / str(batch), **options)
         runs.append(weights_of(limbeck.distill(recipe)))
     torch.testing.assert_close(*runs, rtol=2e-5, atol=2e-6)
-
-
-def test_equal_widths_are_asked_for_where_no_map_is(teachers, text, tmp_path):
-    for name in EQUAL_WIDTHS:
-        recipe = tiny_run(name, teachers["bert"], text, tmp_path / name)
-        recipe["student"]["shape"]["hidden"] = 24
-        with pytest.raises(LimbeckError, match="48 wide"):
-            limbeck.validate(recipe)
