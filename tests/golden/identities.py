@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
+import hashlib
 import json
 import os
-import pkgutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import limbeck
-from limbeck.core.files import fingerprint
+import pytest
+
+from limbeck.core import files
 
 MODIFIED = 1_700_000_000
 """Seconds since 1970 that files are given, since identities of text hold when it was changed."""
@@ -22,38 +21,17 @@ MODIFIED = 1_700_000_000
 
 @contextmanager
 def recorded() -> Iterator[list[tuple[str, Any]]]:
-    """List (hash, values) of every identity that is made, in whichever module."""
-    _import_all()
+    """List (hash, values) of every identity that is made."""
     made: list[tuple[str, Any]] = []
 
-    def record(values: Any) -> str:
-        found = fingerprint(values)
-        made.append((found, json.loads(json.dumps(values))))
+    def blake2b(content: bytes, *, digest_size: int) -> Any:
+        found = hashlib.blake2b(content, digest_size=digest_size)
+        made.append((found.hexdigest(), json.loads(content)))
         return found
 
-    homes = [
-        (module, name)
-        for title, module in list(sys.modules.items())
-        if title.partition(".")[0] == "limbeck"
-        for name, value in list(vars(module).items())
-        if value is fingerprint
-    ]
-    assert homes
-    for module, name in homes:
-        setattr(module, name, record)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "hashlib", SimpleNamespace(blake2b=blake2b))
         yield made
-    finally:
-        for module, name in homes:
-            setattr(module, name, fingerprint)
-
-
-@cache
-def _import_all() -> None:
-    """Import every module: one that is imported later would keep the recording for good."""
-    for module in pkgutil.walk_packages(limbeck.__path__, "limbeck."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
 
 
 class Names:

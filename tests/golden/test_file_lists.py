@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from transformers import TrainerCallback
 
 from limbeck.api import distill
 from limbeck.errors import Interrupted
@@ -34,21 +33,16 @@ def test_a_run(run):
     check("files/run", names(run))
 
 
-class Stop(TrainerCallback):
-    def on_step_end(self, args, state, control, **keywords):
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-
 def test_a_stopped_run(tiny_recipe, tmp_path, monkeypatch):
     """Its checkpoints included."""
-    original = DistillationTrainer.train
+    original = DistillationTrainer.training_step
 
-    def train(self, **named):
-        self.add_callback(Stop())
-        return original(self, **named)
+    def step(self, *arguments, **named):
+        if self.state.global_step == 3:
+            raise KeyboardInterrupt
+        return original(self, *arguments, **named)
 
-    monkeypatch.setattr(DistillationTrainer, "train", train)
+    monkeypatch.setattr(DistillationTrainer, "training_step", step)
     with pytest.raises(Interrupted):
         distill(tiny_recipe)
     check("files/stopped_run", names(tmp_path / "run"))
@@ -57,5 +51,5 @@ def test_a_stopped_run(tiny_recipe, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_export(name, run, limbeck, tmp_path):
     output = tmp_path / "export"
-    printed = sorted(limbeck.json("export", run, "--format", name, "--output", output))
+    printed = sorted(limbeck.json("export", run, "--format", name, "--seconds", 0.2, "--output", output))
     check(f"files/export_{name.replace('-', '_')}", {"files": names(output), "printed": printed})

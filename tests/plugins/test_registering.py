@@ -221,7 +221,7 @@ def test_names_are_not_taken_twice_and_only_items_from_outside_are_replaced():
     assert OBJECTIVES["absolute"].unit == "row"
 
 
-@pytest.mark.parametrize("point", [None, PluginPoint("limbeck.none", lambda name, item: item)])
+@pytest.mark.parametrize("point", [None, PluginPoint("limbeck.none", object, "", lambda item: None, type)])
 def test_only_an_open_registry_speaks_of_plugins(point):
     registry = Registry("thing", plugins=point)
     registry.register("known", 1)

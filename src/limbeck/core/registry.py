@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import util
 from importlib.metadata import EntryPoint, entry_points
@@ -68,23 +68,6 @@ def load_plugins() -> None:
                 _files[name] = _run(Path(name))
             if isinstance(failed := _files[name], PluginError):
                 raise failed
-
-
-def load_entry_point(entry_point: EntryPoint) -> object:
-    """Import what an entry point names.
-
-    Raises:
-        PluginError: one line with the distribution and what went wrong.
-    """
-    try:
-        item: object = entry_point.load()
-    except Exception as error:
-        raise PluginError(
-            f"{describe_entry_point(entry_point)} cannot be loaded: {_reason(error)}; mend the distribution, or "
-            "uninstall it."
-        ) from error
-    note_distribution(entry_point)
-    return item
 
 
 def note_distribution(entry_point: EntryPoint) -> None:
@@ -152,47 +135,41 @@ class PluginPoint(Generic[T]):
 
     Args:
         group: The group of entry points that name items.
-        check: Returns a name's item as it is, or raises PluginError saying what is wrong with it.
-        code: The code of an item, by default its class: the decorators of a package may register what its entry
-            points name.
+        expected: Type of the items, which have a name, public in the package of the kind's plural.
+        decorator: What turns a function into such an item, for messages.
+        problem: Says why an item cannot be added, as the end of a sentence; None where it can.
+        code: The code of an item: the decorators of a package may register what its entry points name.
     """
 
     group: str
-    check: Callable[[str, object], T]
-    code: Callable[[T], object] = type
+    expected: type[T]
+    decorator: str
+    problem: Callable[[T], str | None]
+    code: Callable[[T], object]
 
+    def check(self, kind: str, name: str, item: object) -> T:
+        """Return an item as it is.
 
-def item_check(
-    kind: str, expected: type[T], decorator: str, problem: Callable[[T], str | None]
-) -> Callable[[str, object], T]:
-    """Return the check of a `PluginPoint` whose items have a name of their own.
-
-    Args:
-        kind: As in `Registry`.
-        expected: Type of the items, public in the package of the kind's plural.
-        decorator: What turns a function into such an item, for messages.
-        problem: Says why an item cannot be added, as the end of a sentence; None where it can.
-    """
-
-    def check(name: str, item: object) -> T:
-        if not isinstance(item, expected):
-            hint = f" For a function, put @{decorator} above it." if callable(item) else ""
-            raise PluginError(f"'{name}' is a {type(item).__name__}, no limbeck.{kind}s.{expected.__name__}.{hint}")
+        Raises:
+            PluginError: saying what is wrong with it.
+        """
+        if not isinstance(item, self.expected):
+            hint = f" For a function, put @{self.decorator} above it." if callable(item) else ""
+            expected = f"limbeck.{kind}s.{self.expected.__name__}"
+            raise PluginError(f"'{name}' is a {type(item).__name__}, no {expected}.{hint}")
         own: object = getattr(item, "name", None)
         if own != name:
             found: str | None = f"its own name is '{own}'; give it the same in both places"
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             found = "a name is of small letters, digits and _, a letter first"
         else:
-            found = problem(item)
+            found = self.problem(item)
         if found is not None:
             raise PluginError(f"The {kind} '{name}' cannot be added: {found}.")
         return item
 
-    return check
 
-
-class Registry(Generic[T]):
+class Registry(Mapping[str, T]):
     """Holds named items of one kind: the package's in the order of registration, then those from outside.
 
     Installed distributions add items by entry points, each imported when it is asked for; the user's plugin files add
@@ -245,7 +222,7 @@ class Registry(Generic[T]):
         """
         if self._plugins is None:
             raise PluginError(f"Nothing can be added to the registry of {self.kind}s.")
-        checked = self._plugins.check(name, item)
+        checked = self._plugins.check(self.kind, name, item)
         if own and name not in self._items:
             return self.register(name, checked)
         self._discover()
@@ -277,22 +254,22 @@ class Registry(Generic[T]):
         self._read_plugins()
         return len(self._items)
 
-    def items(self) -> Iterator[tuple[str, T]]:
-        """Iterate over (name, item)."""
-        for name in self:
-            yield name, self._loaded(name)
-
     def _loaded(self, name: str) -> T:
         item = self._items[name]
         if not isinstance(item, EntryPoint):
             return item
         assert self._plugins is not None
-        found = load_entry_point(item)
+        try:
+            found: object = item.load()
+        except Exception as error:
+            reason = f"{_reason(error)}; mend the distribution, or uninstall it."
+            raise PluginError(f"{describe_entry_point(item)} cannot be loaded: {reason}") from error
+        note_distribution(item)
         registered = self._items[name]  # By a decorator, as the module was imported.
         if not isinstance(registered, EntryPoint):
             return registered
         try:
-            checked = self._plugins.check(name, found)
+            checked = self._plugins.check(self.kind, name, found)
         except PluginError as error:
             raise PluginError(f"{describe_entry_point(item)}: {error}") from None
         self._items[name] = checked

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from limbeck.core.registry import PluginPoint, Registry, is_own, item_check
+from limbeck.core.registry import PluginPoint, Registry, is_own
 from limbeck.errors import PluginError
 from limbeck.methods.composition import Citation, Compose, Method, MethodOptions, Task
 
@@ -38,14 +38,10 @@ def _problem(method: Method[Any]) -> str | None:
     return None
 
 
-METHODS: Registry[Method[Any]] = Registry(
-    "method",
-    plugins=PluginPoint(
-        "limbeck.methods",
-        item_check("method", Method, "register_as_method(options=…)", _problem),
-        lambda method: method.compose,
-    ),
+_POINT: PluginPoint[Method[Any]] = PluginPoint(
+    "limbeck.methods", Method, "register_as_method(options=…)", _problem, lambda method: method.compose
 )
+METHODS: Registry[Method[Any]] = Registry("method", plugins=_POINT)
 
 
 def read_method(given: Mapping[str, Any]) -> tuple[Method[Any], MethodOptions]:

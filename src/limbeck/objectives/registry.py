@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from torch import Tensor
 
-from limbeck.core.registry import PluginPoint, Registry, is_own, item_check
+from limbeck.core.registry import PluginPoint, Registry, is_own
 from limbeck.errors import KernelError, PluginError
 from limbeck.objectives.terms import LossTerm
 
@@ -224,15 +224,10 @@ def _problem(objective: Objective) -> str | None:
     return None
 
 
-OBJECTIVES: Registry[Objective] = Registry(
-    "objective",
-    KernelError,
-    PluginPoint(
-        "limbeck.objectives",
-        item_check("objective", Objective, 'register_as_objective(unit="token")', _problem),
-        lambda objective: objective.function,
-    ),
+_POINT = PluginPoint(
+    "limbeck.objectives", Objective, 'register_as_objective(unit="token")', _problem, lambda item: item.function
 )
+OBJECTIVES: Registry[Objective] = Registry("objective", KernelError, _POINT)
 
 
 def register_objective(objective: Objective, *, replace: bool = False) -> Objective:
