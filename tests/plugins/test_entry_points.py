@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from limbeck.core.registry import plugins_in_use
 from limbeck.errors import PluginError
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES, register_as_objective
+from tests.support.plugins import PAGE, PAGE_CODE
 
 ITEMS = """
     from dataclasses import replace
@@ -18,45 +20,34 @@ ITEMS = """
     from limbeck.methods import METHODS
     from limbeck.objectives import OBJECTIVES
 
-    absolute = replace(OBJECTIVES["hidden_mse"], name="absolute")
-    absolutely = replace(METHODS["hidden_states"], name="absolutely", summary="Absolutely.", citation=None)
+    summary = "Last hidden states under the absolute error, through a learned map."
+    absolute_error = replace(OBJECTIVES["hidden_mse"], name="absolute_error")
+    absolute_hidden_states = replace(
+        METHODS["hidden_states"], name="absolute_hidden_states", summary=summary, citation=None
+    )
 """
-DECORATED = """
-    from limbeck.methods import register_as_method
-    from limbeck.objectives import register_as_objective
-
-    @register_as_objective(unit="token")
-    def absolute(student, teacher):
-        pass
-
-    @register_as_method()
-    def absolutely(options, pairing):
-        "Absolutely."
-        return []
-"""
-ENTRY_POINTS = """
-    [limbeck.objectives]
-    absolute = plugged:absolute
-    [limbeck.methods]
-    absolutely = plugged:absolutely
-"""
+(TOML,) = (block.text for block in PAGE.blocks if block.language == "toml")
+GROUPS = tomllib.loads(TOML)["project"]["entry-points"]
+ENTRY_POINTS = "".join(
+    f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in names.items()) for group, names in GROUPS.items()
+)
 
 
-@pytest.mark.parametrize("code", [ITEMS, DECORATED], ids=["items", "decorated"])
+@pytest.mark.parametrize("code", [ITEMS, PAGE_CODE], ids=["items", "the page's package"])
 @pytest.mark.parametrize("imported_first", [False, True], ids=["asked for", "imported first"])
 def test_names_are_known_before_anything_is_imported_and_are_not_given_twice(install, code, imported_first):
-    install("plugged", code, ENTRY_POINTS)
-    assert "absolutely" in METHODS
-    assert list(METHODS)[-1] == "absolutely"
-    assert "plugged" not in sys.modules
+    install("my_distillation", code, ENTRY_POINTS)
+    assert "absolute_hidden_states" in METHODS
+    assert list(METHODS)[-1] == "absolute_hidden_states"
+    assert "my_distillation" not in sys.modules
     if imported_first:
-        importlib.import_module("plugged")
-    assert METHODS["absolutely"].summary == "Absolutely."
-    assert OBJECTIVES["absolute"].unit == "token"
-    assert plugins_in_use() == [{"distribution": "plugged", "version": "1.2"}]
-    assert dict(METHODS.items())["absolutely"] is METHODS["absolutely"]
-    with pytest.raises(PluginError, match="'absolute' already exists"):
-        register_as_objective(unit="token", name="absolute")(lambda student, teacher: None)
+        importlib.import_module("my_distillation")
+    assert METHODS["absolute_hidden_states"].summary.startswith("Last hidden states under the absolute error")
+    assert OBJECTIVES["absolute_error"].unit == "token"
+    assert plugins_in_use() == [{"distribution": "my_distillation", "version": "1.2"}]
+    assert dict(METHODS.items())["absolute_hidden_states"] is METHODS["absolute_hidden_states"]
+    with pytest.raises(PluginError, match="'absolute_error' already exists"):
+        register_as_objective(unit="token", name="absolute_error")(lambda student, teacher: None)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +57,7 @@ def test_names_are_known_before_anything_is_imported_and_are_not_given_twice(ins
         ("1 / 0", "METHOD", "ZeroDivisionError"),
         ("", "METHOD", "has no attribute 'METHOD'"),
         ("METHOD = 3", "METHOD", "'broken' is a int, no limbeck.methods.Method"),
-        (ITEMS, "absolutely", "its own name is 'absolutely'"),
+        (ITEMS, "absolute_hidden_states", "its own name is 'absolute_hidden_states'"),
     ],
 )
 def test_a_broken_one_is_one_line_that_names_its_distribution(install, code, target, said):
@@ -81,15 +72,15 @@ def test_a_broken_one_is_one_line_that_names_its_distribution(install, code, tar
 
 
 def test_a_name_that_is_taken_is_refused(install):
-    install("plugged", ITEMS, "[limbeck.methods]\nminilm = plugged:absolutely\n")
+    install("plugged", ITEMS, "[limbeck.methods]\nminilm = plugged:absolute_hidden_states\n")
     with pytest.raises(PluginError, match=r"of the distribution plugged 1\.2 adds a method that there is already"):
         METHODS["minilmv2"]
 
 
 def test_a_run_from_recipe_to_student(install, tiny_recipe):
-    install("plugged", ITEMS, ENTRY_POINTS)
-    tiny_recipe["stages"][0] |= {"method": {"name": "absolutely", "mapping": "last"}}
+    install("my_distillation", ITEMS, ENTRY_POINTS)
+    tiny_recipe["stages"][0] |= {"method": {"name": "absolute_hidden_states", "mapping": "last"}}
     result = limbeck.distill(tiny_recipe)
-    assert result.record["stages"][0]["method"] == "absolutely"
-    assert {"distribution": "plugged", "version": "1.2"} in result.record["plugins"]
+    assert result.record["stages"][0]["method"] == "absolute_hidden_states"
+    assert {"distribution": "my_distillation", "version": "1.2"} in result.record["plugins"]
     assert Path(tiny_recipe["output"], "student", "model.safetensors").is_file()

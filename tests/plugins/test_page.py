@@ -1,27 +1,20 @@
-"""What docs/extending.md shows works as it stands: its file, its commands, its package."""
+"""The commands of docs/extending.md run as they stand, on its file; test_entry_points.py installs its package."""
 
-import tomllib
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from limbeck.methods import METHODS
-from limbeck.objectives import OBJECTIVES
-from tests.docs.pages import Page
 from tests.docs.shell import commands
 from tests.support.models import make_teacher
-from tests.support.plugins import forgetting
+from tests.support.plugins import PAGE, PAGE_CODE, forgetting
 
-PAGE = Page("docs/extending.md")
-CODE = "\n".join(block.text for block in PAGE.blocks if block.language == "python")
 SMALL = ("--steps", "2", "--batch-size", "4", "--length", "32", "--set", "evaluation.enabled=false")
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, text_folder):
-    """What the page names: the file, the teacher, the texts."""
-    (tmp_path / "my_method.py").write_text(CODE, encoding="utf-8")
+    """The file, the teacher and the texts that the page names."""
+    (tmp_path / "my_method.py").write_text(PAGE_CODE, encoding="utf-8")
     (tmp_path / "google-bert").mkdir()
     make_teacher(tmp_path, "bert").rename(tmp_path / "google-bert" / "bert-base-uncased")
     (tmp_path / "texts").symlink_to(text_folder)
@@ -46,12 +39,3 @@ def test_its_commands_run_one_after_the_other(folder, limbeck):
         assert refused.returncode == 2
         assert "Unknown method 'absolute_hidden_states'" in refused.stderr
         assert "--plugin FILE" in " ".join(refused.stderr.split())
-
-
-def test_its_package_is_found(install):
-    (toml,) = (block for block in PAGE.blocks if block.language == "toml")
-    groups = tomllib.loads(toml.text)["project"]["entry-points"]
-    lines = [[f"[{group}]", *(f"{name} = {place}" for name, place in names.items())] for group, names in groups.items()]
-    install("my_distillation", CODE, "\n".join(chain(*lines)))
-    assert METHODS["absolute_hidden_states"].options().weight == 1.0
-    assert OBJECTIVES["absolute_error"].takes_projection

@@ -1,4 +1,4 @@
-"""Registries that forget the additions of a test."""
+"""The plugin that the documentation shows, and registries that forget the additions of a test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import pytest
 from limbeck.core import registry as plugins
 from limbeck.methods import METHODS
 from limbeck.objectives import OBJECTIVES
+from tests.docs.pages import Page
+
+PAGE = Page("docs/extending.md")
+#: Its plugin, an objective and a method under decorators.
+PAGE_CODE = "\n".join(block.text for block in PAGE.blocks if block.language == "python")
 
 
 @contextmanager
