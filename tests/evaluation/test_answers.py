@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from limbeck.corpus import SourceReport
 from limbeck.corpus.answers import AnswerWindow, AnswerWindows
 from limbeck.evaluation.encoding import cut_rows, decode_answers
-from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.tasks import TaskRow
+from limbeck.evaluation.tasks import AnswerPrediction, TaskRow
 from tests.support.models import tiny_tokenizer
 
 CONTEXT = "The old river runs under a new stone bridge near the market in the city of boats"

@@ -17,7 +17,7 @@ from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_
 from limbeck.errors import RecipeError
 from limbeck.evaluation.costs import count_parameters, model_megabytes
 from limbeck.evaluation.inference import encoder_of, longest_input
-from limbeck.evaluation.published import matching_costs
+from limbeck.evaluation.protocols import matching_costs
 from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
 from limbeck.models.families import depth, shape_of
 from limbeck.models.loading import load_config, load_model

@@ -22,9 +22,8 @@ from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import NO_ANSWER, TOKEN_TYPES, Example, SequenceEncoder
 from limbeck.errors import CorpusError
 from limbeck.evaluation.cell import Cell, Point, SimilarityPoint, TrainingPoint
-from limbeck.evaluation.submission import AnswerPrediction, Predictions
 from limbeck.evaluation.task_files import TRAIN
-from limbeck.evaluation.tasks import Task, TaskData, TaskKind, TaskRow
+from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskData, TaskKind, TaskRow
 
 Item = TypeVar("Item")
 _ROWS_AT_ONCE = 500

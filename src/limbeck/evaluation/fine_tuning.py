@@ -22,9 +22,8 @@ from limbeck.evaluation.cell import Cell, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator, open_columns
 from limbeck.evaluation.inference import pair_similarities
 from limbeck.evaluation.metrics import score
-from limbeck.evaluation.submission import Predictions
 from limbeck.evaluation.task_files import TRAIN
-from limbeck.evaluation.tasks import Task
+from limbeck.evaluation.tasks import Predictions, Task
 from limbeck.models import loading
 from limbeck.models.families import shape_of
 from limbeck.models.heads import Head, model_class

@@ -12,8 +12,7 @@ from limbeck.core.records import Number
 from limbeck.core.studies import Column
 from limbeck.evaluation.cell import seeds
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
-from limbeck.evaluation.protocols import FineTuning, Protocol, task_columns
-from limbeck.evaluation.published import PAPERS, PublishedRow, matching_rows
+from limbeck.evaluation.protocols import PAPERS, FineTuning, Protocol, PublishedRow, matching_rows, task_columns
 from limbeck.evaluation.tasks import Task
 
 FINISHED, FAILED = "finished", "failed"

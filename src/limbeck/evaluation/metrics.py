@@ -17,8 +17,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from limbeck.core.registry import Registry
 from limbeck.errors import CorpusError, suggestion
-from limbeck.evaluation.submission import AnswerPrediction, Predictions
-from limbeck.evaluation.tasks import Task, TaskRow
+from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Task, TaskRow
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ENGLISH_ARTICLES = re.compile(r"\b(?:a|an|the)\b")

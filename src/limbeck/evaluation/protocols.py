@@ -1,4 +1,4 @@
-"""Columns: what of a task's scores a table shows, named as the papers' tables name it.
+"""The papers' grids, columns and published figures; columns are named as the papers' tables name them.
 
 | scored splits | columns | title |
 |---|---|---|
@@ -8,14 +8,16 @@
 | others | `name`, then `name:split` | title, then title (split) |
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Literal
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from limbeck.core.registry import Registry
-from limbeck.core.studies import Column
+from limbeck.core.studies import Column, PublishedCost
 from limbeck.core.yaml import Strict, read_document
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DATA, Task
@@ -167,9 +169,9 @@ class Protocol:
 def _built_in() -> Iterator[tuple[str, Protocol]]:
     """Read `data/protocols`; `like` names a protocol whose settings and averages another starts from."""
     paths = (DATA / "protocols").glob("*.yaml")
-    described = {path.stem: read_document(path, f"'{path}'", "install limbeck again.") for path in paths}
+    described = {path.stem: _read(path) for path in paths}
     for name, own in sorted(described.items(), key=lambda item: item[1]["order"]):
-        like = described.get(own.get("like"), {})
+        like = described.get(str(own.get("like")), {})
         whole = like | own | {key: like.get(key, {}) | own.get(key, {}) for key in ("base", "changes")}
         values = {field.name: whole[field.name] for field in fields(Protocol) if field.name in whole}
         yield name, TypeAdapter(Protocol).validate_python(values)
@@ -177,3 +179,127 @@ def _built_in() -> Iterator[tuple[str, Protocol]]:
 
 PROTOCOLS: Registry[Protocol] = Registry("preset", source=_built_in)
 """Name to protocol; `data/protocols` has a file for each."""
+
+
+# Published figures. Those of a model's shape, kind of vocabulary and tasks belong beside it.
+
+
+_PUBLISHED = DATA / "published"
+PAPERS = ("minilm", "minilmv2", "elm", "mlkd_bert", "comparative_study")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of a paper's table.
+
+    Attributes:
+        paper: One of `PAPERS`.
+        table: Its number there.
+        model: As the paper calls it.
+        teacher: The model it was distilled from; None where it was not.
+        shape: Layers x hidden width, for example `"6x384"`.
+        multilingual: Whether its vocabulary is.
+        split: `"development"`, `"test"` (a leaderboard's, for GLUE), or `"unstated"`.
+        scores: (column, metric) -> percent; a column is a task, `task-m`, `task-mm`, or `task.language`.
+        average: As printed; None without one.
+        averaged: The (column, metric)s that the printed average is over.
+        average_without_cola: As printed; None without one.
+    """
+
+    paper: str
+    table: str
+    model: str
+    teacher: str | None
+    shape: str
+    multilingual: bool
+    split: str
+    scores: Mapping[tuple[str, str], float]
+    average: float | None
+    averaged: tuple[tuple[str, str], ...]
+    average_without_cola: float | None
+
+
+@cache
+def read_rows(paper: str) -> tuple[PublishedRow, ...]:
+    """Read all rows of a paper's score tables, in the order of the paper.
+
+    Args:
+        paper: One of `PAPERS`.
+    """
+    return tuple(row for table in _read(_PUBLISHED / f"{paper}.yaml")["tables"] for row in _table_rows(paper, table))
+
+
+@cache
+def read_costs(paper: str) -> tuple[PublishedCost, ...]:
+    """Read all rows of a paper's cost tables, in the order of the paper; empty where it has none.
+
+    Args:
+        paper: One of `PAPERS`.
+    """
+    return tuple(
+        PublishedCost(
+            paper=paper,
+            table=table["table"],
+            shape=row["shape"],
+            multilingual=table.get("multilingual", False),
+            device=table["device"],
+            task=table.get("task"),
+            values=dict(zip(table["columns"], map(float, row["values"]), strict=True)),
+        )
+        for table in _read(_PUBLISHED / f"{paper}.yaml").get("costs", ())
+        for row in table["rows"]
+    )
+
+
+def _table_rows(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedRow]:
+    columns = [_column(text) for text in table["columns"]]
+    averaged = tuple(_column(text) for text in table.get("averaged", table["columns"]))
+    for row in table["rows"]:
+        pairs = zip(columns, row["scores"], strict=True)
+        scores = {column: float(value) for column, value in pairs if value is not None}
+        average = row.get("average")
+        if "average_of" in table and average is not None:
+            scores[_column(table["average_of"])] = average
+        found = {field.name: row.get(field.name, table.get(field.name)) for field in fields(PublishedRow)}
+        found |= {"paper": paper, "multilingual": table.get("multilingual", False)}
+        yield PublishedRow(**(found | {"scores": scores, "averaged": averaged}))
+
+
+def _column(text: str) -> tuple[str, str]:
+    column, metric = text.split()
+    return column, metric
+
+
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    return cast(dict[str, Any], read_document(path, f"'{path}'", "install limbeck again."))
+
+
+MULTILINGUAL_FROM = 100_000
+"""Tokens from which a vocabulary is taken for a multilingual one: mBERT's is 119,547, XLM-R's 250,002."""
+
+
+def matching_rows(
+    shapes: Iterable[tuple[str, int]], columns: Collection[tuple[str, str]], papers: Iterable[str] = PAPERS
+) -> list[PublishedRow]:
+    """Find the published rows that can be read beside models.
+
+    Args:
+        shapes: Of every model, (layers x hidden width such as `"6x384"`, tokens in its vocabulary).
+        columns: The (column, metric)s that were measured; a row with none of them, printed under the same metric, is
+            left out.
+        papers: Whose rows; in this order.
+    """
+    wanted = {(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in shapes}
+    return [
+        row
+        for paper in papers
+        for row in read_rows(paper)
+        if (row.shape, row.multilingual) in wanted and any(column in row.scores for column in columns)
+    ]
+
+
+def matching_costs(shapes: Iterable[tuple[str, int]], papers: Iterable[str] = PAPERS) -> list[PublishedCost]:
+    """Find the published costs of models of the same shapes; see `matching_rows`."""
+    wanted = {(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in shapes}
+    return [cost for paper in papers for cost in read_costs(paper) if (cost.shape, cost.multilingual) in wanted]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
@@ -137,6 +137,23 @@ class TaskData:
     task: Task
     splits: Mapping[str, Sequence[TaskRow]]
     notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class AnswerPrediction:
+    """The answer to one question.
+
+    Attributes:
+        text: The best answer that is not empty.
+        null_odds: Score of no answer less the score of `text`; where it is above a threshold the answer is empty.
+    """
+
+    text: str
+    null_odds: float = 0.0
+
+
+Predictions: TypeAlias = Sequence[int] | Sequence[float] | Mapping[str, AnswerPrediction]
+"""A class number or a value per row, in their order; or, of questions, an answer per row id."""
 
 
 _LONGEST_TITLE = 200

@@ -17,8 +17,7 @@ from limbeck.evaluation.metrics import (
     score,
     score_answers,
 )
-from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.tasks import TASKS, TaskRow
+from limbeck.evaluation.tasks import TASKS, AnswerPrediction, TaskRow
 from tests.evaluation.metrics import naive
 
 TABLES = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text(encoding="utf-8"))

@@ -6,8 +6,7 @@ import pytest
 
 from limbeck.errors import CorpusError, RecipeError
 from limbeck.evaluation.metrics import METRICS, score
-from limbeck.evaluation.submission import AnswerPrediction
-from limbeck.evaluation.tasks import TASKS, TaskRow
+from limbeck.evaluation.tasks import TASKS, AnswerPrediction, TaskRow
 
 
 def rows(labels):

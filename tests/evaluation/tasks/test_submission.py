@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from limbeck.evaluation.submission import AnswerPrediction, write_submission
-from limbeck.evaluation.tasks import TASKS
+from limbeck.evaluation.grid import write_submission
+from limbeck.evaluation.tasks import TASKS, AnswerPrediction
 
 FILES = yaml.safe_load(Path(__file__).with_name("submissions.yaml").read_text(encoding="utf-8"))
 
