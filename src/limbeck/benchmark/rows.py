@@ -4,7 +4,6 @@ import csv
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from rich.console import RenderableType
 from limbeck.core.blocks import NOTHING, Layout, Notes, Paragraph, Table, console
 from limbeck.core.files import check_writable
 from limbeck.core.machine import git_commit, hardware, versions
+from limbeck.core.records import timestamp
 from limbeck.errors import OutputError, RecipeError
 
 Value: TypeAlias = str | int | float | None
@@ -42,7 +42,7 @@ def describe_machine(device_type: str) -> Machine:
         "hardware": found,
         "versions": versions(),
         "commit": git_commit(),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": timestamp(),
     }
 
 

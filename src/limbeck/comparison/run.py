@@ -29,7 +29,6 @@ from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
 from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
-from limbeck.training.record import timestamp
 from limbeck.training.run import STUDENT, build_corpora
 
 EVALUATION = "evaluation"
@@ -238,7 +237,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     check_fixed(folder, saved, fixed)
     earlier, title = studies.Comparison.read(saved), plan.teacher.name or plan.teacher.model
     record = studies.Comparison(
-        created=earlier.created or timestamp(),
+        created=earlier.created or records.timestamp(),
         name=plan.name,
         plan=studies.PlannedComparison.read(plan.model_dump(mode="json")),
         fixed={**earlier.fixed, **fixed},
@@ -316,7 +315,7 @@ class _Comparison:
         self._save("interrupted")
 
     def _save(self, status: str) -> None:
-        self.record.status, self.record.updated = status, timestamp()
+        self.record.status, self.record.updated = status, records.timestamp()
         records.save(self.record, self.folder)
 
     @property

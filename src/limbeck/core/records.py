@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -154,6 +155,11 @@ def save(record: File, folder: Path) -> None:
         folder: Where its file is.
     """
     atomic_text(folder / record.FILE, text_of(record.to_dict()))
+
+
+def timestamp() -> str:
+    """Return the time as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def text_of(values: Any) -> str:

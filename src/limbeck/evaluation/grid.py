@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -310,7 +309,7 @@ def _carry_out(
             select=select_split(prepared),
             **found,
             **provenance,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            created=records.timestamp(),
         )
 
     def received(training: SharedTraining, message: Message) -> None:

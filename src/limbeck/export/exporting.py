@@ -8,7 +8,6 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -268,7 +267,7 @@ def _describe(
         "megabytes": sum(size for name, size in list_files(folder).items() if name.endswith(".safetensors")) / 1e6,
         "differences": found,
         "verified": verified,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": records.timestamp(),
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES if _is_installed(name)},
     }
 

@@ -25,7 +25,7 @@ from rich.console import Console
 from limbeck.core import studies
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, ProgressBar, print_plain
-from limbeck.core.records import flat
+from limbeck.core.records import flat, timestamp
 from limbeck.core.workers import run_workers
 from limbeck.corpus import Corpus
 from limbeck.errors import Interrupted, RecipeError, TrainingError
@@ -48,7 +48,6 @@ from limbeck.search.study import (
 from limbeck.search.workers import BEAT_SECONDS, WORKER, LostTrials, searched_together, sign_of_life
 from limbeck.training.cohort import Cut
 from limbeck.training.proxy import Proxy, Trained
-from limbeck.training.record import timestamp
 
 TRAINING_SECONDS = "training_seconds"
 """User attribute of a trial: its part of the time that the candidates which were trained together took."""

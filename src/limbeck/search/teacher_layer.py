@@ -21,7 +21,7 @@ from optuna.trial import Trial, TrialState
 from rich.console import Console
 from transformers import PreTrainedModel
 
-from limbeck.core.records import flat, plain
+from limbeck.core.records import flat, plain, timestamp
 from limbeck.core.studies import LayerScore, SearchedLayer
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan, plan_run
@@ -32,7 +32,6 @@ from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
 from limbeck.search.study import shown
 from limbeck.training.cohort import Cut
 from limbeck.training.proxy import Trained
-from limbeck.training.record import timestamp
 
 OPTION = "teacher_layer"
 RESULT = "result"

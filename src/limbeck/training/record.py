@@ -43,7 +43,7 @@ class RunRecord:
         earlier = records.load(records.Run, folder).to_dict()
         earlier.pop("problem", None)
         machine = {"versions": versions(), "git_commit": git_commit(), "hardware": hardware()}
-        first: dict[str, Any] = {"created": timestamp(), "timings": {}, "stages": []}
+        first: dict[str, Any] = {"created": records.timestamp(), "timings": {}, "stages": []}
         self.run = records.Run.read({**first, **earlier, **fields, **machine})
         self._seconds_before = self.run.timings.get("total", 0.0)
         # A resumed run describes all stages again, by what each left in its folder.
@@ -59,7 +59,7 @@ class RunRecord:
         run = self.run
         for name, value in fields.items():
             setattr(run, name, value)
-        run.status, run.updated = status, timestamp()
+        run.status, run.updated = status, records.timestamp()
         run.peak_memory_bytes = max(peak_memory_bytes(), run.peak_memory_bytes or 0)
         run.peak_device_memory_bytes = peak_device_memory_bytes()
         run.timings["total"] = round(self._seconds_before + time.monotonic() - self._started, 1)
@@ -75,11 +75,6 @@ class RunRecord:
         finally:
             seconds = time.monotonic() - started
             self.run.timings[part] = round(self.run.timings.get(part, 0.0) + seconds, 1)
-
-
-def timestamp() -> str:
-    """Return the time as records have it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Heartbeat:
@@ -124,7 +119,7 @@ class Heartbeat:
         self._written = time.monotonic()
         if self._folder is None:
             return
-        text = records.text_of(records.plain({"time": timestamp(), **self._fields}))
+        text = records.text_of(records.plain({"time": records.timestamp(), **self._fields}))
         with suppress(OSError):  # No run fails for want of a sign of life; it only looks older.
             atomic_text(self._folder / HEARTBEAT, text, durable=False)
 
@@ -195,7 +190,7 @@ class ProgressReporter(TrainerCallback):
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Note the checkpoint."""
         if state.is_world_process_zero:
-            self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=timestamp())
+            self._heartbeat.beat(now=True, checkpoint=state.global_step, checkpoint_time=records.timestamp())
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Close the bar."""
