@@ -9,15 +9,8 @@ from limbeck import inspection
 from limbeck.core.records import plain
 from limbeck.core.studies import Search
 from limbeck.errors import OutputError, RecipeError
+from limbeck.report import inspection as pictured
 from limbeck.report.figures import Measured, plot_figure, quality_figures
-from limbeck.report.inspection import (
-    attention_figure,
-    check_output,
-    divergence_figure,
-    inspection_pictures,
-    short_name,
-    write_inspection,
-)  # fmt: skip
 from limbeck.report.plot_drawing import drawn, svg_of
 from limbeck.report.plots import Axis, Plot, Series
 from limbeck.report.search_kinds import KINDS, distribution_figures
@@ -131,7 +124,7 @@ def maps(pairs, teacher=True):
 
 
 def pictures(name, found):
-    return inspection_pictures(name, plain(found))
+    return pictured.inspection_pictures(name, plain(found))
 
 
 def test_lines_and_cells_are_the_numbers():
@@ -152,7 +145,7 @@ def test_heads_are_shown_against_the_nearest_layer_on_one_scale():
     assert means.values == [[pytest.approx(0.3), 2.0], [pytest.approx(0.6), None]]
     assert heads.values == [[0.2, 0.4], [0.5, 0.7]] and heads.row_names == ["1 : 1", "2 : 1"]
     assert (means.low, means.high) == (heads.low, heads.high) == (0, 2.0)
-    page = divergence_figure(plain(DIVERGENCE))
+    page = pictured.divergence_figure(plain(DIVERGENCE))
     assert page.drawing == means and page.description == both["-divergence"].description
     assert "student layer 2: nearest teacher layer 1 (0.60)" in page.description
 
@@ -161,24 +154,24 @@ def test_heads_are_shown_against_the_nearest_layer_on_one_scale():
     ("pairs", "teacher", "count", "columns"), [(1, False, 1, 1), (3, True, 6, 4), (10, True, 20, 6)]
 )
 def test_any_number_of_maps_has_its_panels(pairs, teacher, count, columns):
-    drawing = attention_figure(plain(maps(pairs, teacher))).drawing
+    drawing = pictured.attention_figure(plain(maps(pairs, teacher))).drawing
     assert (len(drawing.panels), drawing.columns) == (count, columns)
     assert {panel.high for _, panel in drawing.panels} == {0.9 if teacher else 0.5}, "one scale"
 
 
 def test_names_are_short():
     names = {"runs/mine/student/": "mine/student", "./student": "student", "package:some": "some", "a/b": "a/b"}
-    assert {name: short_name(name) for name in names} == names
+    assert {name: pictured.short_name(name) for name in names} == names
 
 
 def test_a_folder_holds_all_and_a_file_what_its_suffix_says(tmp_path):
-    found = {"": pictures("similarity", SIMILARITY)[""], "-divergence": divergence_figure(plain(DIVERGENCE))}
+    found = {"": pictures("similarity", SIMILARITY)[""], "-divergence": pictured.divergence_figure(plain(DIVERGENCE))}
     data = {"result": plain(SIMILARITY)}
-    names = [path.name for path in write_inspection(tmp_path / "look", "similarity", data, found)]
+    names = [path.name for path in pictured.write_inspection(tmp_path / "look", "similarity", data, found)]
     assert names == ["similarity.json", "similarity.png", "similarity-divergence.png"]
     assert '"values": [' in (tmp_path / "look" / "similarity.json").read_text()
     for name, wanted in (("a.json", ["a.json"]), ("b.svg", ["b.svg", "b-divergence.svg"]), ("c.pdf", None)):
-        written = [path.name for path in write_inspection(tmp_path / name, "similarity", data, found)]
+        written = [path.name for path in pictured.write_inspection(tmp_path / name, "similarity", data, found)]
         assert written == (wanted or ["c.pdf", "c-divergence.pdf"])
     assert "Linear CKA. student layer 0" in (tmp_path / "b.svg").read_text()
     assert plain(SIMILARITY)["values"][1] == [0.5, 0.75, None]
@@ -187,8 +180,8 @@ def test_a_folder_holds_all_and_a_file_what_its_suffix_says(tmp_path):
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
-        check_output(tmp_path / "file")
+        pictured.check_output(tmp_path / "file")
     with pytest.raises(RecipeError, match=r"ends with '\.pgn'.*Did you mean '\.png'"):
-        check_output(tmp_path / "a.pgn")
+        pictured.check_output(tmp_path / "a.pgn")
     with pytest.raises(OutputError, match="cannot be written"):
-        write_inspection(tmp_path / "file" / "a.json", "x", {}, {})
+        pictured.write_inspection(tmp_path / "file" / "a.json", "x", {}, {})

@@ -22,23 +22,13 @@ from limbeck.models.streams import StreamKey
 from limbeck.report import model_card as text_of_card
 from limbeck.report import write_model_card
 from limbeck.report.card_parts import find_scores, scores_of, short_name, web_address
-from limbeck.report.model_card import (
-    budget,
-    card_without_run,
-    card_writer,
-    find_record,
-    inherited_fields,
-    layer_rows,
-    recorded_hub_name,
-    run_problem,
-    write_run_cards,
-)  # fmt: skip
 from limbeck.training.students import describe_layers
 from limbeck.training.teacher import teacher_facts
 from tests.golden.renderers import read
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student
 
+cards = import_module("limbeck.report.model_card")  # The package has a function of the module's name.
 KNOWN = yaml.safe_load(Path(__file__).with_name("cards.yaml").read_text(encoding="utf-8"))
 HOSTILE = "a: \"b\" 'c' {d} [e] #f | g ` ``` <script>\n---\n- x: y\n\n# Heading\x00\x1b[31m\u2028{{ 7 * 7 }} & *z*"
 STUDENT = "runs/mine/student"
@@ -154,11 +144,11 @@ def test_markdown_filters():
 def test_facts_of_records():
     assert {name: short_name(name) for name in KNOWN["short_names"]} == KNOWN["short_names"]
     for stage, rows in KNOWN["layer_rows"]:
-        assert list(map(list, layer_rows(Stage.read(stage)))) == rows
+        assert list(map(list, cards.layer_rows(Stage.read(stage)))) == rows
     for record, line in KNOWN["budgets"]:
-        assert budget(Run.read(record)) == line
+        assert cards.budget(Run.read(record)) == line
     for teacher, name in KNOWN["hub_names"]:
-        assert recorded_hub_name(Run.read({"teacher": teacher})) == name, teacher
+        assert cards.Card(Run.read({"teacher": teacher}), Path()).hub_name == name, teacher
 
 
 @pytest.mark.parametrize(
@@ -188,19 +178,22 @@ def test_a_student_is_called_by_its_folder_where_nobody_named_it(tmp_path: Path,
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
     (tmp_path / "mine" / "run.json").write_text(json.dumps(run_record(name=given)))
-    (path,) = write_run_cards(run_record(name=given), tmp_path / "mine")
+    (path,) = cards.write_run_cards(run_record(name=given), tmp_path / "mine")
     card = ModelCard.load(path)
-    assert card.text.strip().startswith(f"# {shown}\n") and card.data.model_name == shown == find_record(student).name
+    assert (
+        card.text.strip().startswith(f"# {shown}\n")
+        and card.data.model_name == shown == cards.find_record(student).name
+    )
 
 
 def test_a_damaged_record_is_told_before_an_export_goes_on_without_it(tmp_path: Path):
     student = tmp_path / "mine" / "student"
     student.mkdir(parents=True)
-    assert run_problem(str(student)) is None, "no run"
+    assert cards.run_problem(str(student)) is None, "no run"
     (tmp_path / "mine" / "run.json").write_text(json.dumps(run_record()))
-    assert run_problem(str(student)) is None
+    assert cards.run_problem(str(student)) is None
     (tmp_path / "mine" / "run.json").write_text('{"name": "mi')
-    problem = run_problem(str(student))
+    problem = cards.run_problem(str(student))
     assert problem is not None and "run.json' is damaged" in problem and "\n" not in problem
 
 
@@ -252,7 +245,7 @@ def test_a_run_says_which_layers_it_maps():
         {"student": [1], "teacher": [2, 3], "terms": ["a"]},
         {"student": [2], "teacher": [6], "terms": ["b", "c"]},
     ]
-    assert layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
+    assert cards.layer_rows(Stage.read({"layers": described})) == [("1", "2, 3", "a"), ("2", "6", "b, c")]
 
 
 def student_with(folder: Path, head):
@@ -286,7 +279,7 @@ def test_the_code_of_a_student_runs(tmp_path: Path, head, capsys):
 @pytest.mark.parametrize("head", [None, "sentence", "token_classification", *HEADS])
 def test_the_code_of_a_graph_runs(tmp_path: Path, head, capsys):
     student = str(student_with(tmp_path, head))
-    done = export_model(ExportRequest(student, "onnx", output=tmp_path / "out"), finish=card_writer(student))
+    done = export_model(ExportRequest(student, "onnx", output=tmp_path / "out"), finish=cards.card_writer(student))
     (printed,) = run_snippets((done.folder / "README.md").read_text(), done.folder, capsys)
     assert printed
 
@@ -295,7 +288,7 @@ def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
     student = sentence_student(tmp_path)
     (student / "README.md").write_text("---\nlicense: mit\ntags: [mine]\n---\n# My model\n\nIt is mine.\n")
     request = ExportRequest(str(student), "onnx", output=tmp_path / "out")
-    done = export_model(request, finish=card_writer(str(student)))
+    done = export_model(request, finish=cards.card_writer(str(student)))
     card = ModelCard.load(done.folder / "README.md")
     assert (card.data.license, card.data.tags) == ("mit", ["mine", "onnx"])
     assert card.text.index("It is mine.") < card.text.index("## This export")
@@ -304,10 +297,10 @@ def test_a_model_of_no_run_keeps_its_own_card(tmp_path: Path):
     front = yaml.safe_dump({"license": "mit", "metrics": ["accuracy"], "model-index": index})
     (student / "README.md").write_text(f"---\n{front}---\n# My model\n")
     for dtype, told in (("float32", True), ("int8", False), ("float16", False)):
-        data = front_of(card_without_run(str(student), {**done.record, "dtype": dtype}))
+        data = front_of(cards.card_without_run(str(student), {**done.record, "dtype": dtype}))
         assert data["license"] == "mit" and ("model-index" in data) == told == ("metrics" in data)
     of_hub = {**done.record, "dtype": "int8", "format": "onnx-int8", "source": "owner/name"}
-    front = front_of(card_without_run("owner/name", of_hub))
+    front = front_of(cards.card_without_run("owner/name", of_hub))
     assert (front["base_model"], front["base_model_relation"]) == ("owner/name", "quantized")
     assert front["tags"] == ["onnx", "int8"]
 
@@ -320,14 +313,14 @@ def test_assistants_have_separate_cards(tmp_path: Path):
     teacher = {"teacher": "some-org/another-teacher", "teacher_facts": {"hub_id": "some-org/another-teacher"}}
     values["stages"][0] |= {"name": "assistant", "student": {"shape": "6x384"}, **teacher}
     (tmp_path / "run.json").write_text(json.dumps(values))
-    assert write_run_cards(values, tmp_path) == [student / "README.md", own / "README.md"]
+    assert cards.write_run_cards(values, tmp_path) == [student / "README.md", own / "README.md"]
     card = ModelCard.load(own / "README.md")
     assert card.data.base_model == "some-org/another-teacher" and card.data.eval_results is None
     assert card.text.strip().startswith("# quickstart, assistant")
     assert all(part in card.text for part in ("6x384", "minilmv2", "Its quality was not measured"))
     assert "sentence\\_embedding" not in card.text, "a stage of the other student"
-    assert find_record(own).name == "quickstart, assistant" and find_record(student).name == "quickstart"
-    assert find_record(tmp_path) is None
+    assert cards.find_record(own).name == "quickstart, assistant" and cards.find_record(student).name == "quickstart"
+    assert cards.find_record(tmp_path) is None
 
 
 # The teacher: its name on the Hub, licence and language, as the run recorded them.
@@ -336,7 +329,7 @@ def test_assistants_have_separate_cards(tmp_path: Path):
 def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path: Path):
     teacher = make_teacher(tmp_path, "bert", layers=1)
     values = {"teacher": {"name_or_path": str(teacher)}}
-    assert inherited_fields(Run.read(values)) == {}
+    assert cards.inherited_fields(Run.read(values)) == {}
     for card, more, expected in (
         (TEACHER_CARD.format("[en]"), {}, {**LICENCE, "language": "en"}),
         (TEACHER_CARD.format("[en, de]"), {}, LICENCE),  # The student may have seen one of them only.
@@ -344,18 +337,17 @@ def test_the_licence_and_a_single_language_come_from_the_teachers_card(tmp_path:
         ("---\n: [\n---\n", {}, {}),
     ):
         (teacher / "README.md").write_text(card)
-        assert inherited_fields(Run.read(values | more)) == expected
+        assert cards.inherited_fields(Run.read(values | more)) == expected
     assert front_of(text_of_card(run_record(license="mit"), tmp_path))["license"] == "mit"
 
 
 def test_of_an_old_record_a_hub_name_is_what_the_recipe_or_the_cache_says(monkeypatch):
     given = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "package:x", "name": "org/name"}}}
-    assert recorded_hub_name(Run.read(given)) == "org/name"
+    assert cards.Card(Run.read(given), Path()).hub_name == "org/name"
     unnamed = {"teacher": {"name_or_path": "org/name"}, "recipe": {"teacher": {"model": "org/name", "name": None}}}
-    assert recorded_hub_name(Run.read(unnamed)) is None, "it may have been a folder"
-    module = import_module("limbeck.report.model_card")  # The package has a function of the module's name.
-    monkeypatch.setattr(module, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
-    assert recorded_hub_name(Run.read(unnamed)) == "org/name"
+    assert cards.Card(Run.read(unnamed), Path()).hub_name is None, "it may have been a folder"
+    monkeypatch.setattr(cards, "try_to_load_from_cache", lambda name, file: f"/cache/{name}/{file}")
+    assert cards.Card(Run.read(unnamed), Path()).hub_name == "org/name"
 
 
 def test_facts_of_a_teacher_are_recorded_where_it_is_loaded(tmp_path: Path, monkeypatch):

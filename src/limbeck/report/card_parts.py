@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
@@ -16,6 +16,7 @@ from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_
 from limbeck.core.records import Differences, Export, Int8, Int8Latency, load
 from limbeck.core.studies import Column, ColumnFigure, Evaluation, Scores
 from limbeck.core.timing import FEWEST_ROUNDS
+from limbeck.core.yaml import read_document
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
 from limbeck.report.evaluation import metric_name
@@ -25,24 +26,10 @@ ExportRecord: TypeAlias = Mapping[str, Any] | Export
 """The record of an export, typed or as plain values."""
 
 
-class HeadUsage(NamedTuple):
-    """A kind of head: the student in a word or two, the Hub's name of the task, the class that loads it."""
-
-    noun: str
-    pipeline_tag: str
-    model_class: str
-
-
-HEAD_USAGE = {
-    "masked_lm": HeadUsage("A masked language model", "fill-mask", "AutoModelForMaskedLM"),
-    "classification": HeadUsage("A text classifier", "text-classification", "AutoModelForSequenceClassification"),
-    "regression": HeadUsage("A text regressor", "text-classification", "AutoModelForSequenceClassification"),
-    "question_answering": HeadUsage(
-        "An extractive question answerer", "question-answering", "AutoModelForQuestionAnswering"
-    ),
-    "token_classification": HeadUsage("A token classifier", "token-classification", "AutoModelForTokenClassification"),
-}
-"""By the head's kind, as records have it; the code that uses each is in the templates."""
+_HEADS = Path(__file__).with_name("templates") / "heads.yaml"
+HEADS: Mapping[str, Mapping[str, str]] = read_document(_HEADS, f"'{_HEADS}'", "install limbeck again.")
+"""By the head's kind, as records have it: the student in a word or two (`noun`), the Hub's name of the task
+(`pipeline_tag`), and the class that loads it (`model_class`); the code that uses each is in the templates."""
 
 
 def onnx_usage(export: Export) -> str:

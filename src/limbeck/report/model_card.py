@@ -19,7 +19,7 @@ from limbeck.models.heads import head_of
 from limbeck.models.loading import load_config
 from limbeck.models.locating import is_local, resolve_model
 from limbeck.report import card_parts
-from limbeck.report.card_parts import ExportRecord, HeadUsage, TaskScores, find_scores
+from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
 from limbeck.report.evaluation import metric_name
 from limbeck.report.findings import title_of
 from limbeck.report.quality import comparison_markdown, format_count
@@ -112,9 +112,9 @@ class Card:
         return (self.run.student.head if self.export is None else self.export.head) or ""
 
     @property
-    def head(self) -> HeadUsage | None:
+    def head(self) -> Mapping[str, str] | None:
         """The head, if there is one."""
-        return card_parts.HEAD_USAGE.get(self.head_kind)
+        return HEADS.get(self.head_kind)
 
     @property
     def is_graph(self) -> bool:
@@ -123,8 +123,19 @@ class Card:
 
     @property
     def hub_name(self) -> str | None:
-        """The teacher's name on the Hub."""
-        return recorded_hub_name(self.run)
+        """The teacher's name on the Hub as the run recorded it; a folder has none, whatever it is called.
+
+        Of a run of an earlier version, which did not record it, it is the name of the form `owner/model` that the
+        recipe gives the teacher, else its `model` where that is in the Hub's cache on this machine.
+        """
+        teacher, asked = self.run.teacher, self.run.recipe.teacher
+        if "hub_id" in teacher.model_fields_set:
+            return teacher.hub_id if teacher.hub_id and is_hub_name(teacher.hub_id) else None
+        if asked.name and "/" in asked.name and is_hub_name(asked.name):
+            return asked.name
+        name = asked.model or teacher.name_or_path
+        is_cached = is_hub_name(name) and isinstance(try_to_load_from_cache(name, "config.json"), str)
+        return name if is_cached else None
 
     @property
     def teacher_name(self) -> str:
@@ -220,22 +231,6 @@ def inherited_fields(run: Run) -> dict[str, str]:
     return found | ({"language": language} if language is not None else {})
 
 
-def recorded_hub_name(run: Run) -> str | None:
-    """Return the teacher's name on the Hub as the run recorded it; a folder has none, whatever it is called.
-
-    Of a run of an earlier version, which did not record it, it is the name of the form `owner/model` that the recipe
-    gives the teacher, else its `model` where that is in the Hub's cache on this machine.
-    """
-    teacher, asked = run.teacher, run.recipe.teacher
-    if "hub_id" in teacher.model_fields_set:
-        return teacher.hub_id if teacher.hub_id and is_hub_name(teacher.hub_id) else None
-    if asked.name and "/" in asked.name and is_hub_name(asked.name):
-        return asked.name
-    name = asked.model or teacher.name_or_path
-    is_cached = is_hub_name(name) and isinstance(try_to_load_from_cache(name, "config.json"), str)
-    return name if is_cached else None
-
-
 # The Hub's front matter: the YAML block at the head of a model card.
 #
 # Everything in it comes from a run's record, so nothing in it is trusted: it is written by a YAML library, on one
@@ -277,12 +272,12 @@ def front_matter(card: Card) -> str:
     return dump_front_matter(fields)
 
 
-def usage_fields(*, pooled: bool, head: HeadUsage | None) -> dict[str, str]:
+def usage_fields(*, pooled: bool, head: Mapping[str, str] | None) -> dict[str, str]:
     """Return the library and the task of a model that makes sentence vectors, has a head, or neither."""
     plain = "sentence-similarity" if pooled else "feature-extraction"
     return {
         "library_name": "sentence-transformers" if pooled and head is None else "transformers",
-        "pipeline_tag": plain if head is None else head.pipeline_tag,
+        "pipeline_tag": plain if head is None else head["pipeline_tag"],
     }
 
 
@@ -475,7 +470,7 @@ def card_without_run(located: str, record: ExportRecord) -> str:
         if not is_in_float32(export):  # Its scores are those of the source.
             fields = {key: value for key, value in fields.items() if key not in ("model-index", "metrics")}
     else:
-        fields = dict(usage_fields(pooled=bool(export.pooling), head=card_parts.HEAD_USAGE.get(export.head or "")))
+        fields = dict(usage_fields(pooled=bool(export.pooling), head=HEADS.get(export.head or "")))
         if not is_local(resolved):
             quantised = {"base_model_relation": "quantized"} if export.dtype == "int8" else {}
             fields |= {"base_model": resolved, **quantised}

@@ -200,7 +200,10 @@ def _draw_plot(sheet: Sheet, plot: plots.Plot, left: float, top: float) -> float
     _scale(axes, "x", plot.x, max(1, min(8, int((box[2] - box[0]) / (text_width(plots.show(axes.dataLim.x1)) + 16)))))
     sheet.placed[axes] = box
     sheet.text((box[0] + box[2]) / 2, box[3] + 32, plot.x.label, "muted", box[2] - box[0], ha="center")
-    places = [_places(axes, series.points, box) for series in plot.series]
+    places = []
+    for series in plot.series:
+        found = (axes.transScale + axes.transLimits).transform(np.reshape(series.points, (-1, 2)))
+        places.append([(box[0] + x * (box[2] - box[0]), box[3] - y * _HEIGHT) for x, y in found])
     _name_points(sheet, plot.series, places, (box[0], box[1] - 4, left + WIDTH, box[3]))
     return box[3] + 36
 
@@ -276,12 +279,6 @@ def _scale(axes: Axes, name: str, declared: plots.Axis, most: int) -> list[str]:
     axes.set(**{f"{name}lim": (low, high)})
     axis.set_ticks(ticks, labels)
     return labels
-
-
-def _places(axes: Axes, points: Sequence[plots.Point], box: Box) -> list[plots.Point]:
-    """Return where points of axes lie that will stand in a box."""
-    found = (axes.transScale + axes.transLimits).transform(np.reshape(points, (-1, 2)))
-    return [(box[0] + x * (box[2] - box[0]), box[3] - y * (box[3] - box[1])) for x, y in found]
 
 
 def _name_points(

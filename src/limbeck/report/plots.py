@@ -6,7 +6,10 @@ A style is a number that stands for a colour, a marker and a dash; an ink is a n
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
+
+from limbeck.core.yaml import read_document
 
 Point: TypeAlias = tuple[float, float]
 SCORES = -1
@@ -188,8 +191,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-# Colours in both themes, with the contrast that makes them readable: after Okabe and Ito's colours for the
-# colour-blind, darkened and lightened until they stand out from the paper.
+# Colours in both themes, with the contrast that makes them readable.
 
 HEAT_LEVELS = 20
 SERIES = 6
@@ -233,23 +235,8 @@ def _with_inks(theme: dict[str, str]) -> dict[str, str]:
     return theme | {f"on-{level}": ink for level, ink in enumerate(better)}
 
 
-_INKS = {
-    "paper": ("#ffffff", "#14171c"),
-    "panel": ("#f4f6f8", "#1d222a"),
-    "ink": ("#16191d", "#e8ebef"),
-    "muted": ("#545c66", "#aab3be"),
-    "rule": ("#c8ced6", "#3b434e"),
-    "link": ("#0b57a4", "#8cc2ff"),
-    "warning": ("#8a3b00", "#ffb27a"),
-    "heat": ("#0a3f7f", "#a8d1ff"),
-    "series-1": ("#0b5cad", "#6fb3ff"),
-    "series-2": ("#b8460e", "#ff9d66"),
-    "series-3": ("#00735c", "#45cfa3"),
-    "series-4": ("#8e3b8a", "#e59be0"),
-    "series-5": ("#775900", "#e3c14d"),
-    "series-6": ("#4d5763", "#b4bdc9"),
-}
-"""By role: in the light and in the dark theme."""
+_PALETTE = Path(__file__).with_name("templates") / "palette.yaml"
+_INKS = read_document(_PALETTE, f"'{_PALETTE}'", "install limbeck again.")
 THEMES = {
     theme: _with_inks({role: inks[place] for role, inks in _INKS.items()})
     for place, theme in enumerate(("light", "dark"))
