@@ -1,9 +1,7 @@
 """`limbeck compare`: methods, layer mappings, students and seeds side by side, from one plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -11,9 +9,6 @@ from rich.text import Text
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import command
 from limbeck.errors import RecipeError
-
-if TYPE_CHECKING:
-    from limbeck.comparison.cells import CheckedPlan
 
 
 @command(
@@ -38,13 +33,7 @@ def compare(
     """Distil students by several methods under one token budget, evaluate them, and lay out one table."""
     console = messages.console()
     if dry_run:
-        from limbeck.comparison.cells import check_plan
-        from limbeck.comparison.plan import load_plan
-        from limbeck.comparison.run import check_tasks
-
-        checked = check_plan(load_plan(plan, overrides or [], data=data))
-        check_tasks(checked.plan.evaluation, read=False)
-        _show_plan(checked, messages.as_json)
+        _show_plan(plan, overrides or [], data, messages.as_json)
         return
     from limbeck.api import compare as run_comparison
     from limbeck.report.comparison import methods_table
@@ -59,10 +48,15 @@ def compare(
         raise typer.Exit(1)
 
 
-def _show_plan(checked: CheckedPlan, as_json: bool) -> None:
-    """List what would run, and what cannot."""
+def _show_plan(path: Path, overrides: list[str], data: str | None, as_json: bool) -> None:
+    """Check a plan, and list what would run and what cannot."""
+    from limbeck.comparison.cells import check_plan
+    from limbeck.comparison.plan import load_plan
+    from limbeck.comparison.run import check_tasks
     from limbeck.recipe.plan import summarise
 
+    checked = check_plan(load_plan(path, overrides, data=data))
+    check_tasks(checked.plan.evaluation, read=False)
     plan, impossible = checked.plan, [found.to_dict() for found in checked.impossible]
     runs = [
         {**combination.parts, "seeds": plan.seeds, "shares": list(combination.variant.shares)}

@@ -1,10 +1,8 @@
 """`limbeck distill`: one distillation run, from a recipe or from a few options."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +10,6 @@ from limbeck.cli import options as shared
 from limbeck.cli.messages import Messages, print_result
 from limbeck.cli.options import command, run_option, training_option
 from limbeck.errors import RecipeError
-
-if TYPE_CHECKING:
-    from limbeck.api import RunResult
 
 
 @command(
@@ -55,16 +50,16 @@ def distill(
     )  # fmt: skip
     result = run_distillation(data, overrides or [], resume=resume, overwrite=overwrite, console=console)
     if is_main():
-        print_run(result, messages.as_json)
+        print_run(result.student, result.metrics, messages.as_json)
 
 
-def print_run(result: RunResult, as_json: bool, *more: str) -> None:
+def print_run(student: Path, metrics: dict[str, Any], as_json: bool, *more: str) -> None:
     """Print the student of a run and its table, then further lines."""
     from limbeck.report.quality import comparison_table
 
-    tables = [comparison_table(result.metrics)] if result.metrics else []
-    content = {"student": result.student, "metrics": result.metrics}
-    print_result(as_json, content, *tables, f"Student: {result.student}", *more)
+    tables = [comparison_table(metrics)] if metrics else []
+    content = {"student": student, "metrics": metrics}
+    print_result(as_json, content, *tables, f"Student: {student}", *more)
 
 
 def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`limbeck methods`: the methods there are, and one method's card and composition."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -35,7 +34,7 @@ def methods(
 ) -> None:
     """List the methods, or show one: its card, the terms it comes to, and a recipe to edit and run."""
     from limbeck.methods import composition as cards
-    from limbeck.recipe.method_recipe import method_recipe
+    from limbeck.recipe.method_recipe import describe_method, method_recipe
 
     if name is None:
         if recipe:
@@ -51,9 +50,9 @@ def methods(
     elif recipe:
         print_recipe(method_recipe(name), as_json)
     elif as_json:
-        print_json(_described(name))
+        print_json(describe_method(name))
     else:
-        _show(_described(name), method_recipe(name))
+        _show(describe_method(name), method_recipe(name))
 
 
 def _list(as_json: bool) -> None:
@@ -72,46 +71,6 @@ def _list(as_json: bool) -> None:
     cells = tuple(tuple(value or "" for value in row.values()) for row in rows)
     table = Table("", ("method", "what is taught", "source"), cells, words=(0, 1, 2), layout=BOXED)
     print_result(as_json, rows, blocks_console(table))
-
-
-def _described(name: str) -> dict[str, Any]:
-    """A method as plain values."""
-    from limbeck.core.yaml import parse_yaml
-    from limbeck.methods import composition as cards
-    from limbeck.methods import registry
-    from limbeck.recipe.method_recipe import method_recipe, method_terms, stages_of
-
-    method = registry.METHODS[name]
-    shape, composed = method_terms(name)
-    terms = [
-        {
-            "stage": number,
-            "method": stage,
-            "weight": term.weight,
-            "objective": term.objective,
-            "student": [str(key) for key in term.student],
-            "teacher": [str(key) for key in term.teacher],
-        }
-        for number, (stage, found) in enumerate(composed, start=1)
-        for term in found
-    ]
-    # Other methods may make up its stages.
-    used = dict.fromkeys(stage["name"] for stage in stages_of(method))
-    options = {
-        f"{'' if other == name else f'{other}.'}{key}": field.description or ""
-        for other in used
-        for key, field in registry.METHODS[other].options.model_fields.items()
-    }
-    return {
-        "name": name,
-        "summary": method.summary,
-        "citation": None if method.citation is None else asdict(method.citation),
-        "card": cards.read_card(name) or f"# {name}\n\n{method.summary}\n",  # One from a plugin has no card.
-        "options": options,
-        "student": shape,
-        "terms": terms,
-        "recipe": parse_yaml(method_recipe(name), "The recipe"),
-    }
 
 
 def _show(method: dict[str, Any], recipe: str) -> None:

@@ -40,7 +40,7 @@ def quickstart(
         f'Try it:  python -c "from sentence_transformers import SentenceTransformer; '
         f"print(SentenceTransformer('{result.student}').encode('a small, fast model').shape)\""
     )
-    print_run(result, messages.as_json, trial)
+    print_run(result.student, result.metrics, messages.as_json, trial)
 
 
 def default_output(folder: str, corpus: list[str] | None) -> str:

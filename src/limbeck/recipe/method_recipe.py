@@ -1,12 +1,13 @@
-"""A recipe for a method: its stages with every option written out, to edit and run."""
+"""A method as users see it: its options, its terms, and a recipe with every option written out, to edit and run."""
 
+from dataclasses import asdict
 from typing import Any
 
 import yaml
 from transformers import BertConfig
 
 from limbeck.errors import RecipeError
-from limbeck.methods.composition import Method, Pairing, Term
+from limbeck.methods.composition import Method, Pairing, Term, read_card
 from limbeck.methods.registry import METHODS, read_method
 from limbeck.models.blueprint import parse_blueprint, student_config
 from limbeck.models.families import shape_of
@@ -54,6 +55,49 @@ def method_recipe(name: str) -> str:
     Returns:
         A whole recipe; teacher, sources and steps are for the user to change.
     """
+    return yaml.safe_dump(_recipe(name), sort_keys=False, allow_unicode=True, width=100)
+
+
+def describe_method(name: str) -> dict[str, Any]:
+    """Return a method as plain values: its card, citation and options, the terms that it comes to, and a recipe.
+
+    Args:
+        name: The method.
+    """
+    method = METHODS[name]
+    shape, composed = method_terms(name)
+    terms = [
+        {
+            "stage": number,
+            "method": stage,
+            "weight": term.weight,
+            "objective": term.objective,
+            "student": [str(key) for key in term.student],
+            "teacher": [str(key) for key in term.teacher],
+        }
+        for number, (stage, found) in enumerate(composed, start=1)
+        for term in found
+    ]
+    # Other methods may make up its stages.
+    used = dict.fromkeys(stage["name"] for stage in stages_of(method))
+    options = {
+        f"{'' if other == name else f'{other}.'}{key}": field.description or ""
+        for other in used
+        for key, field in METHODS[other].options.model_fields.items()
+    }
+    return {
+        "name": name,
+        "summary": method.summary,
+        "citation": None if method.citation is None else asdict(method.citation),
+        "card": read_card(name) or f"# {name}\n\n{method.summary}\n",  # One from a plugin has no card.
+        "options": options,
+        "student": shape,
+        "terms": terms,
+        "recipe": _recipe(name),
+    }
+
+
+def _recipe(name: str) -> dict[str, Any]:
     method = METHODS[name]
     shape, _ = method_terms(name)
     labelled = method.tasks[0] != "text"
@@ -65,7 +109,7 @@ def method_recipe(name: str) -> str:
         written = {"name": stage["name"], **_written_options(stage)}
         title = {} if len(method.stages) < 2 else {"name": f"stage-{number}"}
         stages.append({**title, "method": written, "training": dict(_TASK_TRAINING if labelled else _TRAINING)})
-    recipe = {
+    return {
         "name": name.replace("_", "-"),
         "output": f"runs/{name.replace('_', '-')}",
         "teacher": {"model": "runs/fine-tuned-teacher" if labelled else "google-bert/bert-base-uncased"},
@@ -73,7 +117,6 @@ def method_recipe(name: str) -> str:
         "corpus": corpus,
         "stages": stages,
     }
-    return yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _written_options(stage: dict[str, Any]) -> dict[str, Any]:
