@@ -16,7 +16,7 @@ from limbeck.evaluation import grid as attempt
 from limbeck.training.stage import StageTraining
 from tests.support.comparisons import tiny_plan
 from tests.support.corpora import write_text
-from tests.support.training import at_step
+from tests.support.training import at_step, failing_after
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def whole(teacher, text, tmp_path_factory):
 @pytest.mark.parametrize("stop", ["ctrl-c", "kill"])
 def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkpoint(whole, tmp_path, trained, stop):
     (expected, plan), output = whole, tmp_path / "out"
-    actions = iter([lambda: None, {"ctrl-c": lambda: os.kill(os.getpid(), signal.SIGINT), "kill": sys.exit}[stop]])
-    with at_step(3, lambda: next(actions)()), pytest.raises((Interrupted, SystemExit)) as caught:
+    end = {"ctrl-c": lambda model: os.kill(os.getpid(), signal.SIGINT), "kill": lambda model: sys.exit()}[stop]
+    with at_step(3, failing_after(1, lambda model: None, end)), pytest.raises((Interrupted, SystemExit)) as caught:
         limbeck.compare(plan, output=output)
     stopped = json.loads((output / "comparison.json").read_text())
     if stop == "ctrl-c":
@@ -40,7 +40,7 @@ def test_a_stopped_comparison_keeps_what_is_finished_and_goes_on_from_its_checkp
     assert stopped["status"] == {"ctrl-c": "interrupted", "kill": "running"}[stop]
     assert list((output / "runs").rglob("checkpoint-*"))
     begun = []
-    with at_step(1, lambda: begun.append(1)):
+    with at_step(1, begun.append):
         record = limbeck.compare(plan, output=output).record
     assert len(trained) == 3, "the first run is not trained again"
     assert not begun, "the second goes on after its checkpoint"

@@ -1,5 +1,6 @@
 """Cells, the runs of a comparison: their recipes, identities and steps, and the checks of a plan before any runs."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,12 +105,6 @@ class Cell:
         return comparison / RUNS / f"{name}-{self.id[:10]}"
 
 
-def combine(plan: ComparisonPlan) -> list[Combination]:
-    """Return every student with every method and mapping, student by student."""
-    variants = [variant for entry in plan.methods for variant in entry.variants()]
-    return [Combination(student, variant) for student in plan.students for variant in variants]
-
-
 def rows_per_step(training: Mapping[str, Any]) -> int:
     """Return how many rows an optimizer step reads: of all devices, all accumulated micro-batches together.
 
@@ -203,7 +198,8 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
             raise type(error)(f"students.{index}: {error}") from None
     runs: list[tuple[Combination, RunPlan]] = []
     impossible: list[tuple[Combination, str]] = []
-    for combination in combine(plan):
+    variants = [variant for entry in plan.methods for variant in entry.variants()]
+    for combination in itertools.starmap(Combination, itertools.product(plan.students, variants)):
         try:
             runs.append((combination, plan_run(load_recipe(combination.recipe(plan, plan.seeds[0])))))
         except (RecipeError, ModelError) as error:

@@ -15,7 +15,7 @@ from rich.console import Console
 from limbeck.benchmark.model import measure_costs
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
 from limbeck.comparison.held_out import HeldOutText, check_held_out
-from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec, SpeedSpec
+from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec
 from limbeck.comparison.summary import summarise_comparison
 from limbeck.core import records, studies
 from limbeck.core.blocks import duration
@@ -34,9 +34,6 @@ from limbeck.training.run import STUDENT, build_corpora
 EVALUATION = "evaluation"
 TEACHER = "teacher"
 _MEANINGS = {
-    "teacher": "teacher",
-    "corpus": "corpus",
-    "budget": "budget",
     "training": "training arguments common to all runs",
     "evaluation": "evaluation (preset and settings)",
     "teacher_weights": "teacher's weights",
@@ -64,8 +61,8 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
         name, _, below = difference.place.partition(".")
         old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
         raise OutputError(
-            f"The {_MEANINGS[name]} of the comparison in '{folder}' is {old}, and now {new}: its runs could not be "
-            "compared with new ones; put it back, or give another --output."
+            f"The {_MEANINGS.get(name, name)} of the comparison in '{folder}' is {old}, and now {new}: its runs could "
+            "not be compared with new ones; put it back, or give another --output."
         )
 
 
@@ -139,8 +136,8 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[str]:
 
 def evaluate_students(
     spec: MeasuresSpec, folder: Path, *, teacher: str, students: Sequence[Path], report: Report
-) -> EvaluationOutcome | None:
-    """Evaluate students on the plan's tasks; cells that are finished are not run again.
+) -> EvaluationOutcome:
+    """Evaluate students on the plan's tasks, of each at least one; cells that are finished are not run again.
 
     Args:
         spec: The plan's.
@@ -148,53 +145,9 @@ def evaluate_students(
         teacher: The teacher.
         students: The students' folders.
         report: Where progress goes.
-
-    Returns:
-        None without tasks or students.
     """
-    if not spec.tasks or not students:
-        return None
     compared = teacher if spec.teacher else None
     return run_evaluation(request_evaluation(spec, folder, teacher=compared, students=students), report)
-
-
-def measure_costs_once(
-    spec: SpeedSpec, folder: Path, *, teacher: str, students: Mapping[str, Path], report: Report
-) -> studies.Costs | None:
-    """Measure the teacher and a student of each shape, unless that has been done.
-
-    Args:
-        spec: The plan's.
-        folder: Of the comparison.
-        teacher: The teacher; speedups refer to it.
-        students: A student's folder for each title.
-        report: Where progress goes.
-
-    Returns:
-        With the students' titles in place of their folders; None where it was not asked for.
-    """
-    if not spec.enabled or not students:
-        return None
-    shapes = {title: str(shape_of(load_config(path))) for title, path in students.items()}
-    asked = {**spec.model_dump(exclude={"enabled"}), "teacher": teacher, "students": shapes}
-    saved = records.load(studies.MeasuredCosts, folder)
-    if saved.asked == asked:
-        return saved.costs
-    found = measure_costs(
-        [teacher, *map(str, students.values())],
-        device=choose_device(spec.device),
-        batch_sizes=spec.batch_sizes,
-        lengths=spec.lengths,
-        seconds=spec.seconds,
-        report=report,
-    )
-    costs = studies.Costs.read(found)
-    titles = {str(path): title for title, path in students.items()}
-    rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
-    for row in rows:
-        row.model = titles.get(row.model, row.model)
-    records.save(studies.MeasuredCosts(asked=asked, costs=costs), folder)
-    return costs
 
 
 @dataclass(frozen=True)
@@ -228,7 +181,7 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     """
     checked = check_plan(plan)
     check_tasks(plan.evaluation, read=True)
-    fixed = records.plain(_fixed(plan))
+    fixed = _fixed(plan)
     saved = claim(folder, COMPARISON, fixed)
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
@@ -408,12 +361,12 @@ class _Comparison:
 
     def _evaluate(self) -> tuple[studies.Evaluation | None, int]:
         plan, students = self.checked.plan, [Path(cell.model) for cell in self._finished]
+        if not plan.evaluation.tasks or not students:
+            return None, 0
         with ProgressBar(self.console) as bar:
             outcome = evaluate_students(
                 plan.evaluation, self.folder, teacher=plan.teacher.model, students=students, report=bar
             )
-        if outcome is None:
-            return None, 0
         models = {model.name: model for model in outcome.summary.models}
         for cell in self._finished:
             columns = models[cell.model].columns if cell.model in models else {}
@@ -422,27 +375,43 @@ class _Comparison:
         return outcome.summary, outcome.failed
 
     def _measure_costs(self) -> studies.Costs | None:
-        """Methods change weights only: one student of each shape stands for all."""
-        plan = self.checked.plan
-        students: dict[str, Path] = {}
+        """Measure the teacher and a student of each shape, unless that has been done.
+
+        Methods change weights only, so that one student stands for all of its shape. Speedups refer to the teacher.
+
+        Returns:
+            With the students' titles in place of their folders; None where it was not asked for.
+        """
+        spec, teacher = self.checked.plan.evaluation.speed, self.checked.plan.teacher.model
+        students: dict[str, str] = {}
         for cell in self._finished:
-            students.setdefault(cell.student, Path(cell.model))
+            students.setdefault(cell.student, cell.model)
+        if not spec.enabled or not students:
+            return None
+        shapes = {title: str(shape_of(load_config(path))) for title, path in students.items()}
+        asked = {**spec.model_dump(exclude={"enabled"}), "teacher": teacher, "students": shapes}
+        saved = records.load(studies.MeasuredCosts, self.folder)
+        if saved.asked == asked:
+            return saved.costs
+        settings = spec.model_dump(include={"batch_sizes", "lengths", "seconds"})
         with ProgressBar(self.console) as bar:
-            return measure_costs_once(
-                plan.evaluation.speed, self.folder, teacher=plan.teacher.model, students=students, report=bar
+            found = measure_costs(
+                [teacher, *students.values()], device=choose_device(spec.device), **settings, report=bar
             )
+        costs = studies.Costs.read(found)
+        titles = {path: title for title, path in students.items()}
+        rows: list[studies.ModelSize | studies.Timing] = [*costs.models, *costs.timings]
+        for row in rows:
+            row.model = titles.get(row.model, row.model)
+        records.save(studies.MeasuredCosts(asked=asked, costs=costs), self.folder)
+        return costs
 
 
 def _fixed(plan: ComparisonPlan) -> dict[str, Any]:
     """What all runs of a folder share, as plain values."""
-    fixed: dict[str, Any] = {
-        "teacher": plan.teacher.model_dump(mode="json"),
-        "corpus": plan.corpus.model_dump(mode="json"),
-        "budget": plan.budget.model_dump(mode="json"),
-        "training": plan.training,
-    }
+    fixed = plan.model_dump(mode="json", include={"teacher", "corpus", "budget", "training"})
     if plan.evaluation.tasks:
-        fixed["evaluation"] = {"preset": plan.evaluation.preset, "settings": plan.evaluation.settings}
+        fixed["evaluation"] = plan.evaluation.model_dump(mode="json", include={"preset", "settings"})
     return fixed
 
 

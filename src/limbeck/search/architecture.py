@@ -100,10 +100,6 @@ class ShapeCandidate:
     trial: Trial
     cut: str | None = None
 
-    def reward(self, loss: float) -> float:
-        """Return equation 12 for a loss of this shape."""
-        return shape_space.shape_reward(loss, self.latency.share, 1.0)
-
 
 class ArchitectureSearch(engine.SharedSearch):
     """A search for a shape that is checked and planned.
@@ -308,7 +304,7 @@ class ArchitectureSearch(engine.SharedSearch):
             loss = self._loss(plain_copy(student, candidate.shape.plan)) / self._untrained
             if not math.isfinite(loss):
                 continue  # The end of the training says whether it diverged.
-            reward = candidate.reward(loss)
+            reward = shape_space.shape_reward(loss, candidate.latency.share, 1.0)
             try:
                 candidate.trial.report(reward, step)
                 if candidate.trial.should_prune():
@@ -326,7 +322,7 @@ class ArchitectureSearch(engine.SharedSearch):
         loss = math.nan if trained.diverged else self._loss(trained.student) / self._untrained
         if not math.isfinite(loss):
             return Outcome(notes=notes), f"{what}: diverged"
-        reward = candidate.reward(loss)
+        reward = shape_space.shape_reward(loss, candidate.latency.share, 1.0)
         return Outcome(reward, {**notes, LOSS: loss}), f"{what}: loss {loss:.4f}, reward {reward:.4f}"
 
     def progress(self, study: Study) -> tuple[float, str, Count]:

@@ -106,7 +106,6 @@ class TaskScores:
             shutil.rmtree(place, ignore_errors=True)
             with suppress(OSError):  # Another worker fine-tunes in it.
                 self._folder.rmdir()
-        assert outcome is not None
         figures = outcome.summary.models[0].columns
         found: Scores = {}
         for column in outcome.summary.columns:
