@@ -72,14 +72,14 @@ class Generation:
 
     def __init__(self, setups: list[StepSetup]) -> None:
         first = setups[0]
-        teacher = build_student(first.teacher, seed=first.request.seed + 1).to(first.teacher_dtype)
-        students = [build_student(setup.student, seed=setup.request.seed) for setup in setups]
+        teacher = build_student(first.teacher, seed=1).to(first.teacher_dtype)
+        students = [build_student(setup.student, seed=0) for setup in setups]
         self.cohort = StudentCohort(students, teacher, [setup.terms for setup in setups])
         batch = make_batch(first)
         for index in range(len(setups)):
             freeze_unreached(self.cohort.member(index), {name: x[:2] for name, x in batch.items()})
         with TemporaryDirectory() as folder:
-            arguments = build_arguments(first.training, output=folder, seed=first.request.seed, evaluates=False)
+            arguments = build_arguments(first.training, output=folder, seed=0, evaluates=False)
             self.trainer = CohortTrainer(self.cohort, args=arguments)
         self.batch = {name: x.to(arguments.device) for name, x in batch.items()}
         accelerator = self.trainer.accelerator

@@ -10,7 +10,7 @@ import torch
 from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 
 from limbeck.benchmark import measuring
-from limbeck.benchmark.operations import ForwardCost, forward_cost
+from limbeck.benchmark.measuring import ForwardCost, forward_cost
 from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
@@ -104,7 +104,6 @@ def measure_models(
     dtype: torch.dtype = torch.float32,
     seconds: float = 30.0,
     warmup: int = 2,
-    seed: int = 0,
     report: Report = no_progress,
 ) -> list[Row]:
     """Measure the size of encoders, and time their forward passes in turns.
@@ -119,7 +118,6 @@ def measure_models(
         dtype: Of weights and activations.
         seconds: For all timings together; at least five rounds are made of each batch size and length.
         warmup: Passes of each model that are not counted, at each batch size and length.
-        seed: Of the token ids, which all models share.
         report: Receives the progress.
 
     Returns:
@@ -144,7 +142,7 @@ def measure_models(
     sizes = {name: measure_size(name, model) for name, model in models.items()}
     shapes = [shape_of(model.config) for model in models.values()]
     vocabulary = min(shape.vocabulary for shape in shapes)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)  # All models share the token ids.
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
     for batch, length in cases:
         tokens = batch * length

@@ -13,9 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from limbeck.benchmark import measuring
-from limbeck.benchmark.measuring import Peak
+from limbeck.benchmark.measuring import Peak, forward_cost, loss_operations
 from limbeck.benchmark.model import names_shape, read_config
-from limbeck.benchmark.operations import forward_cost, loss_operations
 from limbeck.benchmark.rows import Row, tidy
 from limbeck.core import IGNORED_LABEL
 from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
@@ -54,7 +53,6 @@ class StepRequest:
         ragged: Draw lengths from [L/2, L] instead of L for all.
         dtype: `"auto"` (as training chooses), `"float32"` or `"bfloat16"`.
         device: As in `choose_device`.
-        seed: Of weights and tokens.
     """
 
     recipe: str | None = None
@@ -68,7 +66,6 @@ class StepRequest:
     ragged: bool = False
     dtype: str = "auto"
     device: str = "auto"
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class StepSetup:
         training: The training arguments, as a recipe gives them.
         teacher_dtype: Of the teacher's weights.
         length: Tokens of the longest sample.
-        request: The request.
+        ragged: Draw lengths from [L/2, L].
     """
 
     teacher: PreTrainedConfig
@@ -105,7 +102,7 @@ class StepSetup:
     training: dict[str, Any] = field(hash=False)
     teacher_dtype: torch.dtype
     length: int
-    request: StepRequest
+    ragged: bool
 
     @property
     def shapes(self) -> tuple[Shape, Shape]:
@@ -142,7 +139,7 @@ def set_up_step(request: StepRequest) -> StepSetup:
                 f"--length {setup.length} is longer than the {owner}'s {shape.positions} positions; use "
                 f"{shape.positions} or less."
             )
-    tokens = setup.batch * setup.length // (2 if setup.request.ragged else 1)
+    tokens = setup.batch * setup.length // (2 if setup.ragged else 1)
     needed = measuring.least_training_bytes(setup.shapes[0], tokens, torch.bfloat16.itemsize)
     measuring.check_memory(f"--batch {setup.batch} and --length {setup.length}", needed, choose_device(request.device))
     return setup
@@ -214,10 +211,10 @@ def make_batch(setup: StepSetup, index: int = 0) -> dict[str, Tensor]:
         setup: What for.
         index: Which of the step's micro-batches.
     """
-    generator = torch.Generator().manual_seed(setup.request.seed + index)
+    generator = torch.Generator().manual_seed(index)
     rows, length = setup.batch, setup.length
     lengths = torch.full((rows, 1), length)
-    if setup.request.ragged:
+    if setup.ragged:
         lengths = torch.randint(max(1, length // 2), length + 1, (rows, 1), generator=generator)
         length = int(lengths.max())
     valid = torch.arange(length) < lengths
@@ -255,7 +252,7 @@ def _arguments(request: StepRequest, training: dict[str, Any], teacher_dtype: st
     low = changed.get("bf16", bf16_is_fast() and not changed.get("fp16"))
     asked = "auto" if request.dtype != "auto" else teacher_dtype
     dtype = as_dtype(asked) if asked != "auto" else torch.bfloat16 if low else torch.float32
-    return {"training": changed, "teacher_dtype": dtype, "request": request}
+    return {"training": changed, "teacher_dtype": dtype, "ragged": request.ragged}
 
 
 def _index(stage: int, stages: int, owner: str) -> int:
@@ -277,9 +274,9 @@ class Step:
 
     def __init__(self, setup: StepSetup) -> None:
         keep_freed_memory()  # As a run does.
-        self.setup, seed = setup, setup.request.seed
-        teacher = build_student(setup.teacher, seed=seed + 1, head=setup.teacher_head).to(setup.teacher_dtype)
-        student = build_student(setup.student, seed=seed, head=setup.student_head)
+        self.setup = setup
+        teacher = build_student(setup.teacher, seed=1, head=setup.teacher_head).to(setup.teacher_dtype)
+        student = build_student(setup.student, seed=0, head=setup.student_head)
         if setup.freeze_embeddings:
             for path in family_of(student.config).embeddings:
                 base_model(student).get_submodule(path).requires_grad_(False)
@@ -287,7 +284,7 @@ class Step:
         batches = [make_batch(setup, index) for index in range(setup.micro_batches)]
         freeze_unreached(self.module, {name: x[:_PROBE_ROWS] for name, x in batches[0].items()})
         with TemporaryDirectory() as folder:
-            arguments = build_arguments(setup.training, output=folder, seed=seed, evaluates=False)
+            arguments = build_arguments(setup.training, output=folder, seed=0, evaluates=False)
             self.trainer = DistillationTrainer(self.module, args=arguments)
         self.device = torch.device(arguments.device)
         self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
@@ -335,7 +332,7 @@ class Step:
         return spent
 
     def operations(self) -> dict[str, tuple[int, torch.dtype]]:
-        """Count the operations of each part; see `operations.py`.
+        """Count the operations of each part; see `measuring.py`.
 
         Returns:
             For each of `PARTS` the operations of the step, and the format that its products are computed in.
@@ -490,7 +487,7 @@ def measure_step(
         "batch": setup.batch,
         "micro_batches": setup.micro_batches,
         "length": setup.length,
-        "mask": "ragged" if setup.request.ragged else "full",
+        "mask": "ragged" if setup.ragged else "full",
         "tokens": step.tokens,
         "padding_share": step.padding_share,
         "teacher_dtype": _name(setup.teacher_dtype),
