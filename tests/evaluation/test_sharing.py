@@ -60,7 +60,7 @@ def evaluate(data, model, tmp_path):
         request = EvaluationRequest((model,), tasks, tmp_path / folder, data=data, preset="comparative_study",
                                     seeds=seeds, overrides=(*SETTINGS, *more))  # fmt: skip
         outcome = run_evaluation(request)
-        lines = (outcome.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (tmp_path / folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
         return outcome, [json.loads(line) for line in lines]
 
     return run

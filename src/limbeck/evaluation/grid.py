@@ -220,13 +220,11 @@ class EvaluationOutcome:
 
     Attributes:
         summary: The content of its tables.
-        folder: With `results.jsonl`, predictions and submissions.
         failed: Number of its cells that gave nothing.
         submissions: Files for leaderboards.
     """
 
     summary: studies.Evaluation
-    folder: Path
     failed: int
     submissions: tuple[Path, ...]
 
@@ -264,7 +262,7 @@ def run_evaluation(request: grid_plan.EvaluationRequest, report: Report = no_pro
     summary.notes += problems
     summary.notes_in_short += problems
     failed = sum(cell.status != FINISHED for cell in cells.values())
-    return EvaluationOutcome(summary, folder, failed, tuple(submissions))
+    return EvaluationOutcome(summary, failed, tuple(submissions))
 
 
 def _carry_out(

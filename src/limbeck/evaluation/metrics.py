@@ -272,19 +272,16 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
     return scores | {name: value for name, value in more.items() if name not in METRICS}
 
 
-def _of_classes(name: str) -> Metric:
+def _of_classes(name: str, options: Callable[[Task], dict[str, Any]] = lambda _: {}) -> Metric:
     # `sklearn` is imported as a metric is computed: runs compute none, and it takes a second.
-    return lambda predictions, rows, _: float(
-        getattr(import_module("sklearn.metrics"), name)(_labels(rows), np.asarray(predictions))
+    return lambda predictions, rows, task: float(
+        getattr(import_module("sklearn.metrics"), name)(_labels(rows), np.asarray(predictions), **options(task))
     )
 
 
-def _class_f1(predictions: Predictions, rows: Sequence[TaskRow], task: Task) -> float:
+def _f1_options(task: Task) -> dict[str, Any]:
     """Of the second of two classes, as for MRPC and QQP; the mean over all where there are more."""
-    average = "binary" if len(task.labels) == 2 else "macro"
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(_labels(rows), np.asarray(predictions), average=average, zero_division=0.0))
+    return {"average": "binary" if len(task.labels) == 2 else "macro", "zero_division": 0.0}
 
 
 def _correlation(function: Callable[..., Any]) -> Metric:
@@ -306,7 +303,7 @@ def _labels(rows: Sequence[TaskRow]) -> NDArray[np.generic]:
 
 
 METRICS.register("accuracy", _of_classes("accuracy_score"))
-METRICS.register("f1", _class_f1)
+METRICS.register("f1", _of_classes("f1_score", _f1_options))
 METRICS.register("matthews", _of_classes("matthews_corrcoef"))
 METRICS.register("pearson", _correlation(pearsonr))
 METRICS.register("spearman", _correlation(spearmanr))
