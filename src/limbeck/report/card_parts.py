@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment
 from rich.console import RenderableType
 
 from limbeck.core.blocks import NOTHING, Layout, Table, console, mean
@@ -20,6 +20,7 @@ from limbeck.core.yaml import read_document
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
 from limbeck.report.evaluation import metric_name
+from limbeck.report.page import templates
 from limbeck.report.quality import format_count, is_doubtful
 
 ExportRecord: TypeAlias = Mapping[str, Any] | Export
@@ -34,21 +35,16 @@ HEADS: Mapping[str, Mapping[str, str]] = read_document(_HEADS, f"'{_HEADS}'", "i
 
 def onnx_usage(export: Export) -> str:
     """Return Python that runs an exported graph on a line of text, by its outputs."""
-    return templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
+    return card_templates().get_template("onnx_usage.py.j2").render(export=export).rstrip()
 
 
 @cache
-def templates() -> Environment:
+def card_templates() -> Environment:
     """Return the templates of cards, which are Markdown: the filters escape what a record holds."""
-    environment = Environment(
-        loader=PackageLoader("limbeck.report"),
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(text=escape_markdown, code=inline_code, block=code_block, link=web_address)
-    environment.filters.update(count=format_count, short=short_name, mean=mean, metric=metric_name)
+    environment = templates(keep_trailing_newline=True)
+    environment.filters |= {"text": escape_markdown, "code": inline_code, "block": code_block, "link": web_address}
+    environment.filters |= {"count": format_count, "short": short_name, "mean": mean, "metric": metric_name}
+    environment.filters |= {"exported": export_part, "graph_usage": onnx_usage}
     return environment
 
 

@@ -153,16 +153,17 @@ def _search(folder: Path) -> findings.SearchFound:
     found = findings.SearchFound(folder=folder, title=record.name or folder.name, problems=record.damage, record=record)
     if record.is_finished:
         return found
-    study, problems = read_study(folder, found.title)
-    found = replace(found, problems=(*found.problems, *problems))
-    if study is None:
-        return found
     try:
+        study = read_study(folder, found.title)
+        if study is None:
+            return found
         silent = max(0.0, time.time() - (folder / JOURNAL).stat().st_mtime)
         return replace(found, standing=standing(study, silent), so_far=so_far(record, study))
+    except OutputError as error:
+        problem = str(error)
     except (*DAMAGED, OSError) as error:
-        damaged = f"The study '{found.title}' in '{JOURNAL}' is damaged ({type(error).__name__})."
-        return replace(found, problems=(*found.problems, damaged))
+        problem = f"The study '{found.title}' in '{JOURNAL}' is damaged ({type(error).__name__})."
+    return replace(found, problems=(*found.problems, problem))
 
 
 def _comparison(folder: Path) -> findings.ComparisonFound:
@@ -234,25 +235,26 @@ class _JournalText(BaseJournalBackend):
         raise OSError("a report only reads studies")
 
 
-def read_study(folder: Path, name: str) -> tuple[Study | None, tuple[str, ...]]:
-    """Read a study as it stands.
+def read_study(folder: Path, name: str) -> Study | None:
+    """Read a study as it stands; None where there is none in the folder.
 
     Args:
         folder: The search's folder.
         name: The study's name.
 
-    Returns:
-        The study, or None where there is none in the folder; and what is wrong with it, in lines.
+    Raises:
+        OutputError: if it cannot be read.
     """
     path = folder / JOURNAL
     if not path.is_file():
-        return None, ()
+        return None
+    if path.stat().st_size > records.MOST_BYTES:
+        raise OutputError(f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, and is not read.")
     try:
-        if path.stat().st_size > records.MOST_BYTES:
-            return None, (f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, and is not read.",)
-        return optuna.load_study(study_name=name, storage=JournalStorage(_JournalText(path))), ()
+        return optuna.load_study(study_name=name, storage=JournalStorage(_JournalText(path)))
     except (*DAMAGED, AssertionError, OptunaError, OSError, RecursionError) as error:
-        return None, (f"The study '{name}' cannot be read from '{JOURNAL}' ({type(error).__name__}).",)
+        reason = type(error).__name__
+        raise OutputError(f"The study '{name}' cannot be read from '{JOURNAL}' ({reason}).") from None
 
 
 def _whole_lines(path: Path) -> Iterator[Any]:
@@ -286,44 +288,35 @@ def so_far(record: studies.Search, study: Study) -> studies.Search:
         `front`, `limits` of one of shapes; `layers`, `scores` of one of teacher layers; `best` and `identity` of all.
         `best` is None before anything was measured.
     """
-    trials = study.get_trials(deepcopy=False)
     identity = study.user_attrs.get(IDENTITY)
     identity = identity if isinstance(identity, dict) else {}
+    fields: dict[str, Any] = {}
     match record:
-        case studies.MappingSearch():
-            return _mappings(trials, study, identity)
+        case studies.MappingSearch() if "space.choices" in identity:  # Else it has just begun.
+            fields = _mappings(study, identity)
         case studies.ArchitectureSearch():
             shapes = [shape_fields(point, trial) for point, trial in read_shapes(study).done.items()]
             best, front = best_and_front(shapes)
             limits = studies.ShapeLimits.read({"latency_share": identity.get("limit.latency_share")})
-            return studies.ArchitectureSearch(
-                kind=record.kind, identity=identity, shapes=shapes, front=front, best=best, limits=limits
-            )
+            fields = {"shapes": shapes, "front": front, "best": best, "limits": limits}
         case studies.TeacherLayerSearch():
-            return _layers(trials, identity)
-    return studies.Search(identity=identity)
+            fields = _layers(study)
+    return type(record)(kind=record.kind, identity=identity, **fields)
 
 
-def _mappings(trials: Sequence[FrozenTrial], study: Study, identity: dict[str, Any]) -> studies.MappingSearch:
-    if "space.choices" not in identity:
-        return studies.MappingSearch(kind="mapping", identity=identity)  # It has just begun.
+def _mappings(study: Study, identity: dict[str, Any]) -> dict[str, Any]:
     layers = {layer for choices in identity["space.choices"] for layer in choices}
     space = elm_space(identity["space.student layers"], identity["space.teacher layers"], layers - {0})
-    candidates = candidates_of(trials, space)
-    return studies.MappingSearch(
-        kind="mapping",
-        identity=identity,
-        generations=generation_rows(study, space),
-        candidates=candidates,
-        scores=list(candidates[0].scores) if candidates else [],
-        best=candidates[0] if candidates else None,
-    )
+    candidates = candidates_of(study.get_trials(deepcopy=False), space)
+    best = candidates[0] if candidates else None
+    scores = list(best.scores) if best is not None else []
+    return {"generations": generation_rows(study, space), "candidates": candidates, "scores": scores, "best": best}
 
 
-def _layers(trials: Sequence[FrozenTrial], identity: dict[str, Any]) -> studies.TeacherLayerSearch:
+def _layers(study: Study) -> dict[str, Any]:
     """Read every candidate with its scores; one that was begun again counts from its last beginning."""
     rows = {}
-    for trial in trials:
+    for trial in study.get_trials(deepcopy=False):
         if (layer := trial.params.get(OPTION)) is not None:
             steps = sorted(trial.intermediate_values.items())
             scores = [studies.LayerScore(step=step, score=score) for step, score in steps]
@@ -332,10 +325,7 @@ def _layers(trials: Sequence[FrozenTrial], identity: dict[str, Any]) -> studies.
     scored = [row for row in rows.values() if row.scores]
     ranked = sorted(scored, key=lambda row: (row.scores[-1].step, row.scores[-1].score or 0.0), reverse=True)
     unscored = sorted((row for row in rows.values() if not row.scores), key=lambda row: row.layer)
-    best = ranked[0] if ranked else None
-    return studies.TeacherLayerSearch(
-        kind="teacher-layer", identity=identity, layers=[*ranked, *unscored], scores=list(SCORES), best=best
-    )
+    return {"layers": [*ranked, *unscored], "scores": list(SCORES), "best": ranked[0] if ranked else None}
 
 
 # How a search that is not finished stands: workers, outcomes of trials, last sign of life.

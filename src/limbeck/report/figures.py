@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from limbeck.core import studies
-from limbeck.core.blocks import NOTHING, Block, Figure, Notes, Table, mean, slug
+from limbeck.core.blocks import AnyCell, Block, Cell, Figure, Notes, Table, mean, slug
 from limbeck.core.records import LayerLink
 from limbeck.errors import LimbeckError
 from limbeck.methods.composition import LABELLED_TASKS, Pairing
@@ -53,10 +53,8 @@ def bars_figure(title: str, groups: Sequence[plots.BarGroup], label: str, captio
 
 def heat_figure(title: str, heat: plots.Heat, words: str, caption: str = "") -> Figure:
     """Make a figure of a heat map; `words` say in numbers what is seen."""
-    rows = [
-        (name, *(NOTHING if value is None else f"{value:.3f}" for value in values))
-        for name, values in zip(heat.row_names, heat.values, strict=False)
-    ]
+    named = zip(heat.row_names, heat.values, strict=False)
+    rows: list[tuple[AnyCell, ...]] = [(name, *(Cell(value, "{:.3f}") for value in values)) for name, values in named]
     data = Table(f"{heat.label}: {heat.row_title} by {heat.column_title}", ("", *heat.column_names), tuple(rows))
     return Figure(slug(title), title, caption, words, heat, data)
 

@@ -66,15 +66,13 @@ def model_card(
     run, export = card.run, card.export
     evaluation = run.evaluation
     cited = [stage.citation for stage in run.stages if stage.citation is not None]
-    template = card_parts.templates().get_template("model_card.md.j2")
+    template = card_parts.card_templates().get_template("model_card.md.j2")
     body = template.render(
         card=card,
         run=run,
         scores=scores,
         comparison="" if evaluation is None or evaluation.is_empty else comparison_markdown(evaluation),
         is_measured=is_in_float32(export) and not card.is_graph,
-        export_part="" if export is None else card_parts.export_part(export),
-        graph_usage="" if export is None else card_parts.onnx_usage(export),
         pooling=_pooling(card),
         layers=[(stage, rows) for stage in run.stages if (rows := layer_rows(stage))],
         citations=[citation for place, citation in enumerate(cited) if citation not in cited[:place]],

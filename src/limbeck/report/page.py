@@ -24,7 +24,6 @@ from limbeck.report.plots import THEMES, printable
 from limbeck.report.quality import labelled_rows
 from limbeck.version import __version__
 
-_TEMPLATE = "report_page.html.j2"
 _GENERATOR = f"limbeck {__version__}"
 _MADE_BY_US = '<meta name="generator" content="limbeck '
 """Near the beginning of a page of any version."""
@@ -99,18 +98,15 @@ def render_html(page: Page) -> str:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("limbeck.report"),
-        autoescape=True,
-        finalize=_printable,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        groupby_kind=_runs_of_figures, with_code=_with_code, drawn=lambda figure: Markup(svg_of(figure))
-    )
-    return environment.get_template(_TEMPLATE)
+    environment = templates(autoescape=True, finalize=_printable, undefined=StrictUndefined)
+    environment.filters |= {"groupby_kind": _runs_of_figures, "with_code": _with_code}
+    environment.filters["drawn"] = lambda figure: Markup(svg_of(figure))
+    return environment.get_template("report_page.html.j2")
+
+
+def templates(**options: Any) -> Environment:
+    """Return the templates of pages and cards."""
+    return Environment(loader=PackageLoader("limbeck.report"), trim_blocks=True, lstrip_blocks=True, **options)
 
 
 def _printable(value: Any) -> Any:
