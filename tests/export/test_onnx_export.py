@@ -92,6 +92,8 @@ def test_sentence_vectors_are_an_output(tmp_path, pooling, normalize, export):
     vectors = torch.nn.functional.normalize(vectors, dim=-1) if normalize else vectors
     _, given = run(graph_of(done), batch, ["last_hidden_state", "sentence_embedding"])
     assert np.abs(given - vectors.numpy()).max() < 1e-5
+    outputs = [output.type.tensor_type.shape.dim for output in onnx.load(graph_of(done)).graph.output]
+    assert [dim.dim_param for dim in outputs[0]][:2] == ["batch", "length"], "axes that stay free"
     assert (done.folder / "modules.json").is_file()
     assert done.record["longest"] == 48
 

@@ -167,6 +167,7 @@ def test_close_restores_the_model(model, batch):
     implementation = model.config._attn_implementation
     read(model, [StreamKey("query", 1)], batch)
     assert model.config._attn_implementation == implementation != TAPPED_ATTENTION
+    assert not [module for module in model.modules() if {"forward", "_limbeck_recorder"} & vars(module).keys()]
     assert torch.equal(model(input_ids=ids, attention_mask=mask).last_hidden_state, before)
 
 
