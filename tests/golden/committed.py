@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from tests.fixtures.write_shipped import SHIPPED
 
@@ -15,3 +17,8 @@ _SHIPPED = (
 SUFFIXES = {path.name: f"-{path.name}".removesuffix("-0.1.0") for path in sorted(SHIPPED.iterdir()) if path.is_dir()}
 FOLDERS = {f"{name}{suffix}": SHIPPED / version / name for version, suffix in SUFFIXES.items() for name in _SHIPPED}
 FOLDERS |= {path.name: path for path in sorted(OWN.iterdir())}
+
+
+def read(folder: str, name: str) -> dict[str, Any]:
+    """Read a committed record."""
+    return json.loads((FOLDERS[folder] / name).read_text(encoding="utf-8"))

@@ -2,28 +2,90 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 
 import pytest
+from pydantic import TypeAdapter
+from rich.console import Console
 
 import limbeck
-from tests.golden.committed import FOLDERS
-from tests.golden.renderers import TABLES, console_text, read, run_card
+from limbeck.inspection import AttentionDivergence, Contribution, LayerSimilarity, PhraseClustering
+from limbeck.report import card_parts, comparison, evaluation, inspection, quality, search, write_model_card
+from tests.golden.committed import FOLDERS, read
 from tests.golden.snapshot import check
 
 WIDTHS = (60, 80, 120)
 
 
-@pytest.mark.parametrize("folder", TABLES)
-def test_tables_on_a_terminal(folder):
-    shown, _ = TABLES[folder](folder)
-    parts = [f"== {name}, {width} columns\n{console_text(shown[name], width)}" for name in shown for width in WIDTHS]
+def of_a_run(record):
+    record = record["evaluation"]
+    files = {"evaluation.md": quality.comparison_markdown(record), "evaluation.csv": quality.comparison_csv(record)}
+    return {"table": quality.comparison_table(record)}, files
+
+
+def of_an_evaluation(summary):
+    costs = summary.get("costs")
+    shown = {"table": evaluation.evaluation_table(summary)}
+    shown |= {} if costs is None else {"costs": evaluation.costs_table(costs)}
+    markdown, csv = evaluation.evaluation_markdown(summary, costs), evaluation.evaluation_csv(summary)
+    return shown, {"evaluation_table.md": markdown, "evaluation_table.csv": csv}
+
+
+def of_a_comparison(record):
+    markdown, csv = comparison.methods_markdown(record), comparison.methods_csv(record)
+    return {"table": comparison.methods_table(record)}, {"comparison_table.md": markdown, "comparison_table.csv": csv}
+
+
+def of_a_search(record):
+    return {"table": search.search_table(record)}, search.search_files(record)
+
+
+def of_inspections(attention):
+    results = {
+        name: read("inspections", f"{name}.json")["result"] for name in ("phrases", "similarity", "contribution")
+    }
+    results["divergence"] = attention["result"]["divergence"]
+    tables = {
+        "phrases": (PhraseClustering, inspection.phrase_table),
+        "divergence": (AttentionDivergence, inspection.divergence_table),
+        "similarity": (LayerSimilarity, inspection.similarity_table),
+        "contribution": (list[Contribution], inspection.contribution_table),
+    }
+    return {name: table(TypeAdapter(kind).validate_python(results[name])) for name, (kind, table) in tables.items()}, {}
+
+
+def of_an_export(record):
+    said = "\n".join((card_parts.export_title(record), *card_parts.export_lines(record)))
+    return {"latencies": card_parts.latency_table(record)}, {"lines.txt": f"{said}\n"}
+
+
+#: What makes tables and files of a record, its file, and the folders that have one.
+MADE = [
+    (of_a_run, "run.json", "finished large-run"),
+    (of_an_evaluation, "evaluation_table.json", "evaluation evaluation-with-costs large-evaluation"),
+    (of_a_comparison, "comparison.json", "comparison comparison-with-costs large-comparison"),
+    (of_a_search, "search.json", "search-mapping search-architecture search-teacher-layer"),
+    (of_a_search, "search.json", "large-search-mapping large-search-architecture large-search-teacher-layer"),
+    (of_inspections, "attention.json", "inspections"),
+    (of_an_export, "export.json", "export-onnx-int8"),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "file", "folder"),
+    [pytest.param(make, file, folder, id=folder) for make, file, folders in MADE for folder in folders.split()],
+)
+def test_tables_on_a_terminal_and_as_files(make, file, folder):
+    shown, files = make(read(folder, file))
+    parts = []
+    for name, table in shown.items():
+        for width in WIDTHS:
+            stream = io.StringIO()
+            Console(file=stream, width=width, color_system=None, legacy_windows=False).print(table)
+            text = "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+            parts.append(f"== {name}, {width} columns\n{text}")
     check(f"tables/{folder}/console.txt", "\n".join(parts))
-
-
-@pytest.mark.parametrize("folder", TABLES)
-def test_tables_as_files(folder):
-    _, files = TABLES[folder](folder)
     for name, text in files.items():
         check(f"tables/{folder}/{name}", text)
 
@@ -36,7 +98,8 @@ def test_the_model_card(tmp_path, folder, export):
     config = FOLDERS[folder] / "student" / "config.json"
     if config.is_file():
         shutil.copy(config, student)
-    card = run_card(student, read(folder, "run.json"), read("export-onnx-int8", "export.json") if export else None)
+    exported = read("export-onnx-int8", "export.json") if export else None
+    card = write_model_card(read(folder, "run.json"), student, export=exported).read_text(encoding="utf-8")
     assert str(tmp_path) not in card
     name = f"cards/{folder}-{'export' if export else 'student'}.md"
     check(name, card.replace(f"limbeck {limbeck.__version__}", "limbeck VERSION"))

@@ -14,7 +14,7 @@ from limbeck.report.figures import Measured, plot_figure, quality_figures
 from limbeck.report.plot_drawing import drawn, svg_of
 from limbeck.report.plots import Axis, Plot, Series
 from limbeck.report.search_kinds import KINDS, distribution_figures
-from tests.golden.renderers import read
+from tests.golden.committed import read
 
 
 def test_the_front_is_what_no_other_beats():

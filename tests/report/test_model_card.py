@@ -24,7 +24,7 @@ from limbeck.report import write_model_card
 from limbeck.report.card_parts import find_scores, scores_of, short_name, web_address
 from limbeck.training.students import describe_layers
 from limbeck.training.teacher import teacher_facts
-from tests.golden.renderers import read
+from tests.golden.committed import read
 from tests.support.models import make_teacher
 from tests.support.students import sentence_student
 

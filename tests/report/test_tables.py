@@ -12,7 +12,7 @@ from limbeck.report import comparison_rows, comparison_table, write_tables
 from limbeck.report.comparison import methods_markdown
 from limbeck.report.quality import format_count
 from limbeck.report.search import search_files, write_search
-from tests.golden.renderers import read
+from tests.golden.committed import read
 
 
 @pytest.fixture
