@@ -3,15 +3,8 @@
 from typing import Literal, TypeAlias, get_args
 
 import torch
-from transformers import (
-    MODEL_FOR_MASKED_LM_MAPPING,
-    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
-    MODEL_MAPPING,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from limbeck.errors import ModelError
 from limbeck.models.families import base_model
@@ -23,12 +16,12 @@ AnyHead: TypeAlias = Literal[Head, "token_classification"]
 
 HEADS: tuple[Head, ...] = get_args(Head)
 _MAPPINGS = {
-    None: MODEL_MAPPING,
-    "masked_lm": MODEL_FOR_MASKED_LM_MAPPING,
-    "classification": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    "regression": MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    "question_answering": MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    "token_classification": MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    None: transformers.MODEL_MAPPING,
+    "masked_lm": transformers.MODEL_FOR_MASKED_LM_MAPPING,
+    "classification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    "regression": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    "question_answering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    "token_classification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
 }
 # Ends of the classes that save a checkpoint with each head; the first is the head's class in any family.
 _SAVED_BY: dict[AnyHead, tuple[str, ...]] = {

@@ -9,18 +9,9 @@ from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation
 from limbeck.errors import ModelError, suggestion
+from limbeck.models import narrowing
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import Shape, base_model, block_list, blocks, family_of, shape_of
-from limbeck.models.narrowing import (
-    Bases,
-    Transfer,
-    check_narrowing,
-    embedding_mode,
-    embedding_paths,
-    find_bases,
-    narrow_block,
-    transfer_embeddings,
-)
 
 LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
 LayerStrategy: TypeAlias = str | Sequence[int]
@@ -119,7 +110,7 @@ def plan_initialisation(
             than its source, or heads that would be cut.
     """
     sources = selected_layers(layers, student.layers, teacher.layers)
-    mode = embedding_mode(embeddings, student, teacher)
+    mode = narrowing.embedding_mode(embeddings, student, teacher)
     # ELECTRA's encoder is BERT's with a map after the embeddings.
     types = (student.model_type, teacher.model_type)
     if (sources or mode != "random") and student.model_type != teacher.model_type and types != ("electra", "bert"):
@@ -135,7 +126,7 @@ def plan_initialisation(
         )
     exact = all(getattr(student, number) == getattr(teacher, number) for number in _BLOCK_NUMBERS)
     if sources and not exact:
-        check_narrowing(student, teacher)
+        narrowing.check_narrowing(student, teacher)
     return InitialisationPlan(tuple(sources), mode, exact)
 
 
@@ -173,16 +164,16 @@ def initialise_student(
     ours, theirs = shape_of(student.config), shape_of(teacher.config)
     plan = plan_initialisation(ours, theirs, layers=layers, embeddings=embeddings)
     target, source = base_model(student), base_model(teacher)
-    narrowing = plan.embeddings == "projected" or (plan.layers and not plan.exact)
-    bases = find_bases(source, ours, theirs) if narrowing else Bases()
+    is_narrower = plan.embeddings == "projected" or (plan.layers and not plan.exact)
+    bases = narrowing.find_bases(source, ours, theirs) if is_narrower else narrowing.Bases()
     all_taught = plan.layers and plan.embeddings != "random"
     fresh = None if all_taught else build_student(student.config, seed=seed)
 
-    transfer = Transfer()
+    transfer = narrowing.Transfer()
     if plan.embeddings != "random":
-        transfer_embeddings(transfer, target, source, bases)
+        narrowing.transfer_embeddings(transfer, target, source, bases)
     elif fresh is not None:
-        transfer.take(embedding_paths(target), target, fresh, transfer.random)
+        transfer.take(narrowing.embedding_paths(target), target, fresh, transfer.random)
     if plan.layers:
         _transfer_blocks(transfer, target, source, plan, bases)
     elif fresh is not None:
@@ -196,7 +187,11 @@ def initialise_student(
 
 
 def _transfer_blocks(
-    transfer: Transfer, target: PreTrainedModel, source: PreTrainedModel, plan: InitialisationPlan, bases: Bases
+    transfer: narrowing.Transfer,
+    target: PreTrainedModel,
+    source: PreTrainedModel,
+    plan: InitialisationPlan,
+    bases: narrowing.Bases,
 ) -> None:
     family, theirs = family_of(target.config), blocks(source)
     # A shared block serves several layers; it starts from the source of the first.
@@ -207,7 +202,7 @@ def _transfer_blocks(
         if plan.exact:
             transfer.write(name, block, taught_by.state_dict(), transfer.copied)
         else:
-            narrow_block(transfer, name, block, taught_by, shapes, bases.hidden)
+            narrowing.narrow_block(transfer, name, block, taught_by, shapes, bases.hidden)
     transfer.take(_around_blocks(target), target, source, transfer.copied)
 
 

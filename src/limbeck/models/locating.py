@@ -76,7 +76,7 @@ def _config_folder(path: Path) -> Path:
         modules = _read_modules(path)
     except ModelError:
         modules = []
-    for module in modules:
+    for module in modules[:1]:  # The Transformer; the pooling after it has a config.json too.
         inside = folder_inside(path, str(module.get("path") or ""), "modules.json")
         if (inside / "config.json").is_file():
             return inside
