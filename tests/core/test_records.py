@@ -17,16 +17,13 @@ from limbeck.core import records, studies
 from limbeck.core.records import File, Record, load, plain, save
 
 TESTS = Path(__file__).parents[1]
+FILES: tuple[type[File], ...] = (
+    records.Run, records.Stage, records.Heartbeat, records.Export, studies.Comparison, studies.Search,
+    studies.EvaluationRequest, studies.Evaluation,
+)  # fmt: skip
 KINDS: dict[str, type[Record]] = {
-    "run.json": records.Run,
-    "stage.json": records.Stage,
-    "heartbeat.json": records.Heartbeat,
-    "export.json": records.Export,
-    "comparison.json": studies.Comparison,
+    **{kind.FILE: kind for kind in FILES},
     "comparison_table.json": studies.ComparisonSummary,
-    "search.json": studies.Search,
-    "evaluation.json": studies.EvaluationRequest,
-    "evaluation_table.json": studies.Evaluation,
     "results.jsonl": studies.EvaluationCell,
     **dict.fromkeys(["attention.json", "similarity.json", "contribution.json", "phrases.json"], studies.Inspection),
 }

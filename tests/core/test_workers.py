@@ -43,17 +43,17 @@ def work_for_long(folder):
     time.sleep(600)
 
 
-def have_workers(folder):
+def have_workers(folder, count):
     signal.signal(signal.SIGTERM, main._end)
-    run_workers(work_for_long, folder, 2, lambda: None)
+    run_workers(work_for_long, folder, count, lambda: None)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
-def test_no_worker_outlives_its_parent(tmp_path, number, code):
-    parent = multiprocessing.get_context("fork").Process(target=have_workers, args=(str(tmp_path),))
+@pytest.mark.parametrize(("number", "code", "count"), [(signal.SIGKILL, -9, 2), (signal.SIGTERM, 143, 1)])
+def test_no_worker_outlives_its_parent(tmp_path, number, code, count):
+    parent = multiprocessing.get_context("fork").Process(target=have_workers, args=(str(tmp_path), count))
     parent.start()
     try:
-        workers = wait_for(lambda: names if len(names := [path.name for path in tmp_path.iterdir()]) == 2 else None)
+        workers = wait_for(lambda: names if len(names := [path.name for path in tmp_path.iterdir()]) == count else None)
         assert workers, "no workers were started"
         os.kill(parent.pid, number)
         parent.join(timeout=60)

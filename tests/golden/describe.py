@@ -51,7 +51,7 @@ def _option(parameter: Any, kind: Any) -> dict[str, Any]:
         "help": getattr(parameter, "help", None),
     }
     # Most options have few of these.
-    return {name: value for name, value in described.items() if value} | {"default": _plain(parameter.default)}
+    return {name: value for name, value in described.items() if value} | {"default": plain(parameter.default)}
 
 
 def public_names(module: Any) -> dict[str, Any]:
@@ -154,12 +154,8 @@ def plain(value: Any) -> Any:
         return {_text(key): plain(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         return sorted(map(plain, value))
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, enum.Enum):
-        return _plain(value.value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
     return value if value is None or isinstance(value, str | int | float | bool) else _text(value)

@@ -4,20 +4,26 @@ A field that is renamed, added or lost would make days of finished work be done 
 belongs to something else.
 """
 
+import hashlib
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
 import limbeck
+from limbeck.core import files as hashing
 from limbeck.core.files import fingerprint
 from limbeck.corpus import CorpusSettings, LabelledSettings, build_corpus, build_labelled_corpus, open_stream
 from limbeck.corpus.packing import TokenEncoder
 from limbeck.errors import OutputError
 from limbeck.evaluation.cell import data_fingerprint, model_fingerprint, tokenizer_fingerprint, training_set_fingerprint
 from limbeck.evaluation.task_files import load_task
-from tests.golden.identities import Names, fixed_times, recorded
 from tests.golden.snapshot import check
 from tests.support.commands import call
 from tests.support.comparisons import tiny_plan, write_teacher
@@ -26,6 +32,59 @@ from tests.support.methods import write_rows
 from tests.support.models import tiny_tokenizer
 from tests.support.searches import recipe_of
 from tests.support.task_files import write_tasks
+
+MODIFIED = 1_700_000_000
+"""Seconds since 1970 that files are given, since identities of text hold when it was changed."""
+
+
+@contextmanager
+def recorded() -> Iterator[list[tuple[str, Any]]]:
+    """List (hash, values) of every identity that is made."""
+    made: list[tuple[str, Any]] = []
+
+    def blake2b(content: bytes, *, digest_size: int) -> Any:
+        found = hashlib.blake2b(content, digest_size=digest_size)
+        made.append((found.hexdigest(), json.loads(content)))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashing, "hashlib", SimpleNamespace(blake2b=blake2b))
+        yield made
+
+
+class Names:
+    """Replaces what differs from machine to machine by names.
+
+    Args:
+        **known: For each name its text, longest first where one contains another.
+    """
+
+    def __init__(self, **known: object) -> None:
+        self._known = {str(text): f"<{name}>" for name, text in known.items()}
+
+    def plain(self, value: Any) -> Any:
+        """Return a copy of plain values with the names put in."""
+        text = json.dumps(value)
+        for known, name in self._known.items():
+            text = text.replace(known, name)
+        return json.loads(text)
+
+    def hashed(self, made: list[tuple[str, Any]]) -> list[Any]:
+        """Return what each identity was made of, once each; where one is part of another, it is named by its place."""
+        found: list[Any] = []
+        for text, values in made:
+            if text not in self._known:
+                found.append(self.plain(values))
+                self._known[text] = f"<identity {len(found)}>"
+        return found
+
+
+def fixed_times(folder: Path) -> Path:
+    """Give all files of a folder the same time of change."""
+    for path in sorted(folder.rglob("*")):
+        os.utime(path, (MODIFIED, MODIFIED))
+    return folder
+
 
 CHANGES = Path(__file__).with_name("changes.yaml")
 
