@@ -1,4 +1,4 @@
-"""Cells that are trained on the same rows share one training, and each gets what it would have got alone."""
+"""Cells that are trained on the same rows share one training, with the results of a training for each."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ def test_tokens_to_train_on_are_made_once(tmp_path, monkeypatch):
     assert [second.tokens(split).name for split in ("validation", "test")] == ["00.arrow", "01.arrow"]
 
 
-def test_every_cell_gets_what_it_would_have_got_alone(tmp_path, monkeypatch):
+def test_every_cell_has_the_result_of_a_training_for_it_alone(tmp_path, monkeypatch):
     folder, data = tiny_folder(tmp_path), make_data("regression", train=24)
     last = replace(POINT, epochs=4, learning_rate=5e-2)
     by_epoch = replace(last, best_epoch_by="pearson")

@@ -89,7 +89,7 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def best_threshold(scores: list[float], odds: list[float], answerable: list[bool]) -> tuple[float, float]:
-    """Every threshold there could be, tried out; of equals the one that answers least."""
+    """Every threshold there could be, tried out; of equals the lowest."""
     best, where = sum(not has for has in answerable) / len(scores), 0.0
     for threshold in sorted(set(odds)):
         total = 0.0
