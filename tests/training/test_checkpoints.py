@@ -205,6 +205,7 @@ def test_a_schedule_that_follows_the_held_out_loss_is_resumed(recipe, tmp_path):
         "lr_scheduler_kwargs": {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"},
         "metric_for_best_model": "eval_loss",
         "save_total_limit": 1,
+        "eval_steps": 2,
         "max_steps": 9,
         "learning_rate": 1e-2,
     }

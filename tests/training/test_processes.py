@@ -107,7 +107,7 @@ def test_one_process_two_processes_and_accumulation_take_the_same_steps(name, tm
     """Last batches of epochs are not full."""
     corpus, teacher = {"sources": [str(text_folder)], "length": 24, "held_out": 0.1, "max_documents": 11}, teachers[0]
     if name in ON_ROWS:
-        corpus, teacher = write_rows(tmp_path / "rows", "classification", rows=30), teachers[1]
+        corpus, teacher = write_rows(tmp_path / "rows", "classification", rows=33), teachers[1]
     # Where samples of a batch act on each other, a last batch that is not full is left out by several processes.
     training = {"max_steps": 7, "eval_strategy": "steps", "eval_steps": 3, "dataloader_drop_last": name in COUPLING}
     # Adam makes whole steps of gradients that are next to nothing, and the order of a sum decides which nothing.
