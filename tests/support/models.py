@@ -34,6 +34,22 @@ ALL_FAMILIES = (*FAMILIES, "camembert", "ernie", "mpnet", "nomic_bert", "eurober
 _ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert", "mpnet")
 _DECODER_LIKE = ("llama", "qwen3", "gpt2", "eurobert")
 _WITH_TOKEN_TYPES = ("bert", "electra", "ernie", "albert", "nomic_bert")
+#: The special tokens of a lineage by kind, in the order of their ids.
+_SPECIAL = {
+    "bert": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    "roberta": {
+        "cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>", "bos": "<s>", "eos": "</s>"
+    },
+    "decoder": {"unk": "<unk>", "bos": "<s>", "eos": "</s>", "pad": "<pad>", "mask": "<mask>"},
+}  # fmt: skip
+#: Fields of layers, width, heads, feed-forward width and positions.
+_SIZES = {
+    "gpt2": ("n_layer", "n_embd", "n_head", "n_inner", "n_positions"),
+    "distilbert": ("n_layers", "dim", "n_heads", "hidden_dim", "max_position_embeddings"),
+}
+_USUAL_SIZES = (
+    "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"
+)  # fmt: skip
 _WORDS = "the of and to in is for that with model teacher student layer text word we it on are"
 
 
@@ -52,62 +68,45 @@ def start_student(
     return student, initialise_student(student, teacher, layers=strategy, embeddings=embeddings, seed=3)
 
 
-def special_tokens(family: str) -> list[str]:
-    """The family's special tokens, in the order of their ids."""
-    if family in _ROBERTA_LIKE:
-        return ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    if family in _DECODER_LIKE:
-        return ["<unk>", "<s>", "</s>", "<pad>", "<mask>"]
-    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+def special_names(family: str) -> dict[str, str]:
+    """The family's special tokens by kind."""
+    return _SPECIAL["roberta" if family in _ROBERTA_LIKE else "decoder" if family in _DECODER_LIKE else "bert"]
 
 
 def vocabulary(family: str) -> list[str]:
     """All tokens: special ones, letters and word pieces that spell any lower-case ASCII text, some words."""
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     pieces = [f"##{letter}" for letter in letters]
-    return [*special_tokens(family), *letters, *pieces, *".,;:!?'()-\"/%", *_WORDS.split()]
+    return [*dict.fromkeys(special_names(family).values()), *letters, *pieces, *".,;:!?'()-\"/%", *_WORDS.split()]
 
 
 def tiny_tokenizer(family: str = "bert", *, lowercase: bool = True) -> PreTrainedTokenizerFast:
     """A working fast WordPiece tokenizer with the family's special tokens and input names."""
-    return PreTrainedTokenizerFast(tokenizer_object=_tokenizer(family, lowercase), **_token_names(family))
+    names = {f"{kind}_token": token for kind, token in special_names(family).items()}
+    types = ["token_type_ids"] if family in _WITH_TOKEN_TYPES else []
+    return PreTrainedTokenizerFast(
+        tokenizer_object=_tokenizer(family, lowercase), model_max_length=MAX_LENGTH, padding_side="right",
+        model_input_names=["input_ids", *types, "attention_mask"], **names,
+    )  # fmt: skip
 
 
 @cache
 def _tokenizer(family: str, lowercase: bool) -> Tokenizer:
-    tokens = vocabulary(family)
-    names = _token_names(family)
-    tokenizer = Tokenizer(models.WordPiece({t: i for i, t in enumerate(tokens)}, unk_token=names["unk_token"]))
+    names, ids = special_names(family), {token: number for number, token in enumerate(vocabulary(family))}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=names["unk"]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    first, last = names.get("cls_token", names.get("bos_token")), names.get("sep_token", "")
     if family in _DECODER_LIKE:
-        single, pair = f"{first} $A", f"{first} $A $B:1"
-        special = [first]
+        ends = [names["bos"]]
+        single, pair = "{0} $A", "{0} $A $B:1"
     else:
-        single, pair = f"{first} $A {last}", f"{first} $A {last} $B:1 {last}:1"
-        special = [first, last]
+        ends = [names["cls"], names["sep"]]
+        single, pair = "{0} $A {1}", "{0} $A {1} $B:1 {1}:1"
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=single, pair=pair, special_tokens=[(t, tokens.index(t)) for t in special]
+        single=single.format(*ends), pair=pair.format(*ends), special_tokens=[(token, ids[token]) for token in ends]
     )
     return tokenizer
-
-
-def _token_names(family: str) -> dict[str, Any]:
-    tokens = special_tokens(family)
-    inputs = ["input_ids", "attention_mask"]
-    if family in _WITH_TOKEN_TYPES:
-        inputs.insert(1, "token_type_ids")
-    common = {"model_max_length": MAX_LENGTH, "model_input_names": inputs, "padding_side": "right"}
-    if family in _ROBERTA_LIKE:
-        kinds = ("cls_token", "pad_token", "sep_token", "unk_token", "mask_token")
-        ends = {"bos_token": "<s>", "eos_token": "</s>"}
-    elif family in _DECODER_LIKE:
-        kinds, ends = ("unk_token", "bos_token", "eos_token", "pad_token", "mask_token"), {}
-    else:
-        kinds, ends = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), {}
-    return common | dict(zip(kinds, tokens, strict=True)) | ends
 
 
 def tiny_config(
@@ -120,33 +119,21 @@ def tiny_config(
     **changes: Any,
 ) -> PreTrainedConfig:
     """The configuration of a tiny model; `changes` are further fields of the family's own configuration."""
-    tokens = special_tokens(family)
-    ids = {name[:-6]: tokens.index(t) for name, t in _token_names(family).items() if t in tokens}
-    size = len(vocabulary(family))
-    fields: dict[str, Any] = {"vocab_size": size, "pad_token_id": ids["pad"]}
-    if family == "gpt2":
-        fields |= {"n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": ffn, "n_positions": MAX_LENGTH}
-        fields |= {"bos_token_id": ids["bos"], "eos_token_id": ids["eos"]}
-    elif family == "distilbert":
-        fields |= {"dim": hidden, "n_layers": layers, "n_heads": heads, "hidden_dim": ffn}
-        fields |= {"max_position_embeddings": MAX_LENGTH}
-    else:
-        fields |= {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
-        fields |= {"intermediate_size": ffn}
-        offset = ids["pad"] + 1 if family in _ROBERTA_LIKE else 0
-        fields |= {"max_position_embeddings": MAX_LENGTH + offset}
+    tokens = vocabulary(family)
+    ids = {kind: tokens.index(token) for kind, token in special_names(family).items()}
+    sizes = (layers, hidden, heads, ffn, MAX_LENGTH + (ids["pad"] + 1 if family in _ROBERTA_LIKE else 0))
+    fields: dict[str, Any] = dict(zip(_SIZES.get(family, _USUAL_SIZES), sizes, strict=True))
+    if family == "modernbert":
+        fields |= {"cls_token_id": ids["cls"], "sep_token_id": ids["sep"], "local_attention": 16}
+        ids |= {"bos": ids["cls"], "eos": ids["sep"]}
+    if family == "eurobert":
+        fields |= {"mask_token_id": ids["mask"]}
     if family in ("electra", "albert"):
         fields |= {"embedding_size": EMBEDDING}
     if family in ("llama", "qwen3", "eurobert"):
         fields |= {"num_key_value_heads": max(1, heads // 2), "head_dim": hidden // heads}
-    if family in (*_ROBERTA_LIKE, "llama", "qwen3", "eurobert"):
-        fields |= {"bos_token_id": ids["bos"], "eos_token_id": ids["eos"]}
-    if family == "eurobert":
-        fields |= {"mask_token_id": ids["mask"]}
-    if family == "modernbert":
-        fields |= {"cls_token_id": ids["cls"], "sep_token_id": ids["sep"], "local_attention": 16}
-        fields |= {"bos_token_id": ids["cls"], "eos_token_id": ids["sep"]}
-    return CONFIG_MAPPING[family](**(fields | changes))
+    fields |= {f"{kind}_token_id": ids[kind] for kind in ("pad", "bos", "eos") if kind in ids}
+    return CONFIG_MAPPING[family](**({"vocab_size": len(tokens)} | fields | changes))
 
 
 def tiny_model(family: str = "bert", *, seed: int = 0, head: AnyHead | None = None, **changes: Any) -> PreTrainedModel:
@@ -184,9 +171,9 @@ def tiny_batch(family: str = "bert", *, rows: int = 3, length: int = 12, seed: i
     """Random token ids with right padding of different lengths: `input_ids` and `attention_mask`, `[rows,
     length]`."""
     generator = torch.Generator().manual_seed(seed)
-    specials = len(special_tokens(family))
+    specials = len({*special_names(family).values()})
     ids = torch.randint(specials, len(vocabulary(family)), (rows, length), generator=generator)
     lengths = torch.tensor([max(2, length - 3 * row) for row in range(rows)])
     mask = (torch.arange(length) < lengths[:, None]).long()
-    pad = special_tokens(family).index("[PAD]" if "[PAD]" in special_tokens(family) else "<pad>")
+    pad = vocabulary(family).index(special_names(family)["pad"])
     return {"input_ids": torch.where(mask.bool(), ids, pad), "attention_mask": mask}
