@@ -74,12 +74,13 @@ def test_dropout_is_a_mask_on_probabilities(lengths, block, monkeypatch):
     torch.testing.assert_close(*(with_gradients(x, inputs) for x in (found, expected)), rtol=1e-9, atol=1e-9)
 
 
-def test_the_share_of_dropped_probabilities():
-    lengths = [60, 40]
-    factors = drawn_factors(*operands(lengths)[:2], lengths, 0.3, 0.1)
-    kept = torch.cat([part.flatten() for part in factors])
-    count = kept.numel()
-    assert abs(float((kept == 0).double().mean()) - 0.1) < 5 * math.sqrt(0.09 / count)
+def test_the_share_of_dropped_probabilities(monkeypatch):
+    """Every block, here of one head, draws its own."""
+    monkeypatch.setattr(module, "BLOCK", 1)
+    first, second = drawn_factors(*operands([60, 60])[:2], [60, 60], 0.3, 0.1)
+    dropped = torch.cat([first, second]) == 0
+    assert abs(float(dropped.double().mean()) - 0.1) < 5 * math.sqrt(0.09 / dropped.numel())
+    assert len(dropped.flatten(1).unique(dim=0)) == 2 * HEADS
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -206,9 +206,10 @@ def test_default_chunk_is_64_mebibytes():
     assert seen.elements <= soft_label_chunks.CPU_CHUNK
 
 
-def test_without_gradient_nothing_is_made_for_it():
+@pytest.mark.parametrize("asked", [True, False])
+def test_without_gradient_nothing_is_made_for_it(asked):
     student, teacher = draw(rows=4, classes=500, widths=(40, 6))
-    student.weight.requires_grad_()
-    with torch.no_grad(), MadeTensors(parts(student, teacher)) as seen:
+    student.weight.requires_grad_(asked)
+    with torch.set_grad_enabled(not asked), MadeTensors(parts(student, teacher)) as seen:
         soft_label_kl_chunked(student, teacher)
     assert seen.elements <= 4 * 500

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from limbeck.kernels import relation_kl_blocked, relation_kl_reference
+from limbeck.kernels import relation_kl_blocked, relation_kl_reference, workers
 from limbeck.kernels.workers import Scratch, run_tasks
 from tests.kernels.relation_cases import draw, run
 from tests.support.masks import make_mask
@@ -23,7 +23,8 @@ def test_results_come_in_order_from_several_threads(two_threads):
     assert {(threads, recording) for *_, threads, recording in results} == {(1, False)}
 
 
-def test_settings_of_the_process_stay(two_threads):
+def test_settings_of_the_process_stay(two_threads, monkeypatch):
+    monkeypatch.setattr(workers, "_pools", {})
     run_tasks([lambda: None] * 3)
     seen = []
     thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
