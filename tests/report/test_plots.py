@@ -5,19 +5,22 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import combinations, pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
 import pytest
+import yaml
 from matplotlib.patches import Rectangle
 from PIL import Image
+from pydantic import TypeAdapter
 
 from limbeck.core.blocks import Figure, Table
 from limbeck.errors import OutputError
 from limbeck.report import plots
 from limbeck.report.plot_drawing import FILE_SUFFIXES, WIDTH, drawn, shortened, svg_of, text_width, write_figure
-from limbeck.report.plots import SCORES, SERIES, THEMES, Axis, Bar, BarGroup, Bars, Heat, Panels, Plot, Series, show
+from limbeck.report.plots import SERIES, THEMES, Axis, Bar, BarGroup, Bars, Heat, Panels, Plot, Series, show
 
 LinkKind, Links = plots.LinkKind, plots.Links
 
@@ -29,52 +32,21 @@ def heat(rows, columns, name="layer number", **more):
     return Heat(values, names[:rows], names[:columns], "student layer", "teacher layer", 0.0, 1.0, "CKA", **more)
 
 
-def score(name):
-    groups = [[80.0, 81.0, 84.0, 85.5], [82.0, 83.0, 83.5, 86.0]]
-    members = [(g + 0.1 * i, value) for g, values in enumerate(groups, 1) for i, value in enumerate(values)]
-    median = Series("median", [(1, 82.5), (2, 83.25)], 1, boxes=groups)
-    return Plot([Series("member", members, 5, "points"), median], Axis("generation", whole=True), Axis(name))
-
-
-FRONT = [(0.1, 1.0), (0.2, 0.5), (0.4, 0.3)]
+DECLARED = yaml.safe_load(Path(__file__).with_name("plots.yaml").read_text(encoding="utf-8"))
 DECAY = [(10.0 * step, 3 * math.exp(-step / 20) + 0.01) for step in range(1, 90)]
 PLOTS = {
-    "few points": Plot([Series("a", [(1, 10.0), (2, 20.0), (4, 40.0)])], Axis("x"), Axis("y")),
-    "one point": Plot([Series("a", [(1, 0.0)])], Axis("generation", whole=True), Axis("y")),
-    "no point": Plot([Series("a", [])], Axis("x"), Axis("y")),
+    **TypeAdapter(dict[str, Plot | Bars | Links]).validate_python(DECLARED["plots"]),
     "logarithmic with a band": Plot(
         [Series("loss", DECAY, band=[(y - 0.05, y * 1.5) for _, y in DECAY]), Series("held-out text", DECAY[::9], 1)],
         Axis("step", whole=True), Axis("mean over the steps since the last log, without padding and so on", log=True),
-    ),
-    "all styles": Plot(
-        [Series(f"a method, mapping {s}", [(0, s), (1, s + 1)], s) for s in range(SERIES)], Axis("x"), Axis("y")
-    ),
-    "front": Plot(
-        [Series("Pareto front", FRONT, 1, "steps", names=["3x384", "4x384", "6x384"]),
-         Series("shape", [(0.3, 0.9), (0.35, 0.88)], 0, "points", names=["2x312", "5x312"]),
-         Series("best reward", [FRONT[1]], 3, "points", names=["4x384"], large=True)],
-        Axis("latency", from_zero=True), Axis("loss"), limit=0.5,
-    ),
-    "numbers": Plot(
-        [Series("student", [(104.0, 0.8 + 0.001 * (i // 2)) for i in range(8)], 0, "points",
-                names=[f"{i + 1}: hidden_states" for i in range(8)], numbers=[str(i + 1) for i in range(8)]),
-         Series("teacher", [(1000.0, 1.0)], 1, "points", names=["9: teacher"], numbers=["9"])],
-        Axis("latency, ms", from_zero=True), Axis("agreement", room=0.25),
-    ),
-    "boxes": score("sst2"),
-    "bars": Bars(
-        [BarGroup("SST-2 (accuracy)", [Bar("teacher", 80.0, None, 0, "80"), Bar("a name " * 5, 40.0, 2.5, 1, "40")]),
-         BarGroup("CoLA " * 30, [Bar("W" * 40, -5.0, None, 9, "-5"), Bar("b", 10.0, 1.0, 2, "10.00 ± 1.00")])],
-        "percent",
     ),
     "small heat": heat(1, 1),
     "heat": heat(13, 25, upwards=True),
     "numbered heat": heat(4, 12, name=""),
     "large heat": heat(64, 64),
-    "links": Links(6, 12, [LinkKind("hidden", [(i, 2 * i) for i in range(7)]), LinkKind("logits", [(SCORES, SCORES)])]),
     "all links": Links(9, 24, [LinkKind("a", [(s, t) for s in range(1, 10) for t in range(1, 25)]), LinkKind("b", [])]),
-    "panels": Panels([("fitness", score("fitness")), ("squad", score("squad")), ("a map", heat(5, 5))], 2),
 }  # fmt: skip
+PLOTS["panels"] = Panels([("fitness", PLOTS["boxes"]), ("squad", PLOTS["boxes"]), ("a map", heat(5, 5))], 2)
 HOSTILE = "</svg></title><script>alert('x')</script>\u202e\x00$x_1$ {{ 7*7 }} &amp; 中文"
 every_plot = pytest.mark.parametrize("name", PLOTS)
 
@@ -241,20 +213,9 @@ def test_text_stays_text_in_every_plot(tmp_path):
     ElementTree.parse(tmp_path / "a.svg")
 
 
-@pytest.mark.parametrize(
-    ("values", "axis", "labels"),
-    [
-        ([0, 400_000], Axis("step", whole=True), ["0", "100,000", "200,000", "300,000", "400,000"]),
-        ([0.1, 0.35], Axis("loss"), ["0.1", "0.15", "0.2", "0.25", "0.3", "0.35"]),
-        ([0.001, 100], Axis("loss", log=True), ["0.001", "0.01", "0.1", "1", "10", "100"]),
-        ([0.5, 5], Axis("loss", log=True), ["0.5", "1", "2", "5"]),
-        ([5, 9], Axis("percent", from_zero=True), ["0", "2", "4", "6", "8"]),
-        ([1], Axis("generation", whole=True), ["1"]),
-        ([0.88, 1], Axis("generation", whole=True), ["0", "1"]),
-        ([3, 3.12], Axis("generation", whole=True), ["3", "4"]),
-    ],
-)
+@pytest.mark.parametrize(("values", "axis", "labels"), DECLARED["ticks"])
 def test_axes_mark_round_numbers(values, axis, labels):
+    axis = Axis(**axis)
     with drawn(Plot([Series("a", [(value, 1) for value in values])], axis, Axis("y"))) as sheet:
         [axes] = plot_axes(sheet)
     assert [label.get_text() for label in axes.get_xticklabels()] == labels
