@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.exceptions import OptunaError
-from optuna.storages import JournalStorage
-from optuna.storages.journal import BaseJournalBackend
-from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.core import records, studies
@@ -220,7 +216,7 @@ def _inspection(path: Path) -> dict[str, Any] | None:
 # The study of a search, read from the journal in its folder: nothing is written, locked or waited for.
 
 
-class _JournalText(BaseJournalBackend):
+class _JournalText(optuna.storages.journal.BaseJournalBackend):
     """What a journal holds at a moment."""
 
     def __init__(self, path: Path) -> None:
@@ -235,7 +231,7 @@ class _JournalText(BaseJournalBackend):
         raise OSError("a report only reads studies")
 
 
-def read_study(folder: Path, name: str) -> Study | None:
+def read_study(folder: Path, name: str) -> optuna.Study | None:
     """Read a study as it stands; None where there is none in the folder.
 
     Args:
@@ -251,8 +247,8 @@ def read_study(folder: Path, name: str) -> Study | None:
     if path.stat().st_size > records.MOST_BYTES:
         raise OutputError(f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, and is not read.")
     try:
-        return optuna.load_study(study_name=name, storage=JournalStorage(_JournalText(path)))
-    except (*DAMAGED, AssertionError, OptunaError, OSError, RecursionError) as error:
+        return optuna.load_study(study_name=name, storage=optuna.storages.JournalStorage(_JournalText(path)))
+    except (*DAMAGED, AssertionError, optuna.exceptions.OptunaError, OSError, RecursionError) as error:
         reason = type(error).__name__
         raise OutputError(f"The study '{name}' cannot be read from '{JOURNAL}' ({reason}).") from None
 
@@ -276,7 +272,7 @@ _LAYER_STATES = {
 }
 
 
-def so_far(record: studies.Search, study: Study) -> studies.Search:
+def so_far(record: studies.Search, study: optuna.Study) -> studies.Search:
     """Read what a search has found until now.
 
     Args:
@@ -304,7 +300,7 @@ def so_far(record: studies.Search, study: Study) -> studies.Search:
     return type(record)(kind=record.kind, identity=identity, **fields)
 
 
-def _mappings(study: Study, identity: dict[str, Any]) -> dict[str, Any]:
+def _mappings(study: optuna.Study, identity: dict[str, Any]) -> dict[str, Any]:
     layers = {layer for choices in identity["space.choices"] for layer in choices}
     space = elm_space(identity["space.student layers"], identity["space.teacher layers"], layers - {0})
     candidates = candidates_of(study.get_trials(deepcopy=False), space)
@@ -313,7 +309,7 @@ def _mappings(study: Study, identity: dict[str, Any]) -> dict[str, Any]:
     return {"generations": generation_rows(study, space), "candidates": candidates, "scores": scores, "best": best}
 
 
-def _layers(study: Study) -> dict[str, Any]:
+def _layers(study: optuna.Study) -> dict[str, Any]:
     """Read every candidate with its scores; one that was begun again counts from its last beginning."""
     rows = {}
     for trial in study.get_trials(deepcopy=False):
@@ -341,7 +337,7 @@ _STATES = {
 }
 
 
-def standing(study: Study, silent: float) -> tuple[tuple[str, str], ...]:
+def standing(study: optuna.Study, silent: float) -> tuple[tuple[str, str], ...]:
     """Say how a search stands, in the words of `limbeck status`.
 
     Args:

@@ -235,12 +235,6 @@ def inherited_fields(run: Run) -> dict[str, str]:
 # line a value, and what is not known is left out rather than guessed.
 
 
-_HUB_TASKS = {
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "question_answering": "question-answering",
-    "similarity": "sentence-similarity",
-}
 _HUB_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr", "f1_answer": "f1"}
 _HUB_CORPUS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:[:@#].*)?")
 
@@ -320,7 +314,8 @@ def _task_results(scores: TaskScores) -> Iterator[dict[str, Any]]:
         how = "cosine of sentence vectors" if kind == "similarity" else f"fine-tuned, preset {scores.preset}"
         known = _metric(_HUB_METRICS.get(metric, metric), f"{metric_name(metric)} ({how})", row.student.mean / 100)
         dataset = {key: one_line(value) for key, value in row.dataset.items()}
-        yield {"task": {"type": _HUB_TASKS[kind]}, "dataset": dataset, "metrics": known}
+        task = "sentence-similarity" if kind == "similarity" else HEADS[kind]["pipeline_tag"]
+        yield {"task": {"type": task}, "dataset": dataset, "metrics": known}
 
 
 def _metric(kind: str, name: str, value: float | None) -> list[dict[str, Any]]:
