@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pytest
@@ -31,15 +33,19 @@ def rendered():
 
 @pytest.fixture
 def change():
-    """Change the record of a folder, by a function or by fields that lie over its own."""
+    """Change the record of a folder, by a function or by values at their paths; DELETED takes one out."""
 
     def edit_record(folder: Path, edit) -> Path:
         path = next(folder / name for name in RECORDS if (folder / name).is_file())
         record = json.loads(path.read_text(encoding="utf-8"))
+        for place, value in {} if callable(edit) else edit.items():
+            *above, last = (int(key) if key.isdigit() else key for key in place.split("."))
+            holder = reduce(getitem, above, record)
+            holder[last] = value
+            if value == "DELETED":
+                del holder[last]
         if callable(edit):
             edit(record)
-        else:
-            record |= edit
         path.write_text(json.dumps(record), encoding="utf-8")
         return folder
 

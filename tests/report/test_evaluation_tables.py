@@ -110,6 +110,9 @@ def test_the_grid_point_and_its_runs_are_told():
     note = summary["notes"][-1]
     assert note.startswith("3 cells failed (first student, rte") and "out of memory" in note
     assert "1 of 2 runs" in evaluation_markdown(summary)
+    partly["settings"]["epochs"], partly["points"] = 1.0, 1
+    of_teacher, of_student = chosen_lines(Evaluation.read(summary))
+    assert "3 epochs, batch" in of_teacher and "1 epoch, batch" in of_student and of_student.endswith("of 1 point")
 
 
 def test_a_published_row_stands_only_in_the_blocks_where_it_has_a_figure():
@@ -120,37 +123,25 @@ def test_a_published_row_stands_only_in_the_blocks_where_it_has_a_figure():
     assert sum("Elsewhere" in line for line in text.splitlines()) == 1
 
 
-def test_one_epoch_and_one_point_are_one():
-    summary = make_summary(tasks=("rte",))
-    choice = summary["models"][1]["chosen"]["rte"]
-    choice["settings"]["epochs"], choice["points"] = 1.0, 1
-    one = next(line for line in chosen_lines(Evaluation.read(summary)) if line.startswith("student"))
-    assert "1 epoch, batch" in one and one.endswith("best of 1 point")
-    assert "3 epochs, batch" in next(chosen_lines(Evaluation.read(summary)))
-
-
 SMALL, LARGE = "bert 2x192, 3 heads, FFN 768", "bert 6x384, 12 heads, FFN 1536"
 
 
-def published_tables(shapes, published):
+def published_tables(shapes, *published):
     """The tables of papers beside models of these shapes, of rows that are a table, a shape and a task each."""
-    sizes = {"embedding_parameters": 1, "transformer_parameters": 1, "parameters": 2, "megabytes": 1.0}
-    sizes["megaflops_per_token"] = {"128": 1.0}
-    models = [{"model": f"m{index}", "shape": shape, **sizes} for index, shape in enumerate(shapes)]
-    rows = [
-        {"paper": "minilm", "table": table, "device": "a GPU", "shape": shape, "task": task, "values": {"ms": 3}}
-        for table, shape, task in published
-    ]
+    sizes = dict.fromkeys(("embedding_parameters", "transformer_parameters", "parameters", "megabytes"), 1)
+    models = [{"model": "m", "shape": shape, **sizes, "megaflops_per_token": {"128": 1.0}} for shape in shapes]
+    given = ({"table": table, "shape": shape, "task": task} for table, shape, task in published)
+    rows = [{"paper": "minilm", "device": "a GPU", "values": {"ms": 3}, **row} for row in given]
     costs = Costs.read({"models": models, "timings": [], "machine": {"device": "cpu"}, "published": rows})
     found = list(cost_tables(costs))[2:]
     return {table.caption: (table.headings, [tuple(map(str, row)) for row in table.rows]) for table in found}
 
 
 def test_a_papers_table_stands_beside_where_it_has_a_compared_shape():
-    assert published_tables([LARGE, SMALL], [("4", "6x384", None)]) == {}, "the first model's shape alone"
-    assert published_tables([SMALL, LARGE], [("4", "6x384", None)]).keys() == {"MiniLM, table 4 (a GPU)"}
-    assert published_tables([LARGE], [("4", "6x384", None)]).keys() == {"MiniLM, table 4 (a GPU)"}
-    found = published_tables([LARGE, SMALL], [("4", "6x384", None), ("4", "2x192", None), ("5", "6x384", None)])
-    assert found == {"MiniLM, table 4 (a GPU)": (("", "ms"), [("6x384", "3"), ("2x192", "3")])}
-    found = published_tables([SMALL], [("4", "2x192", "mnli"), ("4", "2x192", None)])
-    assert found["MiniLM, table 4 (a GPU)"] == (("", "Texts of", "ms"), [("2x192", "mnli", "3"), ("2x192", "–", "3")])
+    name, large = "MiniLM, table 4 (a GPU)", ("4", "6x384", None)
+    assert published_tables([LARGE, SMALL], large) == {}, "the first model's shape alone"
+    assert published_tables([SMALL, LARGE], large).keys() == published_tables([LARGE], large).keys() == {name}
+    found = published_tables([LARGE, SMALL], large, ("4", "2x192", None), ("5", "6x384", None))
+    assert found == {name: (("", "ms"), [("6x384", "3"), ("2x192", "3")])}
+    found = published_tables([SMALL], ("4", "2x192", "mnli"), ("4", "2x192", None))
+    assert found[name] == (("", "Texts of", "ms"), [("2x192", "mnli", "3"), ("2x192", "–", "3")])

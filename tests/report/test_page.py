@@ -75,20 +75,15 @@ def test_tables_are_reached_by_the_keyboard_and_named(html):
     assert document.all("a")[0][0] == {"class": "skip", "href": "#content"} and "content" in document.ids
 
 
-def test_text_from_folders_stays_text(copied, change, tmp_path):
-    def spoil(record):
-        record["name"] = record["teacher"]["name_or_path"] = record["stages"][0]["name"] = HOSTILE
-        record["stages"][0]["citation"] = {"title": HOSTILE, "authors": HOSTILE, "url": "javascript:alert(1)"}
-        record["stages"][0]["final_terms"] = {HOSTILE: 1.0}
-        record["versions"] = {HOSTILE: HOSTILE}
-
-    def spoil_unfinished(record):
-        record["status"], record["problem"] = "failed", HOSTILE
-        record["recipe"]["stages"][1]["teacher"] = {"model": HOSTILE}
-        record["stages"][1]["layers"] = [{"student": [2], "teacher": [3], "terms": [HOSTILE, f"b_{HOSTILE}"]}]
-
-    folder, unfinished = copied(edit=spoil), copied(name="unfinished", edit=spoil_unfinished)
-    look = copied("inspections", "look", lambda record: record["result"]["maps"]["tokens"].__setitem__(0, HOSTILE))
+def test_text_from_folders_stays_text(copied, tmp_path):
+    cited = {"title": HOSTILE, "authors": HOSTILE, "url": "javascript:alert(1)"}
+    names = dict.fromkeys(("name", "teacher.name_or_path", "stages.0.name"), HOSTILE)
+    by_name = {"stages.0.final_terms": {HOSTILE: 1.0}, "versions": {HOSTILE: HOSTILE}}
+    folder = copied(edit={**names, **by_name, "stages.0.citation": cited})
+    layers = [{"student": [2], "teacher": [3], "terms": [HOSTILE, f"b_{HOSTILE}"]}]
+    another = {"recipe.stages.1.teacher": {"model": HOSTILE}, "stages.1.layers": layers}
+    unfinished = copied(name="unfinished", edit={"status": "failed", "problem": HOSTILE, **another})
+    look = copied("inspections", "look", {"result.maps.tokens.0": HOSTILE})
     search, unknown = copied("search-killed", "search"), tmp_path / "unknown"
     (folder / "recipe.yaml").write_text(f"name: '{HOSTILE}'\n")
     log = folder / "stages" / "1-minilmv2" / "log.jsonl"

@@ -30,10 +30,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no C
 
 
 def browse(folder, *more):
-    done = subprocess.run(
-        [BROWSER, *OPTIONS, f"--user-data-dir={folder / 'profile'}", *more],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    command = [BROWSER, *OPTIONS, f"--user-data-dir={folder / 'profile'}", *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     return done
 
@@ -65,13 +63,8 @@ def test_nothing_is_wider_than_the_window(page, tmp_path, width):
 @pytest.mark.parametrize("scheme", ["0", "1"])
 def test_it_is_drawn_in_both_themes_without_a_word_on_the_console(page, tmp_path, scheme):
     shot = tmp_path / "shot.png"
-    done = browse(
-        tmp_path,
-        "--window-size=1280,1600",
-        f"--blink-settings=preferredColorScheme={scheme}",
-        f"--screenshot={shot}",
-        page.as_uri(),
-    )
+    looks = (f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={shot}")
+    done = browse(tmp_path, "--window-size=1280,1600", *looks, page.as_uri())
     assert "CONSOLE" not in done.stderr
     picture = Image.open(shot).convert("L")
     corner = picture.getpixel((2, 2))

@@ -3,8 +3,6 @@
 import copy
 import json
 import shutil
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -38,7 +36,7 @@ def table_of(page, caption):
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_page_of_a_changed_record(copied, page_of, name):
     row = CHANGES[name]
-    folder = copied(row.get("kind", "finished"), "mine", lambda record: edit(record, row.get("edits", {})))
+    folder = copied(row.get("kind", "finished"), "mine", row.get("edits", {}))
     if "text" in row:
         (folder / "run.json").unlink()
         if row["text"] is not None:
@@ -46,16 +44,6 @@ def test_the_page_of_a_changed_record(copied, page_of, name):
     text = render_markdown(page_of(folder, render=False), "figures")
     assert [part for part in row["shown"] if part not in text] == []
     assert [part for part in row.get("hidden", ()) if part in text] == []
-
-
-def edit(record, values):
-    """Set values of a record by their paths; DELETED takes one out."""
-    for path, value in values.items():
-        *above, last = (int(key) if key.isdigit() else key for key in path.split("."))
-        holder = reduce(getitem, above, record)
-        holder[last] = value
-        if value == "DELETED":
-            del holder[last]
 
 
 JUNK = ["text", -1, None, [], [None, 3], {"a": {"b": "c"}}, float("nan"), 10**400, True]
