@@ -146,7 +146,7 @@ class ArchitectureSearch(engine.SharedSearch):
     def identity(self) -> dict[str, Any]:
         """Return what rewards must have in common to be compared."""
         compared = {
-            "space": {**self.space.description, "embedding": self.plan.blueprint.embedding},
+            "space": {**asdict(self.space.sizes), "embedding": self.plan.blueprint.embedding},
             "limit": asdict(self.request.limits),
             "latency": self.latency.identity,
         }
@@ -351,7 +351,7 @@ class ArchitectureSearch(engine.SharedSearch):
                     one.teacher_ms for one in shapes if one.state == "trained" and one.teacher_ms is not None
                 ),
             },
-            "space": {**self.space.description, "shapes": len(self.space.shapes)},
+            "space": {**asdict(self.space.sizes), "shapes": len(self.space.shapes)},
             "limits": asdict(request.limits),
             "latency": {**self.latency.identity, "seconds": self.latency.seconds},
             "loss": {"kind": self.loss, "untrained": study.user_attrs[UNTRAINED_LOSS]},
