@@ -75,9 +75,10 @@ def test_a_search_of_everything_finds_the_best_and_ends(run, asked, sampler):
 def test_shapes_beyond_a_limit_cost_no_training(run, recipe, asked, study):
     space = ArchitectureSearch(make_request(recipe, None)).space
     sizes = {p: shape.parameters for p, shape in space.shapes.items()}
-    most, longest = sorted(sizes.values())[EVERYTHING // 2], share_of(ShapePoint(1, 16, 2, 1))
-    record = run(limits=ShapeLimits(parameters=most, latency_share=longest), trials=99)
+    most = sorted(sizes.values())[EVERYTHING // 2]
     small = {p for p in POINTS if sizes[p] <= most}
+    longest = sorted(map(share_of, small))[len(small) // 2]
+    record = run(limits=ShapeLimits(parameters=most, latency_share=longest), trials=99)
     assert set(asked.measured) == small and len(asked.measured) == len(small)
     assert asked.tried[0] == ShapePoint(1, 8, 2, 1), "the shape that is least likely to be too slow comes first"
     assert set(asked.tried) == {p for p in small if share_of(p) <= longest} == set(by_state(record, "trained"))

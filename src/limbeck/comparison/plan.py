@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,32 +146,31 @@ class MethodEntry(Strict):
 
 def _with_option(stages: Sequence[Stage], option: str, value: Any, place: str) -> list[Stage]:
     """Set an option of the method of every stage that takes it."""
-    known = {name for stage in stages for name in METHODS[stage["method"]["name"]].options.model_fields}
+    known = {name for stage in stages for name in _options(stage)}
     if option not in known:
         methods = ", ".join(dict.fromkeys(stage["method"]["name"] for stage in stages)) or "no stage"
         if option in _AXES:
             others = [axis for name, axis in _AXES.items() if name in known]
             raise ValueError(f"{methods} takes no {place}" + (f"; it takes {', '.join(others)}" if others else ""))
         raise ValueError(f"{place}: {methods} has no option '{option}'.{suggestion(option, known)}")
-    changed: list[Stage] = []
-    problem = ""
-    taken = False
-    for stage in stages:
-        method = {**stage["method"], option: value}
-        if option not in METHODS[method["name"]].options.model_fields:
-            changed.append(stage)
-            continue
+    changed, problems = list(stages), []
+    takers = [number for number, stage in enumerate(stages) if option in _options(stage)]
+    for number in takers:
+        method = {**stages[number]["method"], option: value}
         try:
             read_method(method)
         except ValidationError as error:  # MLKD-BERT's second stage knows the first one's options, and refuses them.
-            problem = problem or explain(error).removeprefix("recipe: ")
-            changed.append(stage)
+            problems.append(explain(error).removeprefix("recipe: "))
         else:
-            taken = True
-            changed.append({**stage, "method": method})
-    if not taken:
-        raise ValueError(f"{place}: {problem}")
+            changed[number] = {**stages[number], "method": method}
+    if len(problems) == len(takers):
+        raise ValueError(f"{place}: {problems[0]}")
     return changed
+
+
+def _options(stage: Stage) -> Collection[str]:
+    """The names of the options of a stage's method."""
+    return METHODS[stage["method"]["name"]].options.model_fields
 
 
 def mapping_title(stages: Sequence[Mapping[str, Any]]) -> str:
