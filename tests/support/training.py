@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
 from rich.console import Console
 from safetensors.torch import load_file
 from transformers import TrainerCallback
@@ -63,7 +64,7 @@ def kill_at(recipe, step):
 
 
 def assert_ends_like(recipe, whole):
-    """A run is resumed to the weights of one that was never stopped; return what it came to."""
+    """A run is resumed to the weights of one that was never stopped; return its result."""
     found = limbeck.distill(recipe, resume=True, console=Console(width=500))
     assert_equal(student_of(recipe), student_of(whole))
     return found
@@ -137,17 +138,6 @@ def make_rows(count, seed=0, longest=14):
 collate = PadCollator(pad_token_id=0)
 
 
-class Rows(torch.utils.data.Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return [row["length"] for row in self.rows] if index == "length" else self.rows[index]
-
-
 def make_trainer(module, rows, folder, *, policy=None, warn=print, **training):
     """A trainer of a module on rows in their order, whatever the size of a batch."""
     fixed = {"learning_rate": 1e-2, "bf16": False, "save_strategy": "no", "use_cpu": True}
@@ -157,10 +147,10 @@ def make_trainer(module, rows, folder, *, policy=None, warn=print, **training):
         policy=policy,
         warn=warn,
         args=build_arguments(fixed | training, output=str(folder), seed=0, evaluates=False),
-        train_dataset=Rows(rows),
+        train_dataset=Dataset.from_list(rows),
         data_collator=collate,
     )
-    trainer.loader.sample = lambda _: torch.utils.data.SequentialSampler(Rows(rows))
+    trainer.loader.sample = torch.utils.data.SequentialSampler
     return trainer
 
 

@@ -11,14 +11,7 @@ from limbeck.training.data import LengthGroupedSampler
 from limbeck.training.module import UNITS, DistillationModule, count_units, freeze_unreached
 from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import FAMILIES, tiny_config, tiny_model
-from tests.support.training import (
-    Rows,
-    assert_accumulation_changes_nothing,
-    collate,
-    make_module,
-    make_rows,
-    make_trainer,
-)
+from tests.support.training import assert_accumulation_changes_nothing, collate, make_module, make_rows, make_trainer
 
 
 def test_the_teacher_is_outside_and_stays_in_eval():
@@ -79,9 +72,9 @@ def test_accumulation_equals_one_large_batch(method, clip, tmp_path):
 
 
 def test_held_out_loss_does_not_depend_on_the_batch_size(tmp_path):
-    rows = make_rows(13)
     sizes = ({"max_steps": 1, "per_device_eval_batch_size": batch} for batch in (2, 13))
-    one, other = (make_trainer(make_module(), rows, tmp_path, **size).evaluate(Rows(rows)) for size in sizes)
+    trainers = (make_trainer(make_module(), make_rows(13), tmp_path, **size) for size in sizes)
+    one, other = (trainer.evaluate(trainer.train_dataset) for trainer in trainers)
     for name in ("eval_loss", "eval_query_query"):
         assert one[name] == pytest.approx(other[name], rel=1e-5)
 

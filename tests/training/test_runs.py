@@ -25,7 +25,7 @@ WIDE = {"layers": 2, "hidden": 48, "heads": 4, "ffn": 96}
 
 @pytest.fixture(scope="module")
 def finished(bert_folder, text_folder, tmp_path_factory):
-    """A run of two stages that is told to TensorBoard, its result, and its heartbeats."""
+    """A run of two stages that logs to TensorBoard, its result, and its heartbeats."""
     folder, beats = tmp_path_factory.mktemp("finished"), []
     methods = MINILMV2, {"name": "sentence_embedding"}
     recipe = make_recipe(bert_folder, text_folder, folder / "run", *methods, max_steps=2, report_to="tensorboard")

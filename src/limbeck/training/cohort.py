@@ -110,7 +110,7 @@ def _member_term(index: int, name: str) -> str:
 
 
 Cut: TypeAlias = Callable[[Mapping[int, PreTrainedModel]], Collection[int]]
-"""Told the students that are in training, by index and in evaluation mode; returns the indices of those that go on.
+"""Receives the students that are in training, by index and in evaluation mode; returns the indices of those that go on.
 
 They are tapped, and a forward stops at the deepest layer that is taught: to measure one, copy its weights.
 """

@@ -345,7 +345,7 @@ class BatchSplitter:
     out of memory is begun again, since a backward pass that breaks off leaves part of its gradients behind.
 
     Args:
-        warn: Told when pieces become smaller.
+        warn: Receives a line when pieces become smaller.
     """
 
     def __init__(self, warn: Warn) -> None:

@@ -116,7 +116,7 @@ def load_finished(folder: Path, student: PreTrainedModel, warn: checkpoints.Warn
     Args:
         folder: The stage's folder.
         student: Gets the weights that the stage left.
-        warn: Told if they are damaged.
+        warn: Receives a line if they are damaged.
 
     Returns:
         The stage's record, or None if it is not finished, or has to be trained again.
