@@ -1,10 +1,8 @@
 """`limbeck export`: a student as ONNX, int8, sentence-transformers or half precision, checked and pushed."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +10,6 @@ from limbeck.cli import options
 from limbeck.cli.messages import Messages, print_json, print_line, result_console
 from limbeck.cli.options import measuring_option
 from limbeck.errors import RecipeError
-
-if TYPE_CHECKING:
-    from limbeck.export.exporting import Export
 
 _push_option = partial(typer.Option, rich_help_panel="Pushing to the Hub")
 _MOST_TEXTS = 1000
@@ -97,34 +92,35 @@ def export(
         print_line(f"Uploading to {push} …", console)
         message = f"Student as {export_format}, exported with limbeck"
         pushed = push_folder(done.folder, push, private=private, message=message)
+    front_matter = _front_matter(done.folder) if dry_run else None
     if messages.as_json:
         content = {"folder": done.folder, "files": done.files, "export": done.record}
-        card = {"front_matter": _front_matter(done)} if dry_run else {}
+        card = {} if front_matter is None else {"front_matter": front_matter}
         print_json({**content, "repository": push, "pushed": pushed, **card})
-    else:
-        _show(done, push if dry_run else None, pushed)
-
-
-def _show(done: Export, would_push: str | None, pushed: str | None) -> None:
-    """Print what was measured, and for a dry run what would be uploaded."""
-    from limbeck.report.card_parts import export_lines, export_title, latency_table
-
-    print_line(f"{done.record['source']} as {export_title(done.record)}", style="bold")
-    for line in export_lines(done.record):
-        print_line(line, style="yellow" if line.startswith("int8 is slower") else None)
-    if done.record.get("int8"):
-        result_console().print(latency_table(done.record))
-    if would_push is not None:
+        return
+    _show(done.record)
+    if front_matter is not None:
         size = sum(done.files.values()) / 1e6
-        print_line(f"Would push {len(done.files)} files, {size:.1f} MB, to {would_push}:", style="bold")
+        print_line(f"Would push {len(done.files)} files, {size:.1f} MB, to {push}:", style="bold")
         for name, count in done.files.items():
             print_line(f"  {name}  {count:,} bytes")
-        print_line(_front_matter(done))
+        print_line(front_matter)
     if pushed is not None:
         print_line(f"Pushed: {pushed}")
     print_line(f"Folder: {done.folder}")
 
 
-def _front_matter(done: Export) -> str:
-    card = (done.folder / "README.md").read_text(encoding="utf-8")
+def _show(record: dict[str, Any]) -> None:
+    """Print what was measured."""
+    from limbeck.report.card_parts import export_lines, export_title, latency_table
+
+    print_line(f"{record['source']} as {export_title(record)}", style="bold")
+    for line in export_lines(record):
+        print_line(line, style="yellow" if line.startswith("int8 is slower") else None)
+    if record.get("int8"):
+        result_console().print(latency_table(record))
+
+
+def _front_matter(folder: Path) -> str:
+    card = (folder / "README.md").read_text(encoding="utf-8")
     return card.split("\n---\n")[0] + "\n---"

@@ -16,8 +16,6 @@ from limbeck.errors import RecipeError
 PIPED_WIDTH = 160
 """Columns of a table in a file or a pipe, which has no width."""
 
-_LOGGER = "limbeck"
-
 
 class _ConsoleHandler(logging.Handler):
     """Writes what is logged as lines of a console, which keeps them out of its progress bars."""
@@ -52,7 +50,7 @@ class Messages:
         if self.quiet and self.verbose:
             raise RecipeError("--quiet and --verbose contradict each other; give one of them.")
         console = Console(stderr=True, quiet=self.quiet)
-        logger = logging.getLogger(_LOGGER)
+        logger = logging.getLogger("limbeck")
         for handler in [handler for handler in logger.handlers if isinstance(handler, _ConsoleHandler)]:
             logger.removeHandler(handler)
         if self.verbose:

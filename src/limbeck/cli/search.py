@@ -6,7 +6,6 @@ Most of their options are the fields of the searches' requests, which describe t
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,11 +71,6 @@ class _Kind:
     examples: tuple[str, ...]
     searches: str = ""
 
-    @cached_property
-    def options(self) -> dict[str, requests.Option]:
-        """The options that the request describes."""
-        return requests.options_of(self.request)
-
 
 KINDS = {
     "mapping": _Kind(
@@ -120,16 +114,17 @@ def _command(name: str, kind: _Kind) -> Callable[..., None]:
     """Return the command of a kind of search: a function with a parameter for each option."""
 
     def command(**values: Any) -> None:
-        _search(name, kind, values)
+        _search(name, kind, described, values)
 
+    described = requests.options_of(kind.request)
     shared = inspect.signature(_in_order, eval_str=True).parameters
     parameters = {
         name: parameter
         for name, parameter in shared.items()
-        if name != kind.searches and (name in kind.options or parameter.annotation is not None)
+        if name != kind.searches and (name in described or parameter.annotation is not None)
     }
     order, before = list(parameters), "share"
-    for key, option in kind.options.items():
+    for key, option in described.items():
         if key not in order:
             order.insert(order.index(option.after or before) + 1, key)
             before = key
@@ -150,13 +145,13 @@ def _parameter(name: str, option: requests.Option) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _search(name: str, kind: _Kind, values: dict[str, Any]) -> None:
+def _search(name: str, kind: _Kind, described: dict[str, requests.Option], values: dict[str, Any]) -> None:
     """Make the request of the options, run the search, write and print the result."""
     from limbeck.recipe.load import load_recipe
     from limbeck.report.search import search_table, write_search
 
     messages: Messages = values["messages"]
-    read = {key: _read(key, kind.options[key], value) for key, value in values.items() if key in kind.options}
+    read = {key: _read(key, described[key], value) for key, value in values.items() if key in described}
     console = messages.console()
     run = {key: values.get(key) for key in _OF_THE_RUN}
     if kind.searches == "student" and values["recipe"] is None:
