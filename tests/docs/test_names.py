@@ -14,16 +14,10 @@ from limbeck.methods import METHODS
 from limbeck.recipe import Recipe
 from limbeck.recipe.schema import CorpusSpec, StageSpec, StudentSpec
 from tests.docs.pages import PAGES, ROOT
+from tests.docs.running import SMALL
 from tests.support.command_tree import find, root, walk
 from tests.support.recipes import models_in
 
-#: Options of other programs, which pages name too.
-OTHER_OPTIONS = {
-    "--nproc_per_node", "--nnodes", "--max-restarts", "--standalone", "--rdzv_backend", "--rdzv_endpoint",  # torchrun
-    "--num_processes", "--multi_gpu",  # accelerate
-    "--signal",  # Slurm
-    "--freeze_pos_embs",  # a peer's
-}  # fmt: skip
 #: Keys of a run's record, which look like keys of a recipe.
 RECORD_KEYS = {"corpus.report"}
 ROOTS = (Recipe, StageSpec, StudentSpec, CorpusSpec, ComparisonPlan)
@@ -63,7 +57,7 @@ def command(code):
 def option(code):
     if not code.startswith("--"):
         return None
-    known = all_options() | script_options() | OTHER_OPTIONS
+    known = all_options() | script_options() | {*SMALL["other_options"]}
     return "" if re.split(r"[ =]", code)[0] in known else "no command or script has it"
 
 

@@ -18,7 +18,7 @@ from tests.support.methods import EQUAL_WIDTHS
 from tests.support.models import tiny_config
 
 FOLDER = Path(__file__).parent
-CHANGES, CASES = yaml.safe_load_all((FOLDER / "compositions.yaml").read_text(encoding="utf-8"))
+CHANGES, PAPERS, CASES = yaml.safe_load_all((FOLDER / "compositions.yaml").read_text(encoding="utf-8"))
 REFUSALS = yaml.safe_load((FOLDER / "refusals.yaml").read_text(encoding="utf-8"))
 
 
@@ -72,24 +72,14 @@ def test_every_method_composes_with_its_defaults(name):
         method.options(no_such_option=1)
 
 
-@pytest.mark.parametrize(
-    ("teacher", "hidden", "heads"),
-    [("base", 384, 48), ("base", 768, 48), ("large", 768, 64), ("large", 384, 64), ("base", 312, 24), ("base", 36, 12)],
-)
-def test_relation_heads_are_the_papers_or_lower(teacher, hidden, heads):
-    width = {"base": 768, "large": 1024}[teacher]
-    found = compose(
-        "minilmv2",
-        shape(layers=2, hidden=hidden, heads=12 if hidden % 12 == 0 else 1, ffn=8),
-        shape(layers=12, hidden=width, heads=width // 64, ffn=8),
-    )
+@pytest.mark.parametrize(("width", "hidden", "heads"), PAPERS["heads"])
+def test_relation_heads_are_the_papers_or_lower(width, hidden, heads):
+    student = shape(layers=2, hidden=hidden, heads=12 if hidden % 12 == 0 else 1, ffn=8)
+    found = compose("minilmv2", student, shape(layers=12, hidden=width, heads=width // 64, ffn=8))
     assert found[0].options["heads"] == heads
 
 
-@pytest.mark.parametrize(
-    ("family", "layers", "expected"),
-    [("bert", 24, 21), ("roberta", 24, 19), ("xlm-roberta", 24, 19), ("bert", 12, 12), ("electra", 24, 24)],
-)
+@pytest.mark.parametrize(("family", "layers", "expected"), PAPERS["layers"])
 def test_the_teacher_layer_is_the_papers(family, layers, expected):
     assert resolve_layer("auto", shape(family, layers=layers), "teacher") == expected
 
