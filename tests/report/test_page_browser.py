@@ -20,7 +20,7 @@ OPTIONS = (
     "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--enable-logging=stderr",
     "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000",
 )  # fmt: skip
-# A frame can be narrower than the least window of a browser; its own document says what it measures.
+# A frame can be narrower than the least window of a browser; its document measures itself.
 MEASURE = "<script>parent.postMessage([document.documentElement.scrollWidth, innerWidth], '*')</script>"
 FRAMED = """<!DOCTYPE html><title>-</title><iframe id=f width={width} height=800 style="border:0"></iframe>
 <script>addEventListener("message", e => {{ document.title = e.data.join(" ") }});

@@ -15,7 +15,9 @@ from limbeck.report.findings import MOST_POINTS, RATE, Curve, StageFound, read_s
 from limbeck.report.plot_drawing import svg_of
 from limbeck.report.run import stage_facts
 
-LAYERS = Path(__file__).with_name("layers.yaml")
+LAYERS, LOGS = (
+    yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8")) for name in ("layers.yaml", "logs.yaml")
+)
 
 
 def write_log(folder, entries, more=""):
@@ -59,14 +61,7 @@ def test_an_odd_number_of_points_loses_none():
 
 
 def test_a_log_is_read_by_terms_and_says_what_it_could_not_read(tmp_path):
-    entries = [
-        {"step": 2, "loss": 2.0, "loss_hidden_1_2": 1.0, "grad_norm": 3.0, "tokens": 10, "epoch": 0.5},
-        {"step": 1, "loss": 3.0, "loss_hidden_1_2": math.nan, "grad_norm": math.inf},
-        {"step": 2, "eval_loss": 2.5, "eval_hidden_1_2": 1.5, "eval_runtime": 9.0, "eval_samples_per_second": 9.0},
-        {"step": "three", "loss": 1.0},
-        {"step": 3, "loss": "text", "loss_hidden_1_2": True},
-    ]
-    log = write_log(tmp_path, entries, '[1]\n{"step": 4, "lo')
+    log = write_log(tmp_path, LOGS["damaged"], '[1]\n{"step": 4, "lo')
     assert log.curves["loss"].points == ((1.0, 3.0), (2.0, 2.0)), "in the order of the steps"
     assert log.curves["eval_hidden_1_2"].points == ((2.0, 1.5),)
     assert not {"eval_runtime", "tokens"} & set(log.curves)
@@ -116,16 +111,7 @@ def test_an_unfinished_stage_is_shown_as_far_as_its_log_goes(tmp_path):
 
 
 def test_tokens_a_second_are_those_between_two_lines_without_evaluation(tmp_path):
-    entries = [
-        {"step": 1, "loss": 1.0, "tokens": 100, "seconds": 2.0},
-        {"step": 1, "eval_loss": 1.0, "eval_runtime": 3.0, "tokens": 100, "seconds": 5.0},
-        {"step": 2, "loss": 1.0, "tokens": 300, "seconds": 6.0},
-        {"step": 3, "loss": 1.0, "tokens": 400},
-        {"step": 4, "loss": 1.0, "tokens": 500, "seconds": 8.0},
-        {"step": 5, "loss": 1.0, "tokens": 600, "seconds": 8.0},
-        {"step": 6, "loss": 1.0, "tokens": 650, "seconds": 9.0},
-    ]
-    log = write_log(tmp_path, entries)
+    log = write_log(tmp_path, LOGS["with-times"])
     assert log.curves[RATE].points == ((1.0, 50.0), (2.0, 200.0), (6.0, 50.0))
     figure = next(block for block in blocks_of(log, steps=6) if getattr(block, "title", "") == "S: Tokens/s")
     assert [row[1] for row in figure.data.rows] == ["50", "200", "50"]
@@ -147,15 +133,11 @@ def test_a_thinned_curve_says_so_and_stays_small(tmp_path):
 # Layers: the diagram joins what the method does, for any depth and any mapping.
 
 
-@pytest.mark.parametrize(
-    "case", yaml.safe_load(LAYERS.read_text(encoding="utf-8")), ids=lambda case: str(case["method"])
-)
+@pytest.mark.parametrize("case", LAYERS, ids=[str(case["method"]) for case in LAYERS])
 def test_the_layers_that_a_method_joins(case):
     shapes = {"student": "bert 4x312, 12 heads, FFN 1200", "teacher": "bert 12x768, 12 heads, FFN 3072"}
-    pairs = case.pop("pairs")
-    links = find_links(**(shapes | case))
-    found = links and {kind.label: sorted(map(list, kind.pairs)) for kind in links.drawing.kinds}
-    assert found == pairs
+    links = find_links(**(shapes | {name: value for name, value in case.items() if name != "pairs"}))
+    assert (links and {kind.label: sorted(map(list, kind.pairs)) for kind in links.drawing.kinds}) == case["pairs"]
 
 
 def test_streams_are_named_by_kind_and_layers():

@@ -33,9 +33,9 @@ class Finding:
     """One line of an examination.
 
     Args:
-        name: What was looked at.
+        name: Of its subject.
         status: How it is.
-        text: What was found.
+        text: The result in words.
         way_out: What to do about it; None where there is nothing to do.
         facts: The same for programs; fit for JSON.
     """

@@ -95,7 +95,7 @@ def export_part(export: Export) -> str:
 
 
 def export_lines(record: ExportRecord) -> list[str]:
-    """Return what was measured of an export, a plain sentence an entry."""
+    """Return the measurements of an export, a plain sentence an entry."""
     return list(_export_lines(Export.read(record)))
 
 
@@ -293,7 +293,7 @@ def scores_of(student: Path, summary: Evaluation) -> TaskScores | None:
 
 
 def _partly_read(summary: Evaluation) -> dict[tuple[str, str], str]:
-    """Task and split of what was scored in part or on other rows than the published ones, with the first note on it."""
+    """Task and split of scores on a part of the rows or on other rows than the published ones, with the first note."""
     return {
         (column.task, split): note
         for column in summary.columns

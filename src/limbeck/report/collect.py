@@ -133,7 +133,7 @@ def _layer_cosines(folder: Path) -> tuple[float, ...]:
 
 
 def _inside(folder: Path) -> tuple[findings.Found, ...]:
-    """Read what was measured of a run and kept in its folder: in itself, and in the folders that are its own."""
+    """Read the measurements of a run in its folder: those in itself, and those in the folders below it."""
     own = _inspections(folder)
     try:
         below = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name not in (STAGES, "student")]

@@ -122,7 +122,7 @@ def methods_table(record: Mapping[str, Any]) -> RenderableType:
 
 
 def methods_markdown(record: Mapping[str, Any]) -> str:
-    """Return everything as Markdown: the tables, what was left out, costs and notes."""
+    """Return everything as Markdown: the tables, combinations left out, costs and notes."""
     comparison = Comparison.read(record)
     tables = [
         replace(table, headings=tuple(heading.replace("\n", ", ").removesuffix(", ") for heading in table.headings))
@@ -178,7 +178,7 @@ def _notes(record: Comparison) -> list[str]:
 
 
 def _setting(comparison: Comparison) -> Iterator[str]:
-    """Say what was the same for all runs, and how the figures are to be read."""
+    """Name the settings of all runs, and how the figures are to be read."""
     summary, plan = comparison.summary, comparison.plan
     yield (
         f"Teacher {summary.teacher.title} ({summary.teacher.shape}); {plan.budget.tokens:,} tokens a "

@@ -305,7 +305,7 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
 
     Args:
         path: A folder, made if missing; or a file with the suffix of data or a picture.
-        name: What was inspected: the files' name in a folder.
+        name: Of the inspection: the files' name in a folder.
         data: Plain values.
         pictures: By what is added to the file's name, empty for the first.
 

@@ -252,7 +252,7 @@ def front_matter(card: Card) -> str:
         fields["datasets"] = list(dict.fromkeys(datasets))
     methods = filter(None, (one_line(stage.method) for stage in card.run.stages))
     fields["tags"] = list(dict.fromkeys(["distillation", "limbeck", *methods, *export_tags(card.export)]))
-    # What was measured is the float32 student: of other weights it would be a claim that nobody checked.
+    # The measurements are of the float32 student: of other weights they would be a claim that nobody checked.
     results = [
         *_held_out_results(card.run, fields["pipeline_tag"]),
         *(_task_results(card.scores) if card.scores else ()),

@@ -234,7 +234,7 @@ def build_page(found: Sequence[findings.Found]) -> Page:
     """Lay out a report.
 
     Args:
-        found: What was collected; one or more.
+        found: The content of folders, one or more.
     """
     titled = list(zip(_titles(found), found, strict=True))
     parts = [Part(title, subtitle(one), tuple(_sections(one))) for title, one in titled]
@@ -257,13 +257,13 @@ def _sections(found: findings.Found) -> list[Section]:
     own = guarded(found, _SECTIONS[type(found)])
     inside = found.inside if isinstance(found, findings.RunFound) else ()
     of_student = [replace(part, title=f"{part.title} ({one.title})") for one in inside for part in _sections(one)]
-    # What was measured of the student comes before recipe and provenance.
+    # Measurements of the student come before recipe and provenance.
     place = next((i for i, section in enumerate(own) if section.title == "Recipe"), len(own))
     return [*own[:place], *of_student, *own[place:]]
 
 
 def _titles(found: Sequence[findings.Found]) -> list[str]:
-    """Name what was collected; where names come twice, with their folders."""
+    """Name the parts; where names come twice, with their folders."""
     names = [findings.title_of(one.title, one.folder) for one in found]
     short = [f"{name} ({one.folder.name})" for name, one in zip(names, found, strict=True)]
     whole = [f"{name} ({one.folder})" for name, one in zip(names, found, strict=True)]

@@ -1,4 +1,4 @@
-"""Reports of runs: what was done, teacher beside student, layers, course, recipe, machine."""
+"""Reports of runs: steps, teacher beside student, layers, course, recipe, machine."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -82,7 +82,7 @@ def _flow(run: RunFound) -> Iterator[Block]:
 
 
 def _steps(run: RunFound) -> Iterator[tuple[str, str]]:
-    """Go through what was done: teacher, text, stages, student, evaluation."""
+    """Go through the steps: teacher, text, stages, student, evaluation."""
     teacher, student, text = run.record.teacher, run.record.student, run.record.corpus or records.CorpusText()
     yield "Teacher", _line(without_path(teacher.name_or_path), teacher.shape)
     sources = ", ".join(map(without_path, text.sources[:3]))

@@ -28,7 +28,7 @@ class SearchKind(ABC, Generic[S]):
     SECTION: ClassVar[str]
 
     def setting(self, record: S) -> str:
-        """Return in a line what was searched."""
+        """Return the models, the text and the space of the search in a line."""
         student = f" student {record.student.shape}," if record.student.shape else ""
         scope = self.scope(record)
         return (
@@ -54,7 +54,7 @@ class SearchKind(ABC, Generic[S]):
 
     @abstractmethod
     def course(self, record: S, so_far: str) -> Iterator[Block]:
-        """Draw and list what was found; `so_far` stands in the captions of a search that is not finished."""
+        """Draw and list the results; `so_far` stands in the captions of a search that is not finished."""
 
     @abstractmethod
     def notes(self, record: S) -> Iterator[str]:
