@@ -45,8 +45,11 @@ def test_runs_have_one_corpus_and_one_start_whatever_the_method(plan, tmp_path, 
     assert sorted(path.parents[1].name for path in manifests) == ["blocks", "documents"]
 
 
-def test_every_run_reads_the_budget(plan, tmp_path):
-    result = limbeck.compare(plan | {"methods": ["minilmv2", "output_distribution"]}, output=tmp_path / "out")
+def test_every_run_reads_the_budget_and_what_is_impossible_is_left_out(plan, tmp_path):
+    methods = ["minilmv2", "output_distribution", {"name": "hidden_states", "mappings": [[1, 2, 3]]}]
+    result = limbeck.compare(plan | {"methods": methods, "skip_impossible": True}, output=tmp_path / "out")
+    [left_out] = result.record["impossible"]
+    assert (left_out["method"], result.failed) == ("hidden_states", 0) and "[1, 2, 3] has 3" in left_out["reason"]
     single, double = result.record["cells"]
     assert len(single["steps"]) == 1 and len(double["steps"]) == 2
     assert sum(double["steps"]) == single["steps"][0]
@@ -91,14 +94,3 @@ def test_from_plan_to_tables_and_record(plan, tasks, tmp_path, trained):
     assert len(trained) == 4, "nothing is trained again"
     assert (output / "evaluation" / "results.jsonl").read_bytes() == before
     assert again.record["summary"] == record["summary"]
-
-
-def test_what_is_impossible_is_left_out_of_the_record_with_its_reason(plan, tmp_path):
-    few = {"name": "few", "shape": {**STUDENT, "heads": 2}}
-    changes = {"methods": ["tinybert", "minilmv2"], "students": [few], "skip_impossible": True}
-    result = limbeck.compare(plan | changes, output=tmp_path / "out")
-    [left_out] = result.record["impossible"]
-    assert (left_out["student"], left_out["method"]) == ("few", "tinybert")
-    assert "head by head" in left_out["reason"]
-    assert "## Left out" in result.files[0].read_text() and "head by head" in result.files[0].read_text()
-    assert result.failed == 0

@@ -1,4 +1,4 @@
-"""A search of shapes: rewards, limits, cuts, and what it refuses, with known losses and latencies; and real ones."""
+"""A search of shapes: rewards, limits and cuts, with known losses and latencies; and searches that train."""
 
 import dataclasses
 import io

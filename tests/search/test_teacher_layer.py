@@ -1,4 +1,4 @@
-"""A search of teacher layers: successive halving, its record, what is refused, and one that really trains."""
+"""A search of teacher layers: successive halving, its record, and a search that trains."""
 
 import itertools
 import json

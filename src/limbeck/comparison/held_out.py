@@ -71,8 +71,8 @@ class LastLayers:
             The mean divergence of the student's query-query, key-key and value-value relations from the teacher's, in
             nats (0 at equality; MiniLMv2 section 3.1). And the share of the variance of the teacher's last hidden
             states that a linear map of the student's explains (1: all of it), by a ridge regression on the first two
-            thirds of the batches, measured on the last; None of fewer than three. Its penalty is the one that does best
-            on the second third when fitted on the first: a few thousand tokens are little for as many features.
+            thirds of the batches, measured on the last; None of fewer than three. Its penalty does best on the second
+            third when fitted on the first: a few thousand tokens are little for as many features.
         """
         return self._compare(self._read(student))
 

@@ -103,7 +103,7 @@ class MethodEntry(Strict):
         return self.title or str(self.name)
 
     def variants(self) -> list[Variant]:
-        """Return a variant for every layer mapping and teacher layer, or the one of the method's own choice.
+        """Return a variant for every layer mapping and teacher layer, or one by the method's default.
 
         Raises:
             ValueError: for an option that no stage has or can have, and shares that are not one a stage.

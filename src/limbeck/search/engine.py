@@ -75,7 +75,7 @@ class Outcome:
 
 
 class Work(ABC):
-    """What one worker does with a study; a candidate is anything that has a `trial`.
+    """The work of one worker on a study; a candidate is anything that has a `trial`.
 
     Attributes:
         queues_again: Whether candidates of failed trials are queued, where the sampler does not propose them again.

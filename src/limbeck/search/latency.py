@@ -33,7 +33,7 @@ DISTURBED = 1.5
 
 @dataclass(frozen=True)
 class PassTime:
-    """What one forward pass took.
+    """The time of one forward pass.
 
     Args:
         wall: Seconds on the clock.
@@ -103,7 +103,7 @@ def time_in_turns(teacher: TimePass, student: TimePass, seconds: float) -> Shape
 
 
 def pass_timer(model: nn.Module, input_ids: torch.Tensor) -> TimePass:
-    """Return what times a pass of a model's encoder over texts without padding.
+    """Return a timer of passes of a model's encoder over texts without padding.
 
     Args:
         model: In eval mode, on the device of the texts.

@@ -249,16 +249,13 @@ def quiet_optuna() -> Iterator[None]:
 RECORD = "search.json"
 
 
-def prepare_search_folder(folder: Path, *, kind: str, name: str) -> Path:
+def prepare_search_folder(folder: Path, *, kind: str, name: str) -> None:
     """Make or take up the folder of a search.
 
     Args:
         folder: The folder.
         kind: Of the search.
         name: Of its study.
-
-    Returns:
-        The folder.
 
     Raises:
         OutputError: if it is a file, holds anything but this search, or cannot be written.
@@ -268,7 +265,6 @@ def prepare_search_folder(folder: Path, *, kind: str, name: str) -> Path:
     if not claim(folder, _SEARCH, identity):
         with writing(folder):
             atomic_text(folder / RECORD, json.dumps({**identity, "status": "running"}) + "\n")
-    return folder
 
 
 def _check_same(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
