@@ -27,8 +27,7 @@ from limbeck.models.locating import SentencePooling, check_weights, is_local, re
 from limbeck.recipe.plan import RunPlan, StageChoice, StudentChoice, TeacherChoice
 from limbeck.training.checkpoints import disk_problem, sync_tree
 from limbeck.training.data import AnyCorpus
-from limbeck.training.guard import is_out_of_memory
-from limbeck.training.interrupt import Terminated, terminable
+from limbeck.training.guard import Terminated, is_out_of_memory, terminable
 from limbeck.training.record import Heartbeat, ProgressReporter, RunRecord
 from limbeck.training.stage import StageTraining, label_kind, learned_in, load_finished, teacher_dtype, warn
 from limbeck.training.students import StudentMaker, describe_layers, save_student

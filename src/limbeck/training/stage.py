@@ -26,7 +26,7 @@ from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
 from limbeck.training import checkpoints
 from limbeck.training.data import AnyCorpus, grouped_padding_share, held_out_rows, training_rows
-from limbeck.training.interrupt import InterruptSaver
+from limbeck.training.guard import InterruptSaver
 from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
 from limbeck.training.record import LOG, LiveLog, ProgressReporter, log_lines
 from limbeck.training.teacher import TeacherReader

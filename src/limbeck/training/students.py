@@ -85,21 +85,21 @@ def fill_from_teacher(
         for key, other in zip(term.student, term.teacher, strict=True)
         if key.layer > 0
     }
-    blocks = re.escape(family_of(student.config).blocks)
     own, theirs = dict(student.named_parameters()), dict(base_model(teacher).named_parameters())
+    block = re.compile(rf"^({re.escape(family_of(student.config).blocks)}\.)(\d+)(?=\.)")
     prefix = student.base_model_prefix + "."
+
+    def mapped(match: re.Match[str]) -> str:
+        # Of a block that no term maps the number is -1, which no layer has.
+        return f"{match[1]}{teacher_layer.get(int(match[2]) + 1, 0) - 1}"
+
     filled = []
     for name in names:
-        in_base = name.removeprefix(prefix)  # A student with a head has its Transformer one level down.
-        match = re.match(rf"^({blocks}\.)(\d+)(\..+)$", in_base)
-        if match is not None:
-            layer = teacher_layer.get(int(match.group(2)) + 1)
-            source = None if layer is None else f"{match.group(1)}{layer - 1}{match.group(3)}"
-        else:
-            source = in_base
-        if source in theirs and theirs[source].shape == own[name].shape:
+        # A student with a head has its Transformer one level down.
+        source = theirs.get(block.sub(mapped, name.removeprefix(prefix)))
+        if source is not None and source.shape == own[name].shape:
             with torch.no_grad():
-                own[name].copy_(theirs[source])
+                own[name].copy_(source)
             filled.append(name)
     return filled
 

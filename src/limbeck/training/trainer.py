@@ -27,8 +27,7 @@ from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
 from limbeck.training import checkpoints, module
 from limbeck.training.data import Loader
-from limbeck.training.guard import BatchSplitter, LossGuard, StepStart, skip_update, takes_flag
-from limbeck.training.interrupt import InterruptSaver
+from limbeck.training.guard import BatchSplitter, InterruptSaver, LossGuard, StepStart, skip_update, takes_flag
 
 WEIGHTS = "model.safetensors"
 PROGRESS = "progress.json"
