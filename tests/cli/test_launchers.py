@@ -28,13 +28,10 @@ def test_commands_of_one_process_refuse(limbeck, launched, command):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
-def test_distill_and_search_go_on(limbeck, launched):
+def test_distill_and_search_go_on_and_mistakes_in_a_call_are_said_once(limbeck, launched):
     launched(0)
     assert_one_line_error(limbeck("distill", "none.yaml", "--steps", "x"), 2, "'--steps'")
     assert "runs in one process" not in limbeck("search", "mapping", "--help").stderr
-
-
-def test_mistakes_in_a_call_are_said_once(limbeck, launched):
     launched(1)
     done = limbeck("distill", "--tacher", "x")
     assert (done.returncode, done.stderr) == (2, "")
@@ -42,8 +39,8 @@ def test_mistakes_in_a_call_are_said_once(limbeck, launched):
 
 def test_one_process_of_a_launcher_is_as_good_as_none(limbeck, launched, monkeypatch):
     launched(0, count=1)
-    assert limbeck("schema").returncode == 0
+    limbeck.shown("schema")
     # Some clusters set the number of tasks wherever they run anything.
     monkeypatch.delenv("RANK")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    assert limbeck("schema").returncode == 0
+    limbeck.shown("schema")

@@ -86,12 +86,6 @@ def test_json_holds_what_json_has_no_value_for(capsys):
     assert json.loads(capsys.readouterr().out) == expected
 
 
-def test_a_line_is_printed_as_it_is(capsys):
-    line = "[red]" + "word " * 60 + "[/] 'x' 1"
-    print_line(line, style="bold")
-    assert capsys.readouterr().out == line + "\n"
-
-
 @pytest.mark.parametrize(("columns", "width"), [(None, PIPED_WIDTH), ("70", 70)])
 def test_a_table_in_a_pipe_is_not_squeezed(monkeypatch, columns, width):
     monkeypatch.setenv("COLUMNS", columns or "")
@@ -100,11 +94,13 @@ def test_a_table_in_a_pipe_is_not_squeezed(monkeypatch, columns, width):
     assert result_console().width == width
 
 
-def test_no_colours_in_a_pipe_or_where_they_are_not_wanted(capsys, monkeypatch):
+def test_lines_are_printed_as_they_are_with_colours_only_where_they_are_wanted(capsys, monkeypatch):
+    line = "[red]" + "word " * 60 + "[/] 'x' 1"
+    print_line(line, style="bold")
+    assert capsys.readouterr().out == line + "\n"
     table = Table("a", title="b")
     table.add_row("c", style="red")
     result_console().print(table)
-    print_line("x", style="bold red")
     assert "\x1b" not in capsys.readouterr().out
     # As on a terminal.
     monkeypatch.setenv("FORCE_COLOR", "1")

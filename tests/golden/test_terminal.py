@@ -12,7 +12,6 @@ from tests.fixtures.write_shipped import CHANGED, SHIPPED
 from tests.golden.committed import SUFFIXES
 from tests.golden.snapshot import check
 from tests.support.command_tree import walk
-from tests.support.commands import call
 
 COMMANDS = ["", *(name for name, _ in walk())]
 FINDING = re.compile(r"  (ok|absent|warning|failed) +(?P<name>[^:]+): .+")
@@ -26,13 +25,13 @@ def _terminal(monkeypatch):
 
 
 @pytest.fixture
-def shown(capsys):
+def shown(limbeck):
     """Standard output of a command, without spaces at the ends of its lines."""
 
     def show(*arguments: object, code: int = 0) -> str:
-        capsys.readouterr()
-        assert call(*arguments) == code
-        return "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
+        done = limbeck(*arguments)
+        assert done.returncode == code
+        return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
     return show
 
