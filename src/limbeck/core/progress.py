@@ -6,17 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self, TextIO
 
+from rich import progress
 from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 _SPANS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
 
@@ -81,7 +73,7 @@ def describe_rate(per_second: float, unit: str) -> str:
     return f"{value:{digits}} {unit}/{span}"
 
 
-_RATE = TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
+_RATE = progress.TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False)
 
 
 class Bars:
@@ -96,12 +88,17 @@ class Bars:
     """
 
     def __init__(
-        self, console: Console, *columns: ProgressColumn, seconds: float = 30.0, at_once: bool = False, **options: Any
+        self,
+        console: Console,
+        *columns: progress.ProgressColumn,
+        seconds: float = 30.0,
+        at_once: bool = False,
+        **options: Any,
     ) -> None:
         self.console = console
-        self.bars = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
+        self.bars = progress.Progress(
+            progress.TextColumn("[bold]{task.description}"),
+            progress.BarColumn(bar_width=None),
             *columns,
             console=console,
             expand=True,
@@ -141,7 +138,7 @@ class ProgressBar(Bars):
     """
 
     def __init__(self, console: Console) -> None:
-        columns = (TaskProgressColumn(), _RATE, TimeRemainingColumn(compact=True))
+        columns = (progress.TaskProgressColumn(), _RATE, progress.TimeRemainingColumn(compact=True))
         # `_StandardError` lets other bars through, which would be a line for each change.
         super().__init__(console, *columns, seconds=15.0, transient=True, redirect_stderr=False)
         self._task = self.bars.add_task("…", total=1.0, rate="")
@@ -189,9 +186,9 @@ def line_by_line(report: Report, console: Console) -> Report:
 class _StandardError:
     """Standard error under a bar: the bar gives way to what others write, such as the bar of a download."""
 
-    def __init__(self, stream: TextIO, progress: Progress) -> None:
+    def __init__(self, stream: TextIO, bars: progress.Progress) -> None:
         self._stream = stream
-        self._progress = progress
+        self._bars = bars
 
     @property
     def rich_proxied_file(self) -> TextIO:
@@ -200,7 +197,7 @@ class _StandardError:
 
     def write(self, text: str) -> int:
         """Take the bar off the screen, and write; the next report brings it back."""
-        self._progress.stop()
+        self._bars.stop()
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -220,10 +217,10 @@ class CorpusProgress(Bars):
     """
 
     def __init__(self, console: Console, told: Told | None = None) -> None:
-        amount = TextColumn("{task.fields[amount]}", style="progress.download")
-        super().__init__(console, amount, _RATE, TimeRemainingColumn(compact=True, elapsed_when_finished=True))
+        amount = progress.TextColumn("{task.fields[amount]}", style="progress.download")
+        super().__init__(console, amount, _RATE, progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True))
         self._told = told
-        self._tasks: dict[str, tuple[TaskID, Rate, float]] = {}
+        self._tasks: dict[str, tuple[progress.TaskID, Rate, float]] = {}
 
     def __call__(self, step: str, done: int, total: int | None, unit: str, /) -> None:
         """Report how much of a step is done, of how much, if that is known, and in which unit."""

@@ -11,21 +11,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from limbeck.core.files import atomic_text
 
@@ -53,7 +45,7 @@ class Record(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _keep_order(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _keep_order(cls, values: Any, handler: Callable[[Any], Self]) -> Self:
         record = handler(values)
         if isinstance(values, dict):
             record._order = tuple(values)
