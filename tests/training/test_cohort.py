@@ -18,6 +18,7 @@ from limbeck.recipe.plan import plan_run
 from limbeck.training.cohort import StudentCohort
 from limbeck.training.proxy import Proxy
 from tests.support.models import make_teacher
+from tests.support.streams import make_texts, write_texts
 from tests.training.conftest import REFUSALS, refused
 
 METHODS = {
@@ -183,6 +184,16 @@ def test_a_share_of_the_text_is_a_fixed_part_of_it(tiny_recipe):
     assert len(part) == round(len(whole) / 4)
     assert part["input_ids"][:] == again["input_ids"][:]
     assert all(row in whole["input_ids"][:] for row in part["input_ids"][:])
+
+
+def test_a_share_of_mixed_sources_is_drawn_from_its_rows(tiny_recipe, tmp_path):
+    paths = (write_texts(tmp_path / f"{name}.txt", make_texts(name, count)) for name, count in (("a", 90), ("b", 30)))
+    recipe = recipe_for(tiny_recipe, METHODS["mappings"][0], max_steps=2)
+    recipe["corpus"] |= {"sources": list(map(str, paths)), "mix": {"weights": [1, 1]}}
+    proxy = proxy_for(recipe, share=0.5)
+    rows = proxy.corpora[0].manifest["source_rows"]
+    assert len(rows) == 2 and rows[0] > rows[1] > 0 and sum(rows) == len(proxy.corpora[0].train)
+    assert proxy.train(plans_for([recipe]))[0].steps == 2
 
 
 @pytest.mark.parametrize("case", REFUSALS["candidates"], ids=lambda case: case[1])

@@ -131,8 +131,11 @@ class Proxy:
         for corpus in self.corpora:
             if share < 1:
                 rows = max(1, round(share * len(corpus.train)))
-                chosen = np.random.default_rng(plan.recipe.seed).permutation(len(corpus.train))[:rows]
-                corpus.train = corpus.train.select(np.sort(chosen))
+                chosen = np.sort(np.random.default_rng(plan.recipe.seed).permutation(len(corpus.train))[:rows])
+                corpus.train = corpus.train.select(chosen)
+                if corpus.mix is not None:  # The rows of a source stand together.
+                    ends = np.cumsum([0, *corpus.manifest["source_rows"]])
+                    corpus.manifest["source_rows"] = np.diff(np.searchsorted(chosen, ends)).tolist()
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""
