@@ -315,6 +315,13 @@ _DIRTY = "-dirty"
 def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
     """Say how a result was made, as far as its record knows."""
     hardware, run = record.hardware, record if isinstance(record, records.Run) else records.Run()
+    seeds, bound = ", ".join(f"{name} {seed}" for name, seed in run.seeds.items()), {}
+    match record:
+        case studies.Comparison():
+            seeds, bound = ", ".join(map(str, record.plan.seeds)), record.fixed
+        case studies.Search():
+            seed, bound = record.identity.get("seed"), record.identity
+            seeds = "" if seed is None else f"seed {seed}"
     changed = " with local changes" if (record.git_commit or "").endswith(_DIRTY) else ""
     cores = "" if hardware.cores is None else f"{hardware.cores} cores"
     pairs = {
@@ -322,7 +329,7 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
         "Status": record.status,
         "Begun": record.created,
         "Last change": record.updated,
-        "Seeds": _seeds(record),
+        "Seeds": seeds,
         "limbeck": record.versions.get("limbeck"),
         "Commit": (record.git_commit or "").removesuffix(_DIRTY) + changed,
         "Versions": ", ".join(f"{name} {version}" for name, version in record.versions.items() if name != "limbeck"),
@@ -339,8 +346,6 @@ def provenance_blocks(record: records.Made, folder: Path) -> Iterator[Block]:
     if run.corpus is not None and run.corpus.views:
         headings = ("Stage", "Unit", "Longest block, tokens", "Blocks", "Tokens", "Fingerprint")
         yield Table("Text, by its fingerprints", headings, tuple(map(_view, run.corpus.views)), words=(1, 5))
-    bound = record.identity if isinstance(record, studies.Search) else {}
-    bound = record.fixed if isinstance(record, studies.Comparison) else bound
     if bound:
         yield blocks.Code("Identity", yaml.safe_dump(bound, sort_keys=False, allow_unicode=True), "yaml")
 
@@ -352,17 +357,6 @@ def _gibibytes(size: float | None, digits: int) -> str:
 def _view(view: records.CorpusView) -> tuple[Cell, ...]:
     counts = Cell(view.length, "{:.0f}"), number(view.blocks), number(view.tokens)
     return Cell(view.stage or None), Cell(view.unit or None), *counts, Cell(view.fingerprint or None)
-
-
-def _seeds(record: records.Made) -> str:
-    match record:
-        case studies.Comparison():
-            return ", ".join(map(str, record.plan.seeds))
-        case records.Run():
-            return ", ".join(f"{name} {seed}" for name, seed in record.seeds.items())
-        case studies.Search() if record.identity.get("seed") is not None:
-            return f"seed {record.identity['seed']}"
-    return ""
 
 
 SECTIONS: dict[str, Callable[[RunFound], Iterable[Block]]] = {
