@@ -26,7 +26,7 @@ from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
 from limbeck.evaluation.cell import model_fingerprint
 from limbeck.evaluation.grid import EvaluationOutcome, run_evaluation
-from limbeck.evaluation.grid_plan import EvaluationRequest, Planner
+from limbeck.evaluation.grid_plan import EvaluationRequest, PlannedTask, Planner
 from limbeck.models.families import shape_of
 from limbeck.models.loading import load_config, load_model, load_tokenizer, quiet
 from limbeck.training.run import STUDENT, build_corpora
@@ -109,7 +109,7 @@ def request_evaluation(
     )
 
 
-def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[str]:
+def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[PlannedTask]:
     """Check tasks and settings, before hours go into students that could not be evaluated.
 
     Args:
@@ -117,7 +117,7 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[str]:
         read: Read the tasks' rows too; where they are in a folder they are in any case.
 
     Returns:
-        The tasks' names, groups expanded.
+        The tasks whose rows were read, groups expanded.
 
     Raises:
         RecipeError: for an unknown task or setting.
@@ -129,9 +129,7 @@ def check_tasks(spec: MeasuresSpec, *, read: bool) -> list[str]:
     planner = Planner(request)
     if request.data is not None and not request.data.is_dir():
         raise CorpusError(f"The data folder '{request.data}' does not exist.")
-    for name in planner.names if read or request.data is not None else ():
-        planner.plan(name)
-    return planner.names
+    return [planner.plan(name) for name in planner.names if read or request.data is not None]
 
 
 def evaluate_students(

@@ -18,8 +18,6 @@ from limbeck.core.machine import choose_device
 from limbeck.core.progress import ProgressBar
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
-from limbeck.evaluation.cell import data_fingerprint
-from limbeck.evaluation.task_files import load_task
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.plan import RunPlan
 from limbeck.training.proxy import Proxy
@@ -48,16 +46,11 @@ def describe_tasks(spec: MeasuresSpec) -> dict[str, Any]:
         RecipeError: for an unknown task or setting.
         CorpusError: for a task whose rows are not there, cannot be read, or have no labels to score by.
     """
-    names = check_tasks(spec, read=True)
-    folder = None if spec.data is None or spec.data.lower() == "hub" else Path(spec.data).expanduser()
-    rows: dict[str, str] = {}
-    for name in names:
-        found = load_task(name, data=folder)
-        if not found.task.scored:
-            raise CorpusError(
-                f"{found.task.title} has no labelled split to score, so it is no proxy task; leave it out."
-            )
-        rows[found.task.name] = data_fingerprint(found)
+    planned = check_tasks(spec, read=True)
+    for one in planned:
+        if not one.task.scored:
+            raise CorpusError(f"{one.task.title} has no labelled split to score, so it is no proxy task; leave it out.")
+    rows = {one.task.name: one.data for one in planned}
     return {"tasks": rows, "preset": spec.preset, "seeds": spec.seeds, "settings": spec.settings}
 
 
