@@ -33,9 +33,8 @@ from limbeck.core.workers import Send, run_tasks
 from limbeck.errors import RecipeError
 from limbeck.methods.composition import Term
 from limbeck.methods.layer_mapping import stream_width
+from limbeck.models import packing, taps
 from limbeck.models.families import Shape, blocks, family_of
-from limbeck.models.packing import PackedLinear, pack_linear_maps
-from limbeck.models.taps import StreamTap
 from limbeck.objectives import OBJECTIVES, Workload
 
 # Rows of the square matrices: large enough that more would not be faster, small enough to be done soon.
@@ -62,7 +61,7 @@ def measure_ceiling(
     rows = size or (CPU_SIZE if device.type == "cpu" else DEVICE_SIZE)
     left = torch.randn(rows, rows, device=device).to(dtype)
     linear = nn.Sequential(nn.Linear(rows, rows, bias=False, device=device, dtype=dtype)).requires_grad_(False)
-    pack_linear_maps([linear])
+    packing.pack_linear_maps([linear])
     run = stopwatch(lambda: linear(left), device)
     fastest = min(take_turns({"matmul": run}, seconds=seconds)["matmul"])
     return 2 * rows**3 / fastest
@@ -248,7 +247,7 @@ class ForwardCost:
         return 2 * tokens * self.weights + 4 * squares * sum(self.attention_widths) + 2 * scored * self.decoder
 
 
-def forward_cost(tap: StreamTap, shape: Shape) -> ForwardCost:
+def forward_cost(tap: taps.StreamTap, shape: Shape) -> ForwardCost:
     """Work out what a tapped model runs: no more than its streams need.
 
     Args:
@@ -305,5 +304,5 @@ def _map_operations(term: Term, lengths: Sequence[int]) -> int:
 
 
 def _matrix_numbers(block: nn.Module) -> int:
-    packed = sum(m.in_features * m.out_features for m in block.modules() if isinstance(m, PackedLinear))
+    packed = sum(m.in_features * m.out_features for m in block.modules() if isinstance(m, packing.PackedLinear))
     return packed + sum(parameter.numel() for parameter in block.parameters() if parameter.dim() == 2)

@@ -15,22 +15,16 @@ from limbeck.benchmark.rows import Row, Value, describe_machine, tidy
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.timing import speedup, stopwatch, summarise, take_turns, tell_rounds
 from limbeck.errors import RecipeError
-from limbeck.evaluation.costs import count_parameters, model_megabytes
-from limbeck.evaluation.inference import encoder_of, longest_input
-from limbeck.evaluation.protocols import matching_costs
-from limbeck.models.blueprint import build_student, parse_blueprint, presets, student_config
-from limbeck.models.families import depth, shape_of
+from limbeck.evaluation import costs, inference, protocols
+from limbeck.models import blueprint, families, locating, streams, taps
 from limbeck.models.loading import load_config, load_model
-from limbeck.models.locating import is_local, resolve_model
-from limbeck.models.streams import StreamKey
-from limbeck.models.taps import StreamTap
 
 _SIZE = re.compile(r"\d+\s*[x×]\s*\d+(h\d+)?", re.IGNORECASE)
 
 
 def names_shape(name: str) -> bool:
     """Whether text names a shape (`"12x768"`, `"12x768h6"`, a preset) and no saved model; an existing folder wins."""
-    return not Path(name).is_dir() and (_SIZE.fullmatch(name.strip()) is not None or name in presets)
+    return not Path(name).is_dir() and (_SIZE.fullmatch(name.strip()) is not None or name in blueprint.presets)
 
 
 def read_config(name: str, length: int) -> PreTrainedConfig:
@@ -45,7 +39,9 @@ def read_config(name: str, length: int) -> PreTrainedConfig:
     """
     if not names_shape(name):
         return load_config(name)
-    return student_config(parse_blueprint(name), BertConfig(max_position_embeddings=max(512, length)))
+    return blueprint.student_config(
+        blueprint.parse_blueprint(name), BertConfig(max_position_embeddings=max(512, length))
+    )
 
 
 def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
@@ -61,7 +57,7 @@ def load_or_make(name: str, *, length: int, dtype: torch.dtype, device: torch.de
         ModelError: see `load_model`.
     """
     if names_shape(name):
-        model = build_student(read_config(name, length), seed=0).to(dtype)
+        model = blueprint.build_student(read_config(name, length), seed=0).to(dtype)
     else:
         model = load_model(name, dtype=dtype)
     return model.to(device).eval()
@@ -78,10 +74,12 @@ def measure_size(name: str, model: PreTrainedModel) -> tuple[Row, ForwardCost]:
         Columns of a benchmark's row, and the products of a whole forward pass without a head. Megabytes (10⁶ bytes) are
         those of the weights' `"files"`, or of its `"tensors"` where the model has no files here.
     """
-    shape, counts = shape_of(model.config), count_parameters(model)
-    located = None if names_shape(name) else resolve_model(name)
-    megabytes, source = model_megabytes(model, located if located is not None and is_local(located) else None)
-    with StreamTap(model, [StreamKey("hidden", depth(model.config))]) as whole:
+    shape, counts = families.shape_of(model.config), costs.count_parameters(model)
+    located = None if names_shape(name) else locating.resolve_model(name)
+    megabytes, source = costs.model_megabytes(
+        model, located if located is not None and locating.is_local(located) else None
+    )
+    with taps.StreamTap(model, [streams.StreamKey("hidden", families.depth(model.config))]) as whole:
         forward = forward_cost(whole, shape)
     size: Row = {
         "shape": str(shape),
@@ -136,11 +134,11 @@ def measure_models(
             measuring.check_length("--lengths", lengths)
         report(0.1 * index / len(names), f"loading {name}", Count(index, "models"))
         models[name] = load_or_make(name, length=max(lengths), dtype=dtype, device=device)
-        limit = longest_input(encoder_of(models[name]))
+        limit = inference.longest_input(inference.encoder_of(models[name]))
         if limit is not None and max(lengths) > limit:
             raise RecipeError(f"--lengths {max(lengths)} is longer than the {limit} tokens '{name}' takes; use less.")
     sizes = {name: measure_size(name, model) for name, model in models.items()}
-    shapes = [shape_of(model.config) for model in models.values()]
+    shapes = [families.shape_of(model.config) for model in models.values()]
     vocabulary = min(shape.vocabulary for shape in shapes)
     generator = torch.Generator().manual_seed(0)  # All models share the token ids.
     cases = [(batch, length) for length in lengths for batch in batch_sizes]
@@ -153,7 +151,9 @@ def measure_models(
         input_ids = torch.randint(0, vocabulary, (batch, length), generator=generator).to(device)
         here = part_of(report, 0.1 + 0.9 * index / len(cases), 0.1 + 0.9 * (index + 1) / len(cases))
         inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
-        runs = {name: stopwatch(partial(encoder_of(model), **inputs), device) for name, model in models.items()}
+        runs = {
+            name: stopwatch(partial(inference.encoder_of(model), **inputs), device) for name, model in models.items()
+        }
         tell = tell_rounds(here, f"{batch} x {length} tokens")
         with torch.inference_mode():
             times = take_turns(runs, seconds=seconds / len(cases), warmup=warmup, tell=tell)
@@ -214,8 +214,8 @@ def measure_costs(
     timings = measure_models(
         names, device=device, batch_sizes=batch_sizes, lengths=lengths, seconds=seconds, report=report
     )
-    shapes = [shape_of(read_config(name, max(lengths))) for name in names]
-    papers = matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
+    shapes = [families.shape_of(read_config(name, max(lengths))) for name in names]
+    papers = protocols.matching_costs([(f"{shape.layers}x{shape.hidden}", shape.vocabulary) for shape in shapes])
     return {
         "models": [_size([row for row in timings if row["model"] == name]) for name in names],
         "timings": timings,

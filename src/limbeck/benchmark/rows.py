@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 
 from rich.console import RenderableType
 
+from limbeck.core import files, records
 from limbeck.core.blocks import NOTHING, Layout, Notes, Paragraph, Table, console
-from limbeck.core.files import check_writable
 from limbeck.core.machine import git_commit, hardware, versions
-from limbeck.core.records import timestamp
 from limbeck.errors import OutputError, RecipeError
 
 Value: TypeAlias = str | int | float | None
@@ -42,7 +41,7 @@ def describe_machine(device_type: str) -> Machine:
         "hardware": found,
         "versions": versions(),
         "commit": git_commit(),
-        "created": timestamp(),
+        "created": records.timestamp(),
     }
 
 
@@ -75,7 +74,7 @@ def check_output(path: Path | None) -> None:
         raise RecipeError(f"--output '{path}' ends with '{path.suffix}'; give a file that ends with .csv or .json.")
     if path.is_dir():
         raise OutputError(f"--output '{path}' is a folder; give a file in it.")
-    check_writable(path, path.parent)
+    files.check_writable(path, path.parent)
 
 
 def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], machine: Machine) -> None:

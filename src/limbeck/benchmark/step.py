@@ -16,9 +16,8 @@ from limbeck.benchmark import measuring
 from limbeck.benchmark.measuring import Peak, forward_cost, loss_operations
 from limbeck.benchmark.model import names_shape, read_config
 from limbeck.benchmark.rows import Row, tidy
-from limbeck.core import IGNORED_LABEL
+from limbeck.core import IGNORED_LABEL, progress
 from limbeck.core.machine import bf16_is_fast, choose_device, keep_freed_memory, synchronise
-from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.timing import stopwatch, summarise, take_turns, tell_rounds
 from limbeck.corpus.batches import LABELS_OF_TASK, LabelKind
 from limbeck.errors import RecipeError
@@ -426,7 +425,7 @@ def measure_step(
     seconds: float = 30.0,
     memory: bool = True,
     ceiling_size: int | None = None,
-    report: Report = no_progress,
+    report: progress.Report = progress.no_progress,
 ) -> list[Row]:
     """Measure a whole optimizer step and its parts.
 
@@ -466,7 +465,7 @@ def measure_step(
 
     report(_MEMORY_DONE, "a large matrix product")
     before = measure_rates()
-    timing = part_of(report, _CEILING_DONE, 1.0)
+    timing = progress.part_of(report, _CEILING_DONE, 1.0)
     watch = stopwatch(step.run, step.device)
     variants: dict[str, Callable[[], dict[str, float]]] = {"whole": lambda: {WHOLE: watch()}, "parts": step.run_parts}
     found = take_turns(variants, seconds=seconds, tell=tell_rounds(timing, f"steps of {step.tokens:,} tokens"))

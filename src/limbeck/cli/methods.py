@@ -9,8 +9,7 @@ from rich.markdown import Markdown
 from limbeck.cli.messages import print_json, print_line, print_result
 from limbeck.cli.options import METHODS, RECIPE_CARDS, Json, command, complete
 from limbeck.cli.recipe import print_recipe
-from limbeck.core.blocks import BOXED, Table
-from limbeck.core.blocks import console as blocks_console
+from limbeck.core import blocks
 from limbeck.errors import RecipeError
 
 
@@ -69,8 +68,8 @@ def _list(as_json: bool) -> None:
     ]
     rows += [{"name": name, "summary": summary, "source": None} for name, summary in cards.RECIPE_CARDS.items()]
     cells = tuple(tuple(value or "" for value in row.values()) for row in rows)
-    table = Table("", ("method", "what is taught", "source"), cells, words=(0, 1, 2), layout=BOXED)
-    print_result(as_json, rows, blocks_console(table))
+    table = blocks.Table("", ("method", "what is taught", "source"), cells, words=(0, 1, 2), layout=blocks.BOXED)
+    print_result(as_json, rows, blocks.console(table))
 
 
 def _show(method: dict[str, Any], recipe: str) -> None:

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from limbeck.cli.messages import print_result
-from limbeck.cli.options import Json, command
+from limbeck.cli import messages, options
 
 
-@command(
+@options.command(
     "limbeck report runs/mine",
     "limbeck report runs/first runs/second --output both.html",
     "limbeck report runs/methods --markdown --figures paper/figures",
@@ -39,7 +38,7 @@ def report(
         Path | None, typer.Option(metavar="DIR", help="Write the figures as SVG and PNG there, for papers.")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write one HTML page of what was done and found: it needs no network and no file beside it.
 
@@ -59,6 +58,6 @@ def report(
     if written.figures:
         lines.append(f"Figures: {len(written.figures)} files in {written.figures[0].parent}")
     lines += [f"Report: {path}" for path in (written.markdown, written.html) if path is not None]
-    print_result(as_json, content, *lines)
+    messages.print_result(as_json, content, *lines)
     if show:
         webbrowser.open(written.html.resolve().as_uri())

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.comparison.plan import ComparedStudent, ComparisonPlan, Variant
-from limbeck.core import studies
-from limbeck.core.files import fingerprint
-from limbeck.core.machine import choose_device
+from limbeck.core import files, machine, studies
 from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
@@ -89,7 +87,7 @@ class Cell:
     @property
     def id(self) -> str:
         """Hash of everything that is computed: neither titles nor places are part of it."""
-        return fingerprint({key: value for key, value in self.recipe.items() if key not in _NOT_COMPUTED})
+        return files.fingerprint({key: value for key, value in self.recipe.items() if key not in _NOT_COMPUTED})
 
     @property
     def title(self) -> str:
@@ -188,7 +186,7 @@ def check_plan(plan: ComparisonPlan) -> CheckedPlan:
             none is left, or two are the same.
     """
     _check_arguments(plan)
-    choose_device(plan.evaluation.speed.device)
+    machine.choose_device(plan.evaluation.speed.device)
     choose_teacher(plan.teacher)
     for index, student in enumerate(plan.students):
         bare = {"teacher": plan.teacher.model_dump(mode="json"), "student": student.in_recipe()}

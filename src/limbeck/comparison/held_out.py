@@ -18,10 +18,15 @@ from limbeck.core import records
 from limbeck.core.studies import HeldOutFigures, HeldOutMeasure
 from limbeck.corpus import Corpus, PadCollator
 from limbeck.errors import CorpusError, LimbeckError
-from limbeck.evaluation import SentencePair, build_pairs, measure_retrieval, pair_similarities, spearman_agreement
-from limbeck.evaluation.agreement import build_retrieval_pairs
-from limbeck.methods.layer_mapping import stream_width
-from limbeck.methods.minilmv2 import relation_heads_for
+from limbeck.evaluation import (
+    SentencePair,
+    agreement,
+    build_pairs,
+    measure_retrieval,
+    pair_similarities,
+    spearman_agreement,
+)
+from limbeck.methods import layer_mapping, minilmv2
 from limbeck.models.families import Shape, depth, family_of, shape_of
 from limbeck.models.loading import load_model
 from limbeck.models.streams import StreamKey
@@ -35,8 +40,8 @@ _PENALTIES = tuple(10.0**power for power in range(-4, 3))
 
 def common_relation_heads(teacher: Shape, students: Sequence[Shape]) -> int:
     """Return the relation heads of all students: MiniLMv2's number, or the nearest below that divides every width."""
-    widths = {stream_width(shape, part) for shape in (teacher, *students) for part in _PARTS}
-    return relation_heads_for(teacher, widths)
+    widths = {layer_mapping.stream_width(shape, part) for shape in (teacher, *students) for part in _PARTS}
+    return minilmv2.relation_heads_for(teacher, widths)
 
 
 class LastLayers:
@@ -289,7 +294,7 @@ class HeldOutText:
 
     @cached_property
     def _retrieval_pairs(self) -> list[tuple[str, str]]:
-        return build_retrieval_pairs(self._documents, self.spec.retrieval_pairs)
+        return agreement.build_retrieval_pairs(self._documents, self.spec.retrieval_pairs)
 
     @cached_property
     def _batches(self) -> list[dict[str, Tensor]]:

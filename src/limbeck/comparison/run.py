@@ -13,14 +13,10 @@ import torch
 from rich.console import Console
 
 from limbeck.benchmark.model import measure_costs
+from limbeck.comparison import held_out, summary
 from limbeck.comparison.cells import Cell, CheckedPlan, check_plan, steps_of_stages
-from limbeck.comparison.held_out import HeldOutText, check_held_out
 from limbeck.comparison.plan import ComparisonPlan, MeasuresSpec
-from limbeck.comparison.summary import summarise_comparison
-from limbeck.core import records, studies
-from limbeck.core.blocks import duration
-from limbeck.core.folders import FolderKind, claim, first_difference
-from limbeck.core.machine import choose_device, git_commit, hardware, versions
+from limbeck.core import blocks, folders, machine, records, studies
 from limbeck.core.progress import Count, ProgressBar, Report, print_plain
 from limbeck.corpus import Corpus
 from limbeck.errors import CorpusError, Interrupted, OutputError, describe_error
@@ -56,7 +52,9 @@ def check_fixed(folder: Path, saved: Mapping[str, Any], asked: Mapping[str, Any]
     if not isinstance(fixed, dict):
         raise OutputError(f"'{folder / studies.Comparison.FILE}' is no record of a comparison; choose another folder.")
     common = [name for name in fixed if name in asked]
-    difference = first_difference({name: fixed[name] for name in common}, {name: asked[name] for name in common})
+    difference = folders.first_difference(
+        {name: fixed[name] for name in common}, {name: asked[name] for name in common}
+    )
     if difference is not None:
         name, _, below = difference.place.partition(".")
         old, new = (f"{f'{below} = ' if below else ''}{_shown(value)}" for value in (difference.old, difference.new))
@@ -70,7 +68,7 @@ def _shown(value: Any) -> str:
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-COMPARISON = FolderKind(
+COMPARISON = folders.FolderKind(
     "comparison", studies.Comparison.FILE, check_fixed, way_out="put it back, or choose another folder"
 )
 
@@ -180,10 +178,10 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
     checked = check_plan(plan)
     check_tasks(plan.evaluation, read=True)
     fixed = _fixed(plan)
-    saved = claim(folder, COMPARISON, fixed)
+    saved = folders.claim(folder, COMPARISON, fixed)
     with quiet():
         corpus = build_corpora(checked.with_text, _tokenizer(plan), console)[0]
-    check_held_out(corpus, plan.evaluation.held_out)
+    held_out.check_held_out(corpus, plan.evaluation.held_out)
     fixed |= {"teacher_weights": model_fingerprint(plan.teacher.model), "text": corpus.path.name}
     check_fixed(folder, saved, fixed)
     earlier, title = studies.Comparison.read(saved), plan.teacher.name or plan.teacher.model
@@ -197,9 +195,9 @@ def run_comparison(plan: ComparisonPlan, folder: Path, distil: Distil, console: 
             name=plan.teacher.model, title=title, shape=str(checked.with_text.teacher), held_out=None
         ),
         impossible=list(checked.impossible),
-        versions=versions(),
-        git_commit=git_commit(),
-        hardware=records.Hardware.read(hardware()),
+        versions=machine.versions(),
+        git_commit=machine.git_commit(),
+        hardware=records.Hardware.read(machine.hardware()),
     )
     comparison = _Comparison(checked, folder, corpus, plan_cells(checked, corpus), record, console)
     try:
@@ -253,7 +251,7 @@ class _Comparison:
         # In the order of the table: student by student as planned, seeds innermost.
         count = len(self.checked.runs)
         ordered = [cell for start in range(count) for cell in self.record.cells[start::count]]
-        self.record.summary = summarise_comparison(ordered, self.record.teacher, evaluation, costs)
+        self.record.summary = summary.summarise_comparison(ordered, self.record.teacher, evaluation, costs)
         self.record.costs = costs
         self._save("failed" if failed else "finished")
         return ComparisonOutcome(self.record, failed)
@@ -284,7 +282,7 @@ class _Comparison:
         for number, index in enumerate(missing):
             cell = self.cells[index]
             left = (time.monotonic() - began) / number * (len(missing) - number) if number else None
-            rest = "" if left is None else f" (about {duration(left)} for this and the rest)"
+            rest = "" if left is None else f" (about {blocks.duration(left)} for this and the rest)"
             print_plain(self.console, f"Run {number + 1} of {len(missing)}: {cell.title}{rest}")
             problem: str | None = None
             try:
@@ -340,8 +338,8 @@ class _Comparison:
         plan, finished = self.checked.plan, self._finished
         with quiet(), ProgressBar(self.console) as bar:
             load_teacher = partial(load_model, plan.teacher.model, revision=plan.teacher.revision)
-            text = HeldOutText(
-                teacher=load_teacher().to(choose_device("auto")).eval(),
+            text = held_out.HeldOutText(
+                teacher=load_teacher().to(machine.choose_device("auto")).eval(),
                 tokenizer=_tokenizer(plan),
                 corpus=self.corpus,
                 spec=plan.evaluation.held_out,
@@ -394,7 +392,7 @@ class _Comparison:
         settings = spec.model_dump(include={"batch_sizes", "lengths", "seconds"})
         with ProgressBar(self.console) as bar:
             found = measure_costs(
-                [teacher, *students.values()], device=choose_device(spec.device), **settings, report=bar
+                [teacher, *students.values()], device=machine.choose_device(spec.device), **settings, report=bar
             )
         costs = studies.Costs.read(found)
         titles = {path: title for title, path in students.items()}

@@ -23,8 +23,7 @@ from limbeck.core.files import (
     read_piece,
 )
 from limbeck.core.workers import map_parallel
-from limbeck.corpus import store
-from limbeck.corpus.answers import AnswerWindows
+from limbeck.corpus import answers, store
 from limbeck.corpus.documents import UNITS, Document, SourceReport, clean_text, next_batch, one_line
 from limbeck.corpus.labelled import TOKEN_TYPES, SequenceEncoder
 from limbeck.corpus.packing import BlockPacker, PackingCounts, TokenEncoder
@@ -393,7 +392,7 @@ class RowEncoding:
         held_below: Rows on a text with a key below this are held out.
     """
 
-    encoder: AnswerWindows | SequenceEncoder
+    encoder: answers.AnswerWindows | SequenceEncoder
     schema: pa.Schema
     held_below: int = 0
 
@@ -415,9 +414,9 @@ class RowEncoding:
 
 
 def _row_encoding(settings: LabelledSettings, tokenizer: Any) -> RowEncoding:
-    encoder: AnswerWindows | SequenceEncoder
+    encoder: answers.AnswerWindows | SequenceEncoder
     if settings.task == "question_answering":
-        encoder = AnswerWindows(tokenizer, settings.length, settings.stride)
+        encoder = answers.AnswerWindows(tokenizer, settings.length, settings.stride)
     else:
         encoder = SequenceEncoder(tokenizer, settings.length, settings.pair_column is not None)
     columns = [*BlockEncoding.schema, pa.field("labels", store.LABEL_TYPES[settings.task])]

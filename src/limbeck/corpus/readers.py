@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from limbeck.core.registry import Registry
-from limbeck.corpus import documents, opening
+from limbeck.corpus import documents, opening, prose
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, one_line
 from limbeck.corpus.opening import FilePath, is_compressed, open_file
-from limbeck.corpus.prose import extract_prose
 from limbeck.errors import CorpusError
 
 LONG_LINE = f"line longer than {documents.LONGEST_LINE:,} bytes, passed over"
@@ -286,7 +285,7 @@ def _read_markup(file: OpenFile) -> Iterator[FoundText]:
             break
         lines.append(last.text)
     if last.line:
-        yield last._replace(text="\n".join(extract_prose("\n".join(lines)).paragraphs))
+        yield last._replace(text="\n".join(prose.extract_prose("\n".join(lines)).paragraphs))
 
 
 def _json_lines(file: OpenFile) -> Iterator[tuple[FoundText, str, Any]]:

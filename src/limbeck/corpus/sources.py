@@ -17,9 +17,8 @@ import datasets
 import fsspec  # type: ignore[import-untyped]
 
 from limbeck.core.registry import Registry
-from limbeck.corpus import documents, readers
+from limbeck.corpus import documents, installed_docs, readers
 from limbeck.corpus.documents import Cursor, Document, FoundText, SourceReport, Step, first_line, one_line
-from limbeck.corpus.installed_docs import InstalledDocs
 from limbeck.corpus.opening import UNKNOWN_SIZE, FilePath, file_size, is_compressed, is_remote
 from limbeck.corpus.readers import FILE_KINDS, PlacedRow, suffix_of
 from limbeck.errors import CorpusError
@@ -555,7 +554,7 @@ SOURCES.register(
     SourceKind(
         _INSTALLED_DOCS,
         lambda text: text.partition(":")[0] == _INSTALLED_DOCS,
-        lambda text, _, workers: InstalledDocs(_docs_folders(text), workers),
+        lambda text, _, workers: installed_docs.InstalledDocs(_docs_folders(text), workers),
         lambda text: check_files(text.partition(":")[2] or "."),
         is_labelled=False,
     ),

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limbeck.core.files import build_once, fingerprint
-from limbeck.corpus import build, store
+from limbeck.corpus import build, packing, store
 from limbeck.corpus.batches import group_by_length
 from limbeck.corpus.build import BlockEncoding, Corpus
 from limbeck.corpus.documents import Cursor, Document, SourceReport, one_line
-from limbeck.corpus.packing import BlockPacker
 from limbeck.corpus.settings import CorpusSettings, Mix, draw_counts
 from limbeck.corpus.sources import ShardedSource, open_source
 from limbeck.corpus.store import Progress
@@ -187,7 +186,7 @@ class SourceBlocks(Iterator[Block]):
     begun: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        self._packer = BlockPacker(**self.encoding.packing)
+        self._packer = packing.BlockPacker(**self.encoding.packing)
         state = self.begun or {}
         self._pass: int = state.get("pass", 0)
         self._cursor = Cursor.from_json(state.get("cursor", Cursor().to_json()))

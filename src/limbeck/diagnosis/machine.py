@@ -10,9 +10,8 @@ import torch
 
 from limbeck.core.machine import bf16_is_fast, choose_device, hardware
 from limbeck.diagnosis.checks import Finding, gigabytes
-from limbeck.kernels import choose_relation_backend
+from limbeck.kernels import choose_relation_backend, soft_label_chunks
 from limbeck.kernels.relation_triton import triton_obstacle
-from limbeck.kernels.soft_label_chunks import CPU_CHUNK, DEVICE_CHUNK
 
 _FLOAT32_BYTES = 4
 _MEGABYTE = 1 << 20
@@ -113,7 +112,9 @@ def find_relation(kind: str) -> Finding:
 
 def find_soft_labels(kind: str) -> Finding:
     """Say how soft labels are computed: by PyTorch, or a chunk of logits at a time where there are hidden vectors."""
-    size = (CPU_CHUNK if kind == "cpu" else DEVICE_CHUNK) * _FLOAT32_BYTES // _MEGABYTE
+    size = (
+        (soft_label_chunks.CPU_CHUNK if kind == "cpu" else soft_label_chunks.DEVICE_CHUNK) * _FLOAT32_BYTES // _MEGABYTE
+    )
     text = f"PyTorch; from hidden vectors in chunks of {size} MiB of logits"
     facts = {"device": kind, "backend": "pytorch", "chunk_mebibytes": size}
     return Finding(f"soft labels on {kind}", "ok", text, facts=facts)

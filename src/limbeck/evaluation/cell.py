@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.core.files import fingerprint
-from limbeck.evaluation.protocols import FineTuning
-from limbeck.evaluation.task_files import TRAIN
+from limbeck.evaluation import protocols, task_files
 from limbeck.evaluation.tasks import Task, TaskData, TaskRow
-from limbeck.models.loading import load_config
-from limbeck.models.locating import is_local, resolve_model
+from limbeck.models import loading, locating
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class Cell:
         )
 
 
-def grid(task: Task, settings: FineTuning, *, bf16: bool) -> list[Point]:
+def grid(task: Task, settings: protocols.FineTuning, *, bf16: bool) -> list[Point]:
     """Return the grid points of a task, rates innermost.
 
     Args:
@@ -187,9 +185,9 @@ def tokenizer_fingerprint(name: str) -> str:
 
 
 def _hash_of(name: str, patterns: Sequence[str]) -> str:
-    resolved, digest = resolve_model(name), hashlib.blake2b(digest_size=12)
-    if not is_local(resolved):
-        digest.update(f"{resolved}@{getattr(load_config(name), '_commit_hash', None)}".encode())
+    resolved, digest = locating.resolve_model(name), hashlib.blake2b(digest_size=12)
+    if not locating.is_local(resolved):
+        digest.update(f"{resolved}@{getattr(loading.load_config(name), '_commit_hash', None)}".encode())
         return digest.hexdigest()
     folder = Path(resolved)
     for file in sorted({file for pattern in patterns for file in folder.glob(pattern)}):
@@ -219,7 +217,7 @@ def training_set_fingerprint(data: TaskData) -> str:
     """
     digest = hashlib.blake2b(digest_size=12)
     digest.update(json.dumps([data.task.kind, data.task.labels]).encode())
-    _add_rows(digest, data.splits.get(TRAIN, ()))
+    _add_rows(digest, data.splits.get(task_files.TRAIN, ()))
     return digest.hexdigest()
 
 

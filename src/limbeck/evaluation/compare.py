@@ -15,14 +15,10 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core import records
-from limbeck.core.progress import no_progress, part_of
+from limbeck.core import progress, records
 from limbeck.errors import CorpusError, LimbeckError
-from limbeck.evaluation import agreement, costs
-from limbeck.evaluation.inference import Encoding, device_of, pair_similarities
-from limbeck.models.families import depth
-from limbeck.models.streams import StreamKey
-from limbeck.models.taps import StreamTap
+from limbeck.evaluation import agreement, costs, inference
+from limbeck.models import families, streams, taps
 
 T = TypeVar("T")
 # Shares of the progress, of the student and of the teacher, which is larger; the rest is the latency.
@@ -43,7 +39,7 @@ def compare_models(
     seed: int = 0,
     teacher_folder: Path | str | None = None,
     student_folder: Path | str | None = None,
-    **encoding: Unpack[Encoding],
+    **encoding: Unpack[inference.Encoding],
 ) -> records.RunEvaluation:
     """Measure a teacher and its student side by side.
 
@@ -70,19 +66,19 @@ def compare_models(
     held_out = list(held_out_documents)
     unavailable: dict[str, str] = {}
     seconds: dict[str, records.Number | None] = {}
-    encoding = {"pooling": "mean", "max_length": 128, "report": no_progress, **encoding}
+    encoding = {"pooling": "mean", "max_length": 128, "report": progress.no_progress, **encoding}
     dtype, report = encoding.get("dtype"), encoding["report"]
 
     def of_both(measure: Callable[..., T], texts: Sequence[Any], shares: Sequence[tuple[float, float]]) -> list[T]:
         return [
-            measure(model, tokenizer, texts, **encoding | {"report": part_of(report, *share)})
+            measure(model, tokenizer, texts, **encoding | {"report": progress.part_of(report, *share)})
             for model, share in zip((student, teacher), shares, strict=True)
         ]
 
     def agree() -> records.Agreement:
         texts_only = [text if isinstance(text, str) else "\n".join(text) for text in held_out]
         chosen = agreement.build_pairs(texts_only, pairs, seed=seed)
-        both = of_both(pair_similarities, [(pair.first, pair.second) for pair in chosen], _AGREEMENT)
+        both = of_both(inference.pair_similarities, [(pair.first, pair.second) for pair in chosen], _AGREEMENT)
         return agreement.measure_agreement(chosen, both[0].numpy(), both[1].numpy(), seed=seed)
 
     def retrieve() -> list[records.Retrieval]:
@@ -98,7 +94,7 @@ def compare_models(
             seconds=latency_seconds,
             dtype=dtype or torch.float32,
             seed=seed,
-            report=part_of(report, _RETRIEVAL[-1][-1], 1.0),
+            report=progress.part_of(report, _RETRIEVAL[-1][-1], 1.0),
         )
 
     def attempt(name: str, asked: bool, measure: Callable[[], T]) -> T | None:
@@ -188,10 +184,10 @@ def measure_task(
 @torch.no_grad()
 def _predict(model: PreTrainedModel, batches: Sequence[Mapping[str, Tensor]], task: str) -> Tensor:
     """The predicted classes `[rows]`, values `[rows]`, or start and end within the text `[rows, 2]`."""
-    key = StreamKey("logits", depth(model.config))
-    device, was_training = device_of(model), model.training
+    key = streams.StreamKey("logits", families.depth(model.config))
+    device, was_training = inference.device_of(model), model.training
     found = []
-    with StreamTap(model.eval(), [key]) as tap:
+    with taps.StreamTap(model.eval(), [key]) as tap:
         for batch in batches:
             logits = tap(**{name: tensor.to(device) for name, tensor in batch.items()})[key].float().cpu()
             found.append(logits[:, 0] if task == "regression" else logits.argmax(-1))

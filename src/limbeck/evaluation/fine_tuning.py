@@ -18,16 +18,12 @@ from transformers.trainer_callback import PrinterCallback, TrainerControl, Train
 
 from limbeck.core.machine import choose_device
 from limbeck.errors import CorpusError, ModelError, TrainingError
+from limbeck.evaluation import inference, task_files
 from limbeck.evaluation.cell import Cell, SimilarityPoint, TrainingPoint
 from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TaskCollator, open_columns
-from limbeck.evaluation.inference import pair_similarities
 from limbeck.evaluation.metrics import score
-from limbeck.evaluation.task_files import TRAIN
 from limbeck.evaluation.tasks import Predictions, Task
-from limbeck.models import loading
-from limbeck.models.families import shape_of
-from limbeck.models.heads import Head, model_class
-from limbeck.models.locating import sentence_pooling
+from limbeck.models import families, heads, loading, locating
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -90,7 +86,7 @@ def load_task_model(name: str, task: Task, *, seed: int) -> PreTrainedModel:
         config.label2id = {label: number for number, label in enumerate(task.labels)}
     elif task.kind == "regression":
         config.num_labels, config.problem_type = 1, "regression"
-    loader = model_class(config, cast(Head, task.kind))
+    loader = heads.model_class(config, cast(heads.Head, task.kind))
     set_seed(seed)
     model, info = loading.load_class(loader, name, config)  # A head of another task is drawn anew.
     _check_encoder(name, model, info)
@@ -209,7 +205,7 @@ class FineTuner:
         self._trainer = OrderedTrainer(
             model=model,
             args=arguments,
-            train_dataset=open_columns(prepared.tokens(TRAIN)),
+            train_dataset=open_columns(prepared.tokens(task_files.TRAIN)),
             data_collator=TaskCollator(model, tokenizer, prepared.task.kind),
         )
         self._trainer.remove_callback(PrinterCallback)
@@ -374,7 +370,7 @@ def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]
     assert isinstance(point, SimilarityPoint)
     tokenizer = loading.load_tokenizer(name)
     model: PreTrainedModel = loading.load_model(name).to(choose_device("auto"))
-    folder = sentence_pooling(name) if point.pooling is None else None
+    folder = locating.sentence_pooling(name) if point.pooling is None else None
     pooling = point.pooling or ("mean" if folder is None else folder.pooling)
     scores: dict[str, dict[str, float]] = {}
     for split in prepared.task.scored:
@@ -382,7 +378,7 @@ def _similarities(cell: PreparedCell) -> tuple[Scores, Mapping[str, Predictions]
         pairs = [(row.text, row.pair) for row in rows if row.pair is not None]
         if len(pairs) < len(rows):
             raise CorpusError(f"{prepared.task.title} has rows of one text in '{split}'; similarity is of pairs.")
-        cosines = pair_similarities(model, tokenizer, pairs, pooling=pooling, max_length=point.length)
+        cosines = inference.pair_similarities(model, tokenizer, pairs, pooling=pooling, max_length=point.length)
         scores[split] = score(prepared.task, split, rows, cosines.tolist())
     return scores, {}
 
@@ -399,7 +395,7 @@ def _plainly() -> Iterator[None]:
 
 def _check_inputs(name: str, model: PreTrainedModel, tokenizer: Any, length: int) -> None:
     """Refuse tokens that the model has no embedding for, and rows that are longer than it takes."""
-    shape = shape_of(model.config)
+    shape = families.shape_of(model.config)
     check_padding(name, tokenizer)
     loading.check_fits_model(tokenizer, shape.vocabulary)
     if shape.positions is not None and length > shape.positions:

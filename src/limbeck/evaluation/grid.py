@@ -16,16 +16,13 @@ from typing import Any, TypeVar
 
 import torch
 
-from limbeck.core import records, studies
+from limbeck.core import folders, machine, records, studies
 from limbeck.core.files import atomic_text
-from limbeck.core.folders import FolderKind, claim, writing
-from limbeck.core.machine import git_commit, hardware, versions
 from limbeck.core.progress import Count, Report, no_progress, part_of
 from limbeck.core.studies import EvaluationCell
 from limbeck.core.workers import run_tasks
 from limbeck.errors import Interrupted, OutputError, describe_error
-from limbeck.evaluation import grid_plan
-from limbeck.evaluation.encoding import PreparedCell
+from limbeck.evaluation import encoding, grid_plan
 from limbeck.evaluation.fine_tuning import CellResult, select_split, train_once
 from limbeck.evaluation.grid_summary import FAILED, FINISHED, Choices, choose_all, select_score, summarise
 from limbeck.evaluation.tasks import AnswerPrediction, Predictions, Submission, Task
@@ -113,8 +110,8 @@ def prepare_folder(folder: Path, *, preset: str, overrides: list[str]) -> Path:
     """
     folder = folder.expanduser()
     asked = studies.EvaluationRequest(preset=preset, set=overrides)
-    claim(folder, _EVALUATION, asked.to_dict())
-    with writing(folder):
+    folders.claim(folder, _EVALUATION, asked.to_dict())
+    with folders.writing(folder):
         records.save(asked, folder)
     return folder
 
@@ -130,7 +127,7 @@ def _check_same(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -
             )
 
 
-_EVALUATION = FolderKind("evaluation", MANIFEST, _check_same)
+_EVALUATION = folders.FolderKind("evaluation", MANIFEST, _check_same)
 
 
 def _shown(value: Any) -> str:
@@ -148,7 +145,7 @@ class SharedTraining:
     """
 
     id: str
-    cells: Mapping[str, PreparedCell]
+    cells: Mapping[str, encoding.PreparedCell]
     work: float
 
     def describe(self) -> str:
@@ -283,7 +280,11 @@ def _carry_out(
     left = {training.id: len(training.cells) for training in trainings}
     shares: dict[str, float] = {}
     count, work = sum(left.values()), sum(training.work for training in trainings)
-    provenance: dict[str, Any] = {"versions": versions(), "commit": git_commit(), "device": hardware()["device"]}
+    provenance: dict[str, Any] = {
+        "versions": machine.versions(),
+        "commit": machine.git_commit(),
+        "device": machine.hardware()["device"],
+    }
 
     def row_of(training: SharedTraining, identity: str, outcome: Outcome) -> EvaluationCell:
         cell, prepared = training.cells[identity]
@@ -338,11 +339,11 @@ def _carry_out(
 def _unfinished(
     done: Collection[str], models: Mapping[str, grid_plan.PlannedModel], tasks: Sequence[grid_plan.PlannedTask]
 ) -> list[SharedTraining]:
-    found: dict[str, dict[str, PreparedCell]] = {}
+    found: dict[str, dict[str, encoding.PreparedCell]] = {}
     for task in tasks:
         for planned in task.cells:
             if planned.id not in done:  # Two names of one model share their cells.
-                prepared = PreparedCell(planned.cell, task.prepared[models[planned.cell.model].tokenizer])
+                prepared = encoding.PreparedCell(planned.cell, task.prepared[models[planned.cell.model].tokenizer])
                 found.setdefault(planned.training, {}).setdefault(planned.id, prepared)
     return [
         SharedTraining(training, cells, grid_plan.work_of(cells.values(), models)) for training, cells in found.items()

@@ -7,16 +7,12 @@ from typing import Any
 
 import torch
 
-from limbeck.core.files import default_cache_dir
+from limbeck.core import files, yaml
 from limbeck.core.machine import bf16_is_fast
-from limbeck.core.yaml import parse_yaml
 from limbeck.errors import CorpusError, RecipeError, suggestion
 from limbeck.evaluation import cell as grid_cell
+from limbeck.evaluation import encoding, fine_tuning, protocols, task_files
 from limbeck.evaluation.cell import Cell, SimilarityPoint
-from limbeck.evaluation.encoding import PreparedCell, PreparedTask, TokenKeys, prepare
-from limbeck.evaluation.fine_tuning import check_padding
-from limbeck.evaluation.protocols import PROTOCOLS, FineTuning
-from limbeck.evaluation.task_files import load_task
 from limbeck.evaluation.tasks import Task, find_task, parse_tasks
 from limbeck.models.families import Shape, shape_of
 from limbeck.models.loading import load_config, load_tokenizer
@@ -69,7 +65,7 @@ class EvaluationRequest:
             RecipeError: for an unknown preset or task, or numbers out of range.
             CorpusError: for a task file that is not there.
         """
-        PROTOCOLS[self.preset]
+        protocols.PROTOCOLS[self.preset]
         for option, number, most in (("--workers", self.workers, MOST_WORKERS), ("--seeds", self.seeds, MOST_SEEDS)):
             if number is not None and not 1 <= number <= most:
                 raise RecipeError(f"{option} is {number}; give 1 to {most:,}.")
@@ -104,11 +100,13 @@ def parse_overrides(texts: Sequence[str], tasks: Sequence[str]) -> list[Override
             raise RecipeError(
                 f"--set '{text}' names no task before the dot; write setting=value or task.setting=value."
             )
-        if setting not in FineTuning.model_fields:
-            raise RecipeError(f"--set '{text}': no setting '{setting}'.{suggestion(setting, FineTuning.model_fields)}")
+        if setting not in protocols.FineTuning.model_fields:
+            raise RecipeError(
+                f"--set '{text}': no setting '{setting}'.{suggestion(setting, protocols.FineTuning.model_fields)}"
+            )
         if task and task not in tasks:
             raise RecipeError(f"--set '{text}': '{task}' is not among the tasks.{suggestion(task, tasks)}")
-        found.append((task or None, {setting: parse_yaml(value, f"--set '{text}'")}))
+        found.append((task or None, {setting: yaml.parse_yaml(value, f"--set '{text}'")}))
     return found
 
 
@@ -160,10 +158,10 @@ class PlannedTask:
 
     name: str
     task: Task
-    settings: FineTuning
+    settings: protocols.FineTuning
     data: str
     cells: tuple[PlannedCell, ...]
-    prepared: Mapping[str, PreparedTask]
+    prepared: Mapping[str, encoding.PreparedTask]
     notes: tuple[str, ...]
 
     @property
@@ -201,7 +199,7 @@ class Planner:
     """
 
     def __init__(self, request: EvaluationRequest) -> None:
-        self.names, self.protocol = request.task_names(), PROTOCOLS[request.preset]
+        self.names, self.protocol = request.task_names(), protocols.PROTOCOLS[request.preset]
         self._request = request
         tasks = [find_task(name).task for name in self.names]
         self._overrides = parse_overrides(request.overrides, [task.name for task in tasks])
@@ -223,7 +221,7 @@ class Planner:
             ModelError: for a tokenizer that cannot be read, or cannot pad.
             RecipeError: for settings that cannot be.
         """
-        data = load_task(name, data=self._request.data)
+        data = task_files.load_task(name, data=self._request.data)
         task = data.task
         if not (task.scored or task.predicted):
             raise CorpusError(f"{task.title} has no split to score or to predict; give --data a folder that has one.")
@@ -237,7 +235,7 @@ class Planner:
         points = grid_cell.grid(task, settings, bf16=torch.accelerator.is_available() and bf16_is_fast())
         rows, training_set = grid_cell.data_fingerprint(data), grid_cell.training_set_fingerprint(data)
         cells: list[PlannedCell] = []
-        prepared: dict[str, PreparedTask] = {}
+        prepared: dict[str, encoding.PreparedTask] = {}
         for model in models:
             own = [Cell(model.name, name, point, seed) for point in points for seed in runs]
             planned = [_planned(cell, model, rows, training_set) for cell in own]
@@ -245,16 +243,16 @@ class Planner:
             if model.tokenizer not in prepared and any(cell.id not in finished for cell in planned):
                 tokenizer: Any = load_tokenizer(model.name)
                 if task.train is not None:
-                    check_padding(model.name, tokenizer)
-                keys = TokenKeys(model.tokenizer, rows, training_set)
-                prepared[model.tokenizer] = prepare(
-                    data, points[0], tokenizer, keys=keys, cache_dir=default_cache_dir()
+                    fine_tuning.check_padding(model.name, tokenizer)
+                keys = encoding.TokenKeys(model.tokenizer, rows, training_set)
+                prepared[model.tokenizer] = encoding.prepare(
+                    data, points[0], tokenizer, keys=keys, cache_dir=files.default_cache_dir()
                 )
         notes = dict.fromkeys((*data.notes, *(note for ready in prepared.values() for note in ready.notes)))
         return PlannedTask(name, task, settings, rows, tuple(cells), prepared, tuple(notes))
 
 
-def work_of(cells: Collection[PreparedCell], models: Mapping[str, PlannedModel]) -> float:
+def work_of(cells: Collection[encoding.PreparedCell], models: Mapping[str, PlannedModel]) -> float:
     """Estimate the cost of cells with one training, for the time that is left.
 
     In arbitrary units: tokens x Transformer parameters, training three times as much as scoring.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from limbeck.core import studies
-from limbeck.core.records import Number
+from limbeck.core import records, studies
 from limbeck.core.studies import Column
 from limbeck.evaluation.cell import seeds
 from limbeck.evaluation.grid_plan import PlannedModel, PlannedTask
@@ -217,7 +216,7 @@ def average(keys: Sequence[str], scores: Mapping[str, studies.Figure], full: int
     return studies.Average.of_runs(map(statistics.fmean, runs), of=list(keys), complete=len(keys) == full)
 
 
-def _retention(model: studies.EvaluatedModel, reference: studies.EvaluatedModel) -> dict[str, Number]:
+def _retention(model: studies.EvaluatedModel, reference: studies.EvaluatedModel) -> dict[str, records.Number]:
     """Return the share of the reference's score that is kept, in percent, where that is above 0 and ours not below."""
     pairs: dict[str, tuple[studies.Figure, studies.Figure | None]] = {
         key: (figure, reference.columns.get(key)) for key, figure in model.columns.items()
@@ -241,7 +240,9 @@ def _published(
     Its averages are over the same columns as ours: as printed, else computed (and named in `computed`) where it has all
     of these columns.
     """
-    columns: dict[str, Number] = {key: row.scores[key, metric] for key, metric in shown if (key, metric) in row.scores}
+    columns: dict[str, records.Number] = {
+        key: row.scores[key, metric] for key, metric in shown if (key, metric) in row.scores
+    }
     whole = bool(protocol.average) and set(protocol.average) <= {key for key, _ in shown}
     same = whole and {key for key, _ in row.averaged} == set(protocol.average)
     printed = {"average": row.average if same else None, "without_cola": row.average_without_cola if whole else None}

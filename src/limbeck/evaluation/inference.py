@@ -16,8 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from limbeck.core.progress import Count, Report, no_progress
 from limbeck.corpus.batches import padded_batches
 from limbeck.errors import ModelError
-from limbeck.models.loading import encode_texts
-from limbeck.models.taps import check_pooling, pool
+from limbeck.models import loading, taps
 
 
 @contextmanager
@@ -159,10 +158,10 @@ def encode(
     Raises:
         ModelError: if the pooling is unknown, or the model has no last hidden state.
     """
-    check_pooling(pooling)
+    taps.check_pooling(pooling)
     encoder = encoder_of(model)
     limit = int(min(max_length, tokenizer.model_max_length, longest_input(encoder) or max_length))
-    token_ids = encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"] if texts else []
+    token_ids = loading.encode_texts(tokenizer, texts, truncation=True, max_length=limit)["input_ids"] if texts else []
     filled = [index for index, ids in enumerate(token_ids) if ids]
     rows = [token_ids[index] for index in filled]
     found = torch.zeros(len(texts), getattr(getattr(encoder, "config", None), "hidden_size", 0))
@@ -173,7 +172,7 @@ def encode(
             hidden = getattr(output, "last_hidden_state", None)
             if hidden is None:
                 raise ModelError(f"{type(ready).__name__} returns no last hidden state; load it with AutoModel.")
-            vectors = pool(hidden.float(), batch.inputs["attention_mask"].bool(), pooling)
+            vectors = taps.pool(hidden.float(), batch.inputs["attention_mask"].bool(), pooling)
             if found.shape[1] != vectors.shape[1]:
                 found = torch.zeros(len(texts), vectors.shape[1])
             found[[filled[row] for row in batch.rows]] = F.normalize(vectors, dim=-1).cpu()

@@ -9,10 +9,9 @@ from typing import Any
 
 import datasets
 
-from limbeck.corpus import readers
+from limbeck.corpus import opening, readers
 from limbeck.corpus.documents import SourceReport
 from limbeck.corpus.labelled import ClassNumbers, is_missing, parse_value
-from limbeck.corpus.opening import open_file
 from limbeck.corpus.readers import PlacedRow
 from limbeck.errors import CorpusError, suggestion
 from limbeck.evaluation import tasks
@@ -70,7 +69,7 @@ def read_split_file(path: Path, source: FileSource, report: SourceReport) -> Ite
 
 def _headless_rows(path: Path, header: tuple[str, ...], report: SourceReport) -> Iterator[PlacedRow]:
     """Rows of a tab-separated table whose first line is a row; a quotation mark is a character like any other."""
-    with open_file(path, report) as stream:
+    with opening.open_file(path, report) as stream:
         for text, _, number in readers.read_lines(stream, path, report):
             where, fields = f"{path}:{number}", text.split("\t")
             if not text:

@@ -17,8 +17,7 @@ from limbeck.core.yaml import read_document
 from limbeck.corpus.batches import PadCollator
 from limbeck.errors import LimbeckError
 from limbeck.export.source import ANSWER_ENDS, HIDDEN, LOGITS, SENTENCE, is_per_token
-from limbeck.models.heads import AnyHead
-from limbeck.models.loading import encode_texts
+from limbeck.models import heads, loading
 
 Text: TypeAlias = str | tuple[str, str]
 """One text, or two that the model reads together."""
@@ -73,7 +72,7 @@ def tokenise(
     """
     rows = []
     for text in texts:
-        found = encode_texts(tokenizer, [text], truncation=True, max_length=longest)
+        found = loading.encode_texts(tokenizer, [text], truncation=True, max_length=longest)
         length = len(found["input_ids"][0])
         known = {"attention_mask": [1] * length} | {name: list(ids[0]) for name, ids in found.items()}
         rows.append({name: known.get(name, [0] * length) for name in names})
@@ -142,7 +141,7 @@ class ExportMismatchError(LimbeckError):
 
 
 def measure_differences(
-    source: Runner, export: Runner, batches: Sequence[Batch], head: AnyHead | None, report: Report = no_progress
+    source: Runner, export: Runner, batches: Sequence[Batch], head: heads.AnyHead | None, report: Report = no_progress
 ) -> Differences:
     """Run both models on the same batches.
 

@@ -13,23 +13,22 @@ from typing import Any, TypeAlias
 
 import torch
 
-from limbeck.core import records
+from limbeck.core import folders, progress, records, workers
 from limbeck.core.files import atomic_folder
-from limbeck.core.folders import writing
-from limbeck.core.progress import Report, no_progress, part_of
 from limbeck.core.records import Differences
-from limbeck.core.workers import process_pool
 from limbeck.errors import CorpusError, OutputError, RecipeError
 from limbeck.export import batches, formats, onnx
 from limbeck.export.batches import ExportMismatchError, Text
 from limbeck.export.source import RUN_STUDENT, OutputModule, Source, locate
-from limbeck.models.families import shape_of
-from limbeck.models.loading import load_tokenizer
-from limbeck.models.locating import PACKAGE_PREFIX
+from limbeck.models import families, loading, locating
 
 
 def compare_folder(
-    source: Source, chosen: formats.Format, folder: Path, texts: Sequence[Text], report: Report = no_progress
+    source: Source,
+    chosen: formats.Format,
+    folder: Path,
+    texts: Sequence[Text],
+    report: progress.Report = progress.no_progress,
 ) -> Differences:
     """Run source and export side by side on sample text; the export's own tokenizer has to read it alike.
 
@@ -45,7 +44,7 @@ def compare_folder(
         CorpusError: if no text has a token.
     """
     module = OutputModule(source)
-    tokenizers = (source.tokenizer, load_tokenizer(folder))
+    tokenizers = (source.tokenizer, loading.load_tokenizer(folder))
     read = (batches.tokenise(tokenizer, texts, module.inputs, source.longest) for tokenizer in tokenizers)
     for text, ours, theirs in zip(texts, *read, strict=True):
         if ours != theirs:
@@ -72,7 +71,7 @@ def compare_in_fresh_process(name: str, chosen: formats.Format, folder: Path, te
         ExportMismatchError: as in `compare_folder`, or if the process ends.
     """
     try:
-        with process_pool(1, "spawn", torch.get_num_threads()) as pool:
+        with workers.process_pool(1, "spawn", torch.get_num_threads()) as pool:
             return pool.submit(_compare, name, chosen, folder, list(texts)).result()
     except BrokenProcessPool as error:
         raise ExportMismatchError("The process that loaded the export ended; is there enough memory?") from error
@@ -93,7 +92,7 @@ def default_output(located: str, export_format: str) -> Path:
     if folder.is_dir():
         folder = folder.resolve()
         return folder.with_name(f"{folder.name}-{export_format}")
-    return Path(f"{located.removeprefix(PACKAGE_PREFIX).replace('/', '-')}-{export_format}")
+    return Path(f"{located.removeprefix(locating.PACKAGE_PREFIX).replace('/', '-')}-{export_format}")
 
 
 def check_output(output: Path, source: str, *, overwrite: bool) -> None:
@@ -177,7 +176,9 @@ class ExportRequest:
     seconds: float = 20.0
 
 
-def export_model(request: ExportRequest, *, finish: Finish | None = None, report: Report = no_progress) -> Export:
+def export_model(
+    request: ExportRequest, *, finish: Finish | None = None, report: progress.Report = progress.no_progress
+) -> Export:
     """Write a student in another format, and compare it with the student before the folder appears.
 
     The largest difference of every output on sample text of several lengths and paddings is always measured and is
@@ -206,11 +207,11 @@ def export_model(request: ExportRequest, *, finish: Finish | None = None, report
     source = chosen.open(located)
     given, built_in = request.texts, batches.built_in_texts(pairs=source.sentence is None)
     texts, few = (built_in, built_in) if given is None else (list(given), list(given[:CHECKED_TEXTS]))
-    with writing(output), atomic_folder(output, shared=True) as folder:
-        options = formats.Writing(dtype, opset, few, request.seconds, part_of(report, _LOADED, _WRITTEN))
+    with folders.writing(output), atomic_folder(output, shared=True) as folder:
+        options = formats.Writing(dtype, opset, few, request.seconds, progress.part_of(report, _LOADED, _WRITTEN))
         options.report(0.0, f"Writing {chosen.name}")
         facts = chosen.write(source, folder, options)
-        found = compare_folder(source, chosen, folder, few, part_of(report, _WRITTEN, _COMPARED))
+        found = compare_folder(source, chosen, folder, few, progress.part_of(report, _WRITTEN, _COMPARED))
         chosen.check(found, dtype, strict=False)
         verified = None
         if request.verify:
@@ -259,7 +260,7 @@ def _describe(
         "file": chosen.onnx_file or None,
         "dtype": dtype,
         "source": _public_name(source.name),
-        "shape": str(shape_of(source.model.config)),
+        "shape": str(families.shape_of(source.model.config)),
         "head": source.head,
         "pooling": None if sentence is None else sentence.pooling,
         "normalize": None if sentence is None else sentence.normalize,

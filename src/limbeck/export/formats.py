@@ -11,17 +11,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from limbeck.core.files import give_ordinary_mode
-from limbeck.core.progress import Report, part_of
-from limbeck.core.records import Differences
-from limbeck.core.registry import Registry
+from limbeck.core import files, progress, records, registry
 from limbeck.errors import ModelError, RecipeError, suggestion
 from limbeck.export import batches, onnx
 from limbeck.export.batches import Batch, Runner, Text
 from limbeck.export.source import SENTENCE, OutputModule, Source, open_source
-from limbeck.models.families import shape_of
+from limbeck.models import families, locating
 from limbeck.models.loading import load_config, load_model, quiet
-from limbeck.models.locating import SentencePooling
 
 
 def write_sentence_transformers_files(
@@ -79,7 +75,7 @@ class Writing:
     opset: int
     texts: Sequence[Text]
     seconds: float
-    report: Report
+    report: progress.Report
 
 
 class Format(ABC):
@@ -114,7 +110,7 @@ class Format(ABC):
     def runner(self, source: Source, folder: Path) -> Runner:
         """Return a function that runs the export in a folder on batches, as its users would."""
 
-    def check(self, found: Differences, dtype: str, *, strict: bool) -> None:
+    def check(self, found: records.Differences, dtype: str, *, strict: bool) -> None:
         """Refuse an export that is too far from its source.
 
         Args:
@@ -138,7 +134,7 @@ class Safetensors(Format):
         model = load_model(source.name, dtype=writing.dtype, head=source.head, pooler=True)
         with quiet():
             model.save_pretrained(str(folder))
-        give_ordinary_mode(folder.glob("*.safetensors"))
+        files.give_ordinary_mode(folder.glob("*.safetensors"))
         write_small_files(source, folder, config=False)
         return {}
 
@@ -170,7 +166,7 @@ class SentenceTransformers(Safetensors):
                 f"'{source.name}' has a {words} head and makes no sentence vectors; export it with --format onnx or "
                 "safetensors."
             )
-        pooling = SentencePooling("mean", normalize=False, max_length=None)
+        pooling = locating.SentencePooling("mean", normalize=False, max_length=None)
         return replace(source, model=source.model.base_model, head=None, sentence=pooling)
 
     def runner(self, source: Source, folder: Path) -> Runner:
@@ -242,17 +238,17 @@ class OnnxInt8(Onnx):
             writing.report(_TRACED, "Quantising")
             onnx.quantise(full, path, reduce_range=reduced)
             measured = onnx.measure_int8(
-                source, full, path, seconds=writing.seconds, report=part_of(writing.report, _QUANTISED, 1.0)
+                source, full, path, seconds=writing.seconds, report=progress.part_of(writing.report, _QUANTISED, 1.0)
             )
         return {"weight_bits": 7 if reduced else 8, "int8": measured}
 
-    def check(self, found: Differences, dtype: str, *, strict: bool) -> None:
+    def check(self, found: records.Differences, dtype: str, *, strict: bool) -> None:
         """Refuse too little quality, if strict."""
         if strict:
             batches.check_int8_quality(found)
 
 
-FORMATS: Registry[Format] = Registry(
+FORMATS: registry.Registry[Format] = registry.Registry(
     "format", source=lambda: ((each.name, each) for each in (Onnx(), OnnxInt8(), SentenceTransformers(), Safetensors()))
 )
 """Name to format."""
@@ -291,7 +287,7 @@ def write_small_files(source: Source, folder: Path, *, config: bool = True) -> N
             source.model.config.save_pretrained(str(folder))
     source.tokenizer.save_pretrained(str(folder))
     if (sentence := source.sentence) is not None:
-        width = shape_of(source.model.config).hidden
+        width = families.shape_of(source.model.config).hidden
         write_sentence_transformers_files(
             folder, width=width, pooling=sentence.pooling, normalize=sentence.normalize, max_length=source.longest
         )

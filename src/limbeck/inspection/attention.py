@@ -17,10 +17,9 @@ from limbeck.core.progress import Report, no_progress
 from limbeck.errors import ModelError, RecipeError
 from limbeck.evaluation.inference import Batch, batches, evaluation_mode
 from limbeck.inspection.subject import Subject, check_comparable, tokenise
+from limbeck.models import loading, taps
 from limbeck.models.families import blocks, family_of, shape_of
-from limbeck.models.loading import encode_texts
 from limbeck.models.streams import StreamKey
-from limbeck.models.taps import StreamTap
 
 # From tapped query and key streams back to attention probabilities, and the proof that they are the model's.
 #
@@ -151,7 +150,7 @@ def read_attention(subject: Subject, batch: Batch, layers: Sequence[int]) -> lis
 def _streams(subject: Subject, batch: Batch, layers: Sequence[int], *kinds: str) -> list[list[Tensor]]:
     """Run a model; return the streams of these kinds in each layer."""
     keys = [[StreamKey(kind, layer) for kind in kinds] for layer in layers]
-    with evaluation_mode(subject.model), StreamTap(subject.model, [key for each in keys for key in each]) as tap:
+    with evaluation_mode(subject.model), taps.StreamTap(subject.model, [key for each in keys for key in each]) as tap:
         found = tap(**batch.inputs)
     return [[found[key] for key in each] for each in keys]
 
@@ -335,7 +334,7 @@ def draw_maps(
         heads = [head for head in heads_shown if head != MEAN_HEAD]
         highest = shape_of(subject.model.config).heads
         _check_numbers("head", heads, highest, f"{role} '{subject.name}'", "; 'mean' is all of them")
-    row = encode_texts(student.tokenizer, [sentence])["input_ids"][0]
+    row = loading.encode_texts(student.tokenizer, [sentence])["input_ids"][0]
     if not row:
         raise ModelError("The sentence has no token; give one with words.")
     for subject in subjects.values():

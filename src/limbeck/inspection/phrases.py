@@ -19,8 +19,7 @@ from limbeck.corpus.opening import read_lines
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import batches, evaluation_mode
 from limbeck.inspection.subject import Subject, layer_keys
-from limbeck.models.loading import encode_texts
-from limbeck.models.taps import StreamTap
+from limbeck.models import loading, taps
 
 # Chunked text in the CoNLL-2000 format: sentences of words, and the spans that its tags mark.
 
@@ -140,7 +139,7 @@ def place_spans(subject: Subject, text: ChunkedText) -> dict[Span, tuple[int, in
             f"The tokenizer of '{subject.name}' does not say which characters its tokens are of; use a fast tokenizer "
             "(one with a tokenizer.json)."
         )
-    encoded = encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
+    encoded = loading.encode_texts(subject.tokenizer, [" ".join(words) for words in text.sentences])
     starts = [np.cumsum([0, *(len(word) + 1 for word in words)]) for words in text.sentences]
     longest = subject.longest
     placed: dict[Span, tuple[int, int]] = {}
@@ -170,7 +169,9 @@ def read_ends(
         For layers 0 to N the two, `[spans, H]` each, float32, on the CPU, in the order of `placed`.
     """
     chosen = sorted({span.sentence for span in placed})
-    rows = encode_texts(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])["input_ids"]
+    rows = loading.encode_texts(subject.tokenizer, [" ".join(text.sentences[sentence]) for sentence in chosen])[
+        "input_ids"
+    ]
     in_sentence: dict[int, list[tuple[int, int, int]]] = {sentence: [] for sentence in chosen}
     for number, (span, (first, last)) in enumerate(placed.items()):
         in_sentence[span.sentence].append((number, first, last))
@@ -178,7 +179,7 @@ def read_ends(
     ends: list[list[Tensor]] = [[] for _ in keys]
     order: list[int] = []
     what = f"Reading with {subject.name}"
-    with evaluation_mode(subject.model), StreamTap(subject.model, keys) as tap:
+    with evaluation_mode(subject.model), taps.StreamTap(subject.model, keys) as tap:
         for batch in batches(rows, subject.tokenizer, device=subject.device, report=report, what=what):
             streams = tap(**batch.inputs)
             found = [(place, *span) for place, row in enumerate(batch.rows) for span in in_sentence[chosen[row]]]

@@ -15,9 +15,8 @@ from limbeck.core.yaml import read_document
 from limbeck.corpus.opening import read_texts as read_all_texts
 from limbeck.errors import CorpusError, ModelError
 from limbeck.evaluation.inference import device_of, longest_input
-from limbeck.models import loading
+from limbeck.models import loading, streams
 from limbeck.models.families import depth, shape_of
-from limbeck.models.streams import StreamKey
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,12 @@ class Subject:
         return min((limit for limit in limits if limit is not None and limit < 10**9), default=None)
 
 
-def layer_keys(model: PreTrainedModel) -> list[StreamKey]:
+def layer_keys(model: PreTrainedModel) -> list[streams.StreamKey]:
     """Return the streams of the output of every layer of a model, 0 to N."""
-    return [StreamKey("embedding", 0), *(StreamKey("hidden", layer) for layer in range(1, depth(model.config) + 1))]
+    return [
+        streams.StreamKey("embedding", 0),
+        *(streams.StreamKey("hidden", layer) for layer in range(1, depth(model.config) + 1)),
+    ]
 
 
 def load_subject(name_or_path: str | Path, *, device: torch.device | str = "cpu") -> Subject:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from limbeck.errors import KernelError, suggestion
-from limbeck.kernels.precision import compute_dtype
+from limbeck.kernels import precision, relation_reference
 from limbeck.kernels.relation_blocked import relation_kl_blocked
-from limbeck.kernels.relation_reference import relation_kl_reference
 from limbeck.kernels.relation_triton import interpreting, relation_kl_triton, triton_obstacle
 
 _logger = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class Operation:
         Raises:
             KernelError: if `backend` is unknown or cannot compute this here; an explicit choice is never replaced.
         """
-        chosen = self.choose(backend, tensors[0].device.type, compute_dtype(*tensors))
+        chosen = self.choose(backend, tensors[0].device.type, precision.compute_dtype(*tensors))
         return self.backends[chosen](*tensors, **options)
 
 
@@ -85,7 +84,12 @@ def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch
 
 
 RELATION_KL = Operation(
-    "relation_kl", {"reference": relation_kl_reference, "blocked": relation_kl_blocked, "triton": relation_kl_triton}
+    "relation_kl",
+    {
+        "reference": relation_reference.relation_kl_reference,
+        "blocked": relation_kl_blocked,
+        "triton": relation_kl_triton,
+    },
 )
 RELATION_BACKENDS = ("auto", *RELATION_KL.backends)
 choose_relation_backend = RELATION_KL.choose

@@ -9,8 +9,7 @@ from transformers import PreTrainedModel
 
 from limbeck.core.records import Initialisation
 from limbeck.errors import ModelError, suggestion
-from limbeck.models import narrowing
-from limbeck.models.blueprint import build_student
+from limbeck.models import blueprint, narrowing
 from limbeck.models.families import Shape, base_model, block_list, blocks, family_of, shape_of
 
 LAYER_STRATEGIES = ("random", "first", "last", "uniform", "ends")
@@ -167,7 +166,7 @@ def initialise_student(
     is_narrower = plan.embeddings == "projected" or (plan.layers and not plan.exact)
     bases = narrowing.find_bases(source, ours, theirs) if is_narrower else narrowing.Bases()
     all_taught = plan.layers and plan.embeddings != "random"
-    fresh = None if all_taught else build_student(student.config, seed=seed)
+    fresh = None if all_taught else blueprint.build_student(student.config, seed=seed)
 
     transfer = narrowing.Transfer()
     if plan.embeddings != "random":

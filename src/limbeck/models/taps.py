@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import ModelError, suggestion
-from limbeck.models import tap_points
+from limbeck.models import loading, tap_points
 from limbeck.models.families import base_model, blocks, depth, family_of
-from limbeck.models.loading import quiet
 from limbeck.models.packing import Packing, padded_batch_positions, plan_packing
 from limbeck.models.streams import ATTENTION_KINDS, STREAM_KINDS, StreamKey, Streams
 from limbeck.models.tap_points import Recorder, StopForward
@@ -221,7 +220,7 @@ class StreamTap(AbstractContextManager["StreamTap"]):
             for block in self._blocks:
                 self._handles.extend(tap_points.attach_projections(block, self.recorder, projections))
             return
-        with quiet():
+        with loading.quiet():
             self.model.set_attn_implementation(tap_points.TAPPED_ATTENTION)
         if self.model.config._attn_implementation != tap_points.TAPPED_ATTENTION:
             raise ModelError(

@@ -24,9 +24,7 @@ from torch import Tensor
 
 from limbeck.errors import KernelError
 from limbeck.kernels.precision import autocast_off, sum_accumulator
-from limbeck.objectives import terms
-from limbeck.objectives.registry import Workload, register_as_objective
-from limbeck.objectives.relations import attention_score_mse, count_pairs
+from limbeck.objectives import registry, relations, terms
 from limbeck.objectives.terms import LossTerm, Projection
 
 # Differences of all pairs in work at once: on a CPU they stay in cache, elsewhere few launches matter more.
@@ -88,7 +86,9 @@ def score_distances(
     first = student[0][0]
     batch, length, width = first.shape
     if length >= SHORT * ((width + teacher[0][0].shape[-1]) // heads):
-        rows = [[attention_score_mse(*x, *y, heads=heads, valid=mask).total for y in teacher] for x in student]
+        rows = [
+            [relations.attention_score_mse(*x, *y, heads=heads, valid=mask).total for y in teacher] for x in student
+        ]
         return torch.stack([torch.stack(row) for row in rows]).to(dtype)
     total = sum_accumulator(first.device).repeat(len(student), len(teacher))
     of_a_row = max(1, total.numel() * length)
@@ -284,7 +284,7 @@ class EmdTerm(LossTerm):
     flow: Tensor
 
 
-@register_as_objective(unit="token", batch_coupled=True, layers=1)
+@registry.register_as_objective(unit="token", batch_coupled=True, layers=1)
 def layer_emd(
     student_layers: Sequence[Tensor],
     teacher_layers: Sequence[Tensor],
@@ -337,13 +337,13 @@ def layer_emd(
         return _emd_term(totals, inputs.count(width), (student_weights, teacher_weights), across, distance)
 
 
-def _count_scores(work: Workload) -> int:
+def _count_scores(work: registry.Workload) -> int:
     """Scores of every layer, whose streams are pairs of query and key, and the gradient of the student's."""
     own, other = work.student_streams // 2 * work.student_width, work.teacher_streams // 2 * work.teacher_width
     return work.pairs * (6 * own + 2 * other)
 
 
-@register_as_objective(unit="pair", batch_coupled=True, layers=2, operations=_count_scores)
+@registry.register_as_objective(unit="pair", batch_coupled=True, layers=2, operations=_count_scores)
 def attention_layer_emd(
     student_layers: Sequence[tuple[Tensor, Tensor]],
     teacher_layers: Sequence[tuple[Tensor, Tensor]],
@@ -387,10 +387,12 @@ def attention_layer_emd(
 
     def distance(layer: int, shares: Sequence[float]) -> Tensor:
         centre = _score_barycentre(teacher_layers, shares, heads, inputs.dtype)
-        score = attention_score_mse(*student_layers[layer], *centre, heads=heads, valid=inputs.mask)
+        score = relations.attention_score_mse(*student_layers[layer], *centre, heads=heads, valid=inputs.mask)
         return score.total.to(inputs.dtype)
 
-    return _emd_term(totals, count_pairs(inputs) * heads, (student_weights, teacher_weights), across, distance)
+    return _emd_term(
+        totals, relations.count_pairs(inputs) * heads, (student_weights, teacher_weights), across, distance
+    )
 
 
 def _score_barycentre(

@@ -8,9 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from limbeck.errors import KernelError
-from limbeck.kernels.dispatch import RELATION_KL, relation_kl_total
-from limbeck.kernels.precision import autocast_off, compute_dtype
-from limbeck.kernels.score_gram import score_distance
+from limbeck.kernels import dispatch, precision, score_gram
 from limbeck.objectives.registry import Benchmark, Workload, register_as_objective
 from limbeck.objectives.terms import Inputs, LossTerm, check_heads, check_inputs
 
@@ -53,7 +51,7 @@ def _relation_by(backend: str, *streams: Tensor, **options: Any) -> LossTerm:
     unit="token",
     operations=_count_relation,
     benchmark=Benchmark(
-        backends={name: partial(_relation_by, name) for name in RELATION_KL.backends},
+        backends={name: partial(_relation_by, name) for name in dispatch.RELATION_KL.backends},
         inputs=lambda case, normal: _draw_streams(case, normal, case.relation == "symmetric"),
         numbers_at_once=partial(_matrices_held, 7),
         sizes=("heads", "relation"),
@@ -104,7 +102,9 @@ def relation_kl(
         "or value)"
     )
     inputs = _check_pairs(vectors, heads, valid, rule)
-    total = relation_kl_total(*vectors.values(), heads=heads, valid=inputs.mask, causal=causal, backend=backend)
+    total = dispatch.relation_kl_total(
+        *vectors.values(), heads=heads, valid=inputs.mask, causal=causal, backend=backend
+    )
     return inputs.term(total, heads)
 
 
@@ -121,7 +121,7 @@ def _score_mse_materialised(
     student_q: Tensor, student_k: Tensor, teacher_q: Tensor, teacher_k: Tensor, *, heads: int, valid: Tensor
 ) -> LossTerm:
     """Compute `attention_score_mse` with every score held at once."""
-    dtype = compute_dtype(student_q, student_k, teacher_q, teacher_k)
+    dtype = precision.compute_dtype(student_q, student_k, teacher_q, teacher_k)
 
     def scores(q: Tensor, k: Tensor) -> Tensor:
         q, k = (x.to(dtype).unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k))
@@ -188,7 +188,7 @@ def attention_score_mse(
     vectors = {"student_q": student_q, "student_k": student_k, "teacher_q": teacher_q, "teacher_k": teacher_k}
     rule = "scores need equal widths (grouped-query attention is not covered)"
     inputs = _check_pairs(vectors, heads, valid, rule)
-    total = score_distance(student_q, student_k, teacher_q, teacher_k, heads, inputs.mask)
+    total = score_gram.score_distance(student_q, student_k, teacher_q, teacher_k, heads, inputs.mask)
     return LossTerm(total, count_pairs(inputs) * heads)
 
 
@@ -224,7 +224,7 @@ def direct_mse(
         raise KernelError(f"head sizes differ, student {own} and teacher {other}; give projections.")
     if projections is not None and projections.shape != (heads, own, other):
         raise KernelError(f"projections has shape {list(projections.shape)}; it has to be [{heads}, {own}, {other}].")
-    with autocast_off(student.device):
+    with precision.autocast_off(student.device):
         # [heads, B · L, head size]
         mapped, target = (
             inputs.masked(x).reshape(-1, heads, x.shape[-1] // heads).transpose(0, 1)

@@ -11,12 +11,11 @@ from urllib.parse import quote
 from jinja2 import Environment
 from rich.console import RenderableType
 
+from limbeck.core import timing, yaml
 from limbeck.core.blocks import NOTHING, Layout, Table, console, mean
 from limbeck.core.markdown import code_block, escape_markdown, inline_code, one_line, plain_table
 from limbeck.core.records import Differences, Export, Int8, Int8Latency, load
 from limbeck.core.studies import Column, ColumnFigure, Evaluation, Scores
-from limbeck.core.timing import FEWEST_ROUNDS
-from limbeck.core.yaml import read_document
 from limbeck.errors import RecipeError
 from limbeck.evaluation.tasks import DEFINITIONS
 from limbeck.report.evaluation import metric_name
@@ -28,7 +27,7 @@ ExportRecord: TypeAlias = Mapping[str, Any] | Export
 
 
 _HEADS = Path(__file__).with_name("templates") / "heads.yaml"
-HEADS: Mapping[str, Mapping[str, str]] = read_document(_HEADS, f"'{_HEADS}'", "install limbeck again.")
+HEADS: Mapping[str, Mapping[str, str]] = yaml.read_document(_HEADS, f"'{_HEADS}'", "install limbeck again.")
 """By the head's kind, as records have it: the student in a word or two (`noun`), the Hub's name of the task
 (`pipeline_tag`), and the class that loads it (`model_class`); the code that uses each is in the templates."""
 
@@ -185,8 +184,8 @@ def busy_line(rows: Sequence[Int8Latency]) -> str:
     if not untold:
         return ""
     return (
-        f"The machine was busy: at {', '.join(untold)} tokens rounds were fewer than {FEWEST_ROUNDS}, or their ratios "
-        f"are not those of the medians, so no speed is told ({NOTHING}); export again with more --seconds."
+        f"The machine was busy: at {', '.join(untold)} tokens rounds were fewer than {timing.FEWEST_ROUNDS}, or their "
+        f"ratios are not those of the medians, so no speed is told ({NOTHING}); export again with more --seconds."
     )
 
 

@@ -12,19 +12,16 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from limbeck.core import records, studies
-from limbeck.core.blocks import DAMAGED
+from limbeck.core import blocks, records, studies
 from limbeck.core.records import PlannedStage, Run, Stage, load
 from limbeck.errors import LimbeckError, OutputError
 from limbeck.evaluation.grid import ResultsFile
 from limbeck.report import findings
-from limbeck.search.architecture import SAME_AS, best_and_front, read_shapes, shape_fields
+from limbeck.search import architecture, mapping_space, teacher_layer
 from limbeck.search.mapping import candidates_of, generation_rows
-from limbeck.search.mapping_space import elm_space
 from limbeck.search.requests import JOURNAL
 from limbeck.search.scores import LAYER_SCORES as SCORES
 from limbeck.search.study import DIVERGED, IDENTITY
-from limbeck.search.teacher_layer import OPTION
 from limbeck.search.workers import BEAT_SECONDS, MISSED_BEATS, is_gone, machine, worker_key
 from limbeck.training.output_folder import RECIPE
 from limbeck.training.record import status_of
@@ -157,7 +154,7 @@ def _search(folder: Path) -> findings.SearchFound:
         return replace(found, standing=standing(study, silent), so_far=so_far(record, study))
     except OutputError as error:
         problem = str(error)
-    except (*DAMAGED, OSError) as error:
+    except (*blocks.DAMAGED, OSError) as error:
         problem = f"The study '{found.title}' in '{JOURNAL}' is damaged ({type(error).__name__})."
     return replace(found, problems=(*found.problems, problem))
 
@@ -248,7 +245,7 @@ def read_study(folder: Path, name: str) -> optuna.Study | None:
         raise OutputError(f"'{JOURNAL}' is larger than {records.MOST_BYTES // 2**20} MB, and is not read.")
     try:
         return optuna.load_study(study_name=name, storage=optuna.storages.JournalStorage(_JournalText(path)))
-    except (*DAMAGED, AssertionError, optuna.exceptions.OptunaError, OSError, RecursionError) as error:
+    except (*blocks.DAMAGED, AssertionError, optuna.exceptions.OptunaError, OSError, RecursionError) as error:
         reason = type(error).__name__
         raise OutputError(f"The study '{name}' cannot be read from '{JOURNAL}' ({reason}).") from None
 
@@ -291,8 +288,10 @@ def so_far(record: studies.Search, study: optuna.Study) -> studies.Search:
         case studies.MappingSearch() if "space.choices" in identity:  # Else it has just begun.
             fields = _mappings(study, identity)
         case studies.ArchitectureSearch():
-            shapes = [shape_fields(point, trial) for point, trial in read_shapes(study).done.items()]
-            best, front = best_and_front(shapes)
+            shapes = [
+                architecture.shape_fields(point, trial) for point, trial in architecture.read_shapes(study).done.items()
+            ]
+            best, front = architecture.best_and_front(shapes)
             limits = studies.ShapeLimits.read({"latency_share": identity.get("limit.latency_share")})
             fields = {"shapes": shapes, "front": front, "best": best, "limits": limits}
         case studies.TeacherLayerSearch():
@@ -302,7 +301,7 @@ def so_far(record: studies.Search, study: optuna.Study) -> studies.Search:
 
 def _mappings(study: optuna.Study, identity: dict[str, Any]) -> dict[str, Any]:
     layers = {layer for choices in identity["space.choices"] for layer in choices}
-    space = elm_space(identity["space.student layers"], identity["space.teacher layers"], layers - {0})
+    space = mapping_space.elm_space(identity["space.student layers"], identity["space.teacher layers"], layers - {0})
     candidates = candidates_of(study.get_trials(deepcopy=False), space)
     best = candidates[0] if candidates else None
     scores = list(best.scores) if best is not None else []
@@ -313,7 +312,7 @@ def _layers(study: optuna.Study) -> dict[str, Any]:
     """Read every candidate with its scores; one that was begun again counts from its last beginning."""
     rows = {}
     for trial in study.get_trials(deepcopy=False):
-        if (layer := trial.params.get(OPTION)) is not None:
+        if (layer := trial.params.get(teacher_layer.OPTION)) is not None:
             steps = sorted(trial.intermediate_values.items())
             scores = [studies.LayerScore(step=step, score=score) for step, score in steps]
             state = _LAYER_STATES.get(trial.state, "waiting")
@@ -365,7 +364,9 @@ def _came_to(trial: FrozenTrial) -> str:
     if trial.state != TrialState.FAIL:
         return _STATES[trial.state]
     attributes = trial.user_attrs
-    return _SAME if SAME_AS in attributes else _DIVERGED if attributes.get(DIVERGED) else _STATES[trial.state]
+    return (
+        _SAME if architecture.SAME_AS in attributes else _DIVERGED if attributes.get(DIVERGED) else _STATES[trial.state]
+    )
 
 
 def _worker(sign: dict[str, Any], silent: float) -> str:

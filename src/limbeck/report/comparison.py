@@ -8,15 +8,12 @@ from typing import Any
 import yaml
 from rich.console import RenderableType
 
-from limbeck.core import blocks, studies
+from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Notes, Paragraph, Section, Table, console, mean, number
-from limbeck.core.markdown import markdown_file
-from limbeck.core.records import text_of
 from limbeck.core.studies import Comparison, ComparisonSummary, StudentBlock
-from limbeck.report import evaluation
+from limbeck.report import evaluation, plots
 from limbeck.report.figures import bars_figure, bars_of, course_figures, layers_figure, measured, quality_figures
 from limbeck.report.findings import ComparisonFound, RunFound, run_states, without_path
-from limbeck.report.plots import BarGroup
 from limbeck.report.quality import format_count, write_forms
 from limbeck.report.run import provenance_blocks, stage_links
 
@@ -136,7 +133,7 @@ def methods_markdown(record: Mapping[str, Any]) -> str:
         *(Section(table.caption, (table,)) for table in costs),
         Section("Notes", (Notes(tuple(comparison.summary.notes)),)),
     ]
-    return markdown_file(str(comparison.name), sections)
+    return markdown.markdown_file(str(comparison.name), sections)
 
 
 def methods_csv(record: Mapping[str, Any]) -> str:
@@ -165,7 +162,7 @@ def write_comparison(record: Mapping[str, Any], folder: Path) -> list[Path]:
         The files.
     """
     whole = {**record["summary"], "impossible": record["impossible"], "costs": record["costs"]}
-    texts = {".md": methods_markdown(record), ".csv": methods_csv(record), ".json": text_of(whole)}
+    texts = {".md": methods_markdown(record), ".csv": methods_csv(record), ".json": records.text_of(whole)}
     return write_forms(folder, STEM, texts)
 
 
@@ -266,7 +263,7 @@ def _figures(found: ComparisonFound) -> Iterator[Block]:
         for measure in summary.held_out:
             held_out = bars_of(((label, line.held_out.get(measure.key)) for label, line in lines), measure.digits)
             better = "less is better" if measure.best == "lowest" else "more is better"
-            groups, caption = [BarGroup(better, held_out)], "Whiskers are the deviation over seeds."
+            groups, caption = [plots.BarGroup(better, held_out)], "Whiskers are the deviation over seeds."
             yield bars_figure(f"Held-out {measure.title}{of}", groups, measure.title, caption)
     if summary.main is None or costs is None or not costs.timings:
         return

@@ -7,10 +7,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from limbeck.core import blocks, studies
+from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import NOTHING, AnyCell, Block, Cell, Notes, Section, Table
-from limbeck.core.markdown import markdown_file
-from limbeck.core.records import Hardware, Made, text_of
 from limbeck.evaluation.grid_summary import FINISHED
 from limbeck.report.figures import bars_figure, bars_of, measured, quality_figures
 from limbeck.report.findings import EvaluationFound, last_part, without_path
@@ -223,7 +221,7 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
         ]
     if costs is not None:
         sections += [Section(table.caption, (table,)) for table in cost_tables(studies.Costs.read(costs))]
-    return markdown_file("", [*sections, Section("Notes", (Notes(tuple(record.notes)),))])
+    return markdown.markdown_file("", [*sections, Section("Notes", (Notes(tuple(record.notes)),))])
 
 
 def evaluation_csv(summary: Mapping[str, Any]) -> str:
@@ -269,7 +267,11 @@ def write_evaluation(summary: Mapping[str, Any], folder: Path, costs: Mapping[st
         The files.
     """
     whole = {**summary, **({"costs": costs} if costs is not None else {})}
-    texts = {".md": evaluation_markdown(summary, costs), ".csv": evaluation_csv(summary), ".json": text_of(whole)}
+    texts = {
+        ".md": evaluation_markdown(summary, costs),
+        ".csv": evaluation_csv(summary),
+        ".json": records.text_of(whole),
+    }
     return write_forms(folder, STEM, texts)
 
 
@@ -399,8 +401,8 @@ def _cells(found: EvaluationFound) -> Iterator[Block]:
 def _provenance(found: EvaluationFound) -> Iterator[Block]:
     """Describe the machine of the last cell, and the models and data of all."""
     cell = found.cells[-1] if found.cells else studies.EvaluationCell()
-    hardware = Hardware(device=cell.device)
-    record = Made(versions=cell.versions, git_commit=cell.commit, hardware=hardware, updated=cell.created)
+    hardware = records.Hardware(device=cell.device)
+    record = records.Made(versions=cell.versions, git_commit=cell.commit, hardware=hardware, updated=cell.created)
     yield from provenance_blocks(record, found.folder)
     rows = dict.fromkeys(("model", cell.model, cell.model_fingerprint or "") for cell in found.cells)
     rows |= dict.fromkeys(("task", cell.task, cell.data_fingerprint or "") for cell in found.cells)

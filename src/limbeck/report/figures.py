@@ -8,17 +8,14 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
-from limbeck.core import studies
+from limbeck.core import records, studies
 from limbeck.core.blocks import AnyCell, Block, Cell, Figure, Notes, Table, mean, slug
-from limbeck.core.records import LayerLink
 from limbeck.errors import LimbeckError
-from limbeck.methods.composition import LABELLED_TASKS, Pairing
-from limbeck.methods.registry import read_method
+from limbeck.methods import composition, registry
 from limbeck.models.families import Shape
 from limbeck.models.streams import StreamKey
-from limbeck.report import plots
+from limbeck.report import plot_drawing, plots
 from limbeck.report.findings import RATE, Curve, RunFound, StageFound, StageLog
-from limbeck.report.plot_drawing import names_fit
 from limbeck.search.shape_space import pareto_front
 
 T = TypeVar("T")
@@ -148,7 +145,7 @@ def quality_figures(
     axes = plots.Axis(f"latency, ms ({latency})", from_zero=True), plots.Axis(quality, room=_ROOM)
     plot = plots.Plot([*steps, *_points(models, numbered=False)], *axes)
     numbers = ""
-    if not names_fit(plot):
+    if not plot_drawing.names_fit(plot):
         plot = plots.Plot([*steps, *_points(models, numbered=True)], *axes)
         numbers = f" {'; '.join(f'{number}: {model.name}' for number, model in enumerate(models, start=1))}."
     corner = f"The {'lower' if lowest else 'upper'} left corner is best."
@@ -224,10 +221,10 @@ def find_links(
     ours, theirs = _read_shape(student), _read_shape(teacher)
     if ours is None or theirs is None or not isinstance(method.get("name"), str):
         return None
-    labels = next((known for known in LABELLED_TASKS if known == task), "text")
-    pairing = Pairing(ours, theirs, labels, tuple(layer_cosines) or None)  # type: ignore[arg-type]
+    labels = next((known for known in composition.LABELLED_TASKS if known == task), "text")
+    pairing = composition.Pairing(ours, theirs, labels, tuple(layer_cosines) or None)  # type: ignore[arg-type]
     try:
-        chosen, options = read_method(method)
+        chosen, options = registry.read_method(method)
         terms = chosen.compose(options, pairing)
     except (LimbeckError, ValidationError):
         return None
@@ -243,7 +240,7 @@ def find_links(
     return LayerLinks(_drawing((ours.layers, theirs.layers), found), table)
 
 
-def recorded_links(layers: Sequence[LayerLink], student: str, teacher: str) -> LayerLinks | None:
+def recorded_links(layers: Sequence[records.LayerLink], student: str, teacher: str) -> LayerLinks | None:
     """Read the layers that a stage joined as its record has them, whatever its teacher was.
 
     Args:

@@ -15,13 +15,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from limbeck import inspection
+from limbeck.core import files, records
 from limbeck.core.blocks import BOXED, AnyCell, Block, Cell, Figure, Notes, Paragraph, Table, console
-from limbeck.core.files import check_writable, writing
-from limbeck.core.records import text_of
 from limbeck.errors import OutputError, RecipeError, suggestion
-from limbeck.report import plots
+from limbeck.report import findings, plots
 from limbeck.report.figures import heat_figure, plot_figure
-from limbeck.report.findings import InspectionFound
 from limbeck.report.plot_drawing import FILE_SUFFIXES, write_figure
 
 
@@ -297,7 +295,7 @@ def check_output(path: Path | None) -> None:
             f"--output '{path}' ends with '{path.suffix}', neither data nor a picture; give a folder, or a file."
             f"{suggestion(path.suffix, (_DATA_SUFFIX, *FILE_SUFFIXES))}"
         )
-    check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
+    files.check_writable(path, path if path.is_dir() or not path.suffix else path.parent)
 
 
 def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: Mapping[str, Figure]) -> list[Path]:
@@ -321,8 +319,8 @@ def write_inspection(path: Path, name: str, data: Mapping[str, Any], pictures: M
     written: list[Path] = []
     if whole or path.suffix == _DATA_SUFFIX:
         file = path / f"{name}{_DATA_SUFFIX}" if whole else path
-        with writing(file):
-            file.write_text(text_of(data), encoding="utf-8")
+        with files.writing(file):
+            file.write_text(records.text_of(data), encoding="utf-8")
         written.append(file)
     if whole or path.suffix in FILE_SUFFIXES:
         first = path / f"{name}.png" if whole else path
@@ -341,7 +339,7 @@ _MOST_CELLS = 16_000
 _MOST_TOKENS = 100
 
 
-def _attention(found: InspectionFound) -> Iterator[Block]:
+def _attention(found: findings.InspectionFound) -> Iterator[Block]:
     result = found.results.get("attention")
     if result is None:
         return
@@ -362,11 +360,11 @@ def _attention(found: InspectionFound) -> Iterator[Block]:
         yield Notes((f"{len(shown) - most} more maps are in '{maps['student']}'s inspection.",))
 
 
-def _figure_of(name: str) -> Callable[[InspectionFound], Iterable[Block]]:
+def _figure_of(name: str) -> Callable[[findings.InspectionFound], Iterable[Block]]:
     return lambda found: [_FIGURES[name](found.results[name])] if name in found.results else []
 
 
-SECTIONS: dict[str, Callable[[InspectionFound], Iterable[Block]]] = {
+SECTIONS: dict[str, Callable[[findings.InspectionFound], Iterable[Block]]] = {
     "Damaged files": lambda found: [Notes(found.problems, warning=True)],
     "Attention": _attention,
     "Similarity of layers": _figure_of("similarity"),

@@ -9,19 +9,15 @@ from typing import Any, TypeAlias
 import yaml
 from huggingface_hub import ModelCard, try_to_load_from_cache
 
-from limbeck.core import records
-from limbeck.core.files import read_json, record_damage
+from limbeck.core import files, records
 from limbeck.core.markdown import code_block, one_line
 from limbeck.core.records import Export, Run, Stage
 from limbeck.errors import LimbeckError, RecipeError
 from limbeck.export.source import RUN_STUDENT, locate
-from limbeck.models.heads import head_of
-from limbeck.models.loading import load_config
-from limbeck.models.locating import is_local, resolve_model
-from limbeck.report import card_parts
+from limbeck.models import heads, loading, locating
+from limbeck.report import card_parts, findings
 from limbeck.report.card_parts import HEADS, ExportRecord, TaskScores, find_scores
 from limbeck.report.evaluation import metric_name
-from limbeck.report.findings import title_of
 from limbeck.report.quality import comparison_markdown, format_count
 from limbeck.training.run import STAGES
 from limbeck.training.teacher import LICENSE_KEYS, card_fields, is_hub_name, single_language
@@ -148,7 +144,7 @@ class Card:
 
 def _pooling(card: Card) -> str:
     """Return how sentence vectors are pooled: as the folder says, else as they were measured, else mean."""
-    said = read_json(card.folder / "1_Pooling" / "config.json")
+    said = files.read_json(card.folder / "1_Pooling" / "config.json")
     if any(key in said for key in _POOLING_KEYS):
         return "cls" if said.get("pooling_mode_cls_token") or said.get("pooling_mode") == "cls" else "mean"
     measured = card.run.evaluation.settings.pooling if card.run.evaluation else None
@@ -383,8 +379,8 @@ def record_of(student: Path, run: Run) -> Run:
     """
     folder = student.resolve().parent
     if folder.parent.name != STAGES:
-        return run.model_copy(update={"name": title_of(run.name, folder)})
-    name = title_of(run.name, folder.parents[1])
+        return run.model_copy(update={"name": findings.title_of(run.name, folder)})
+    name = findings.title_of(run.name, folder.parents[1])
     number, _, title = folder.name.partition("-")
     index = int(number) - 1 if number.isdigit() else -1
     if not 0 <= index < len(run.stages):
@@ -403,7 +399,7 @@ def record_of(student: Path, run: Run) -> Run:
 
 def _head(student: Path) -> str | None:
     try:
-        return head_of(load_config(student))
+        return heads.head_of(loading.load_config(student))
     except LimbeckError:
         return None
 
@@ -445,7 +441,7 @@ def run_problem(name: str) -> str | None:
     """
     student = Path(locate(name)).expanduser()
     run = run_of(student) if student.is_dir() else None
-    damage = record_damage(run) if run is not None else None
+    damage = files.record_damage(run) if run is not None else None
     return None if damage is None else f"{damage} The model card is made without it."
 
 
@@ -456,15 +452,15 @@ def card_without_run(located: str, record: ExportRecord) -> str:
         located: The model, as it was located.
         record: Of the export.
     """
-    export, resolved = Export.read(record), resolve_model(located)
-    own = _own_card(Path(resolved)) if is_local(resolved) else None
+    export, resolved = Export.read(record), locating.resolve_model(located)
+    own = _own_card(Path(resolved)) if locating.is_local(resolved) else None
     if own is not None:
         fields, text = own
         if not is_in_float32(export):  # Its scores are those of the source.
             fields = {key: value for key, value in fields.items() if key not in ("model-index", "metrics")}
     else:
         fields = dict(usage_fields(pooled=bool(export.pooling), head=HEADS.get(export.head or "")))
-        if not is_local(resolved):
+        if not locating.is_local(resolved):
             quantised = {"base_model_relation": "quantized"} if export.dtype == "int8" else {}
             fields |= {"base_model": resolved, **quantised}
         text = f"# {export.source.replace('/', ' / ')}"

@@ -16,11 +16,9 @@ from limbeck.core.files import atomic_text, writing
 from limbeck.core.markdown import escape_markdown, escaped_blocks
 from limbeck.core.records import RunEvaluation
 from limbeck.errors import OutputError, RecipeError
-from limbeck.report import comparison, evaluation, findings, inspection, run, search
+from limbeck.report import comparison, evaluation, findings, inspection, plot_drawing, plots, run, search
 from limbeck.report.collect import collect
 from limbeck.report.figures import Measured, course_figures, quality_figures
-from limbeck.report.plot_drawing import svg_of, write_figure
-from limbeck.report.plots import THEMES, printable
 from limbeck.report.quality import labelled_rows
 from limbeck.version import __version__
 
@@ -93,14 +91,14 @@ def name_uniquely(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 def render_html(page: Page) -> str:
     """Return a report as HTML; whatever the folders hold is escaped."""
-    return _template().render(page=page, generator=_GENERATOR, themes=THEMES)
+    return _template().render(page=page, generator=_GENERATOR, themes=plots.THEMES)
 
 
 @cache
 def _template() -> Template:
     environment = templates(autoescape=True, finalize=_printable, undefined=StrictUndefined)
     environment.filters |= {"groupby_kind": _runs_of_figures, "with_code": _with_code}
-    environment.filters["drawn"] = lambda figure: Markup(svg_of(figure))
+    environment.filters["drawn"] = lambda figure: Markup(plot_drawing.svg_of(figure))
     return environment.get_template("report_page.html.j2")
 
 
@@ -111,12 +109,12 @@ def templates(**options: Any) -> Environment:
 
 def _printable(value: Any) -> Any:
     """Replace control characters in what is not the template's own, which is Markup."""
-    return printable(str(value)) if type(value) in (str, Cell) else value
+    return plots.printable(str(value)) if type(value) in (str, Cell) else value
 
 
 def _with_code(text: str) -> Markup:
     """Set what stands between backticks as code, everything escaped."""
-    parts = (escape(printable(part)) for part in text.split("`"))
+    parts = (escape(plots.printable(part)) for part in text.split("`"))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd else part for part, odd in zip(parts, cycle((False, True)))
     )
@@ -339,7 +337,7 @@ def write_report(
     for figure in page.figures() if markdown or figures is not None else ():
         files = [place / f"{figure.name}{suffix}" for suffix in (".svg", ".png")]
         for file in files:
-            write_figure(figure, file)
+            plot_drawing.write_figure(figure, file)
         drawn += files
     texts = {html: render_html(page)}
     if beside is not None:

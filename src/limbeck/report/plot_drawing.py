@@ -29,8 +29,7 @@ from matplotlib.style import context as style_context
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from limbeck.core.blocks import Figure
-from limbeck.core.files import writing
+from limbeck.core import blocks, files
 from limbeck.report import plots
 
 FILE_SUFFIXES = (".png", ".svg", ".pdf")
@@ -49,7 +48,7 @@ Box: TypeAlias = tuple[float, float, float, float]
 """Left, upper, right and lower edge."""
 
 
-def svg_of(figure: Figure) -> str:
+def svg_of(figure: blocks.Figure) -> str:
     """Return a figure as an `svg` element of a page, with title and description, and a title on each point."""
     file = io.BytesIO()
     with drawn(figure.drawing, _STAND_INS) as sheet:
@@ -69,7 +68,7 @@ def svg_of(figure: Figure) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
+def write_figure(figure: blocks.Figure, path: Path, *, titled: bool = False) -> None:
     """Write a figure by the suffix of the path, one of `FILE_SUFFIXES`; title and description go into its metadata.
 
     Args:
@@ -84,7 +83,7 @@ def write_figure(figure: Figure, path: Path, *, titled: bool = False) -> None:
     metadata = {"Title": plots.printable(figure.title), "Subject" if path.suffix == ".pdf" else "Description": words}
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     above = (figure.title, figure.caption) if titled else ()
-    with drawn(figure.drawing, plots.THEMES["light"], *above) as sheet, writing(path):
+    with drawn(figure.drawing, plots.THEMES["light"], *above) as sheet, files.writing(path):
         sheet.canvas.savefig(path, dpi=200, metadata=metadata | dates)
 
 

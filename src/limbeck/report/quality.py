@@ -7,10 +7,9 @@ from typing import Any, TypeAlias
 
 from rich.console import RenderableType
 
+from limbeck.core import markdown, timing
 from limbeck.core.blocks import BOXED, NOTHING, Notes, Table, console, to_csv
-from limbeck.core.markdown import plain_table
 from limbeck.core.records import BatchLatency, Retrieval, RunEvaluation, TaskFigures, text_of
-from limbeck.core.timing import FEWEST_ROUNDS
 
 Measured: TypeAlias = Mapping[str, Any] | RunEvaluation
 """A teacher beside its student: as a record has them, or as `limbeck.evaluation.Comparison.to_dict` gives them."""
@@ -27,7 +26,7 @@ def is_doubtful(first: float | None, second: float | None, ratio: float | None, 
         ratio: Median over rounds of the first's time by the second's.
         rounds: How many rounds there were.
     """
-    if rounds is not None and rounds < FEWEST_ROUNDS:
+    if rounds is not None and rounds < timing.FEWEST_ROUNDS:
         return True
     if not first or not second or not ratio:
         return False
@@ -187,7 +186,7 @@ def comparison_table(comparison: Measured, *, title: str = "Teacher beside stude
 
 def comparison_markdown(comparison: Measured, *, notes: bool = True) -> str:
     """Return the table in Markdown, its notes below it unless asked otherwise."""
-    lines = [plain_table(quality_table(comparison)).replace("|  |", "| |", 1)]
+    lines = [markdown.plain_table(quality_table(comparison)).replace("|  |", "| |", 1)]
     if notes and (found := comparison_notes(comparison)):
         lines += ["", *(f"- {' '.join(note.split())}" for note in found)]
     return "\n".join(lines) + "\n"

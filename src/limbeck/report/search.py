@@ -9,14 +9,11 @@ from typing import Any
 import yaml
 from rich.console import RenderableType
 
-from limbeck.core import blocks, studies
+from limbeck.core import blocks, markdown, records, studies
 from limbeck.core.blocks import DAMAGED, Block, Notes, Paragraph, Section, Table
 from limbeck.core.files import atomic_text, writing
-from limbeck.core.markdown import markdown_file
-from limbeck.core.records import text_of
-from limbeck.report.figures import find_links, layers_figure
+from limbeck.report import figures, plot_drawing
 from limbeck.report.findings import SearchFound, without_path
-from limbeck.report.plot_drawing import write_figure
 from limbeck.report.run import provenance_blocks
 from limbeck.report.search_kinds import KINDS, SearchKind
 
@@ -39,7 +36,7 @@ def search_files(record: Mapping[str, Any]) -> dict[str, str]:
         *(Section(table.caption, (table,)) for table in kind.tables(search)),
         Section("Notes", (Notes(tuple(kind.notes(search))),)),
     ]
-    return {"search.md": markdown_file(f"{kind.TITLE}: {search.name}", sections), **kind.files(search)}
+    return {"search.md": markdown.markdown_file(f"{kind.TITLE}: {search.name}", sections), **kind.files(search)}
 
 
 def _read(record: Mapping[str, Any]) -> tuple[studies.Search, SearchKind[Any]]:
@@ -62,7 +59,7 @@ def write_search(folder: Path, record: Mapping[str, Any]) -> list[Path]:
         OutputError: if a file cannot be written.
     """
     search, kind = _read(record)
-    texts = {studies.Search.FILE: text_of(record)}
+    texts = {studies.Search.FILE: records.text_of(record)}
     if record.get("recipe") is not None:
         header = f"# Found by `limbeck search {record['kind']}` (study '{record['name']}'); train it: limbeck distill\n"
         texts[RECIPE] = header + yaml.safe_dump(record["recipe"], sort_keys=False, allow_unicode=True, width=100)
@@ -77,7 +74,7 @@ def write_search(folder: Path, record: Mapping[str, Any]) -> list[Path]:
         named = replace(figure, title=f"{figure.title}: {search.name}")
         for suffix in (".svg", ".png"):
             pictures.append(folder / f"{stem}{suffix}")
-            write_figure(named, pictures[-1], titled=True)
+            plot_drawing.write_figure(named, pictures[-1], titled=True)
     return [*(folder / name for name in texts), *pictures]
 
 
@@ -168,9 +165,9 @@ def _joined_layers(found: SearchFound) -> Iterator[Block]:
     """Draw the layers that the result joins."""
     record = found.record
     for stage in record.recipe.stages if record.is_finished and record.recipe is not None else ():
-        links = find_links(stage.method, record.student.shape, record.teacher.shape)
+        links = figures.find_links(stage.method, record.student.shape, record.teacher.shape)
         if links is not None and links.joins:
-            yield layers_figure(f"What was found: {stage.method_name}", links)
+            yield figures.layers_figure(f"What was found: {stage.method_name}", links)
 
 
 def _recipe(found: SearchFound) -> Iterator[Block]:

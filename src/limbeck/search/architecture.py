@@ -17,16 +17,14 @@ from rich.console import Console
 from transformers import PreTrainedModel
 
 from limbeck.comparison.held_out import LastLayers
-from limbeck.core.machine import choose_device
+from limbeck.core import machine, records
 from limbeck.core.progress import Count
-from limbeck.core.records import flat
 from limbeck.core.studies import SearchedShape
 from limbeck.errors import RecipeError, TrainingError
 from limbeck.recipe.plan import RunPlan
-from limbeck.search import engine, shape_space
+from limbeck.search import engine, requests, shape_space
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
-from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy
 from limbeck.search.shape_space import KnownShape, ShapePoint
@@ -123,12 +121,12 @@ class ArchitectureSearch(engine.SharedSearch):
     # A value depends on the shape of its trial, and not on the shape in the recipe.
     searched = r"student\.shape"
     queues_again = True
-    request: ArchitectureRequest
+    request: requests.ArchitectureRequest
     _measure: LatencyBench
     _layers: LastLayers
     _untrained: float
 
-    def __init__(self, request: ArchitectureRequest) -> None:
+    def __init__(self, request: requests.ArchitectureRequest) -> None:
         super().__init__(request)
         share = request.limits.latency_share
         if share is not None and not share > 0:  # NaN too.
@@ -150,7 +148,7 @@ class ArchitectureSearch(engine.SharedSearch):
             "limit": asdict(self.request.limits),
             "latency": self.latency.identity,
         }
-        return {**flat(compared), "loss": self.loss, "loss.blocks": LOSS_BLOCKS}
+        return {**records.flat(compared), "loss": self.loss, "loss.blocks": LOSS_BLOCKS}
 
     def sampler(self) -> BaseSampler:
         """Return Optuna's sampler."""
@@ -214,7 +212,7 @@ class ArchitectureSearch(engine.SharedSearch):
 
     def load(self, study: Study) -> None:
         """Prepare to measure latencies, and losses on the scale of an untrained student's."""
-        proxy, device = self.proxy, choose_device("auto")
+        proxy, device = self.proxy, machine.choose_device("auto")
         teacher = proxy.load_teacher().to(device).eval()
         timed = teacher if self.latency.device == device else proxy.load_teacher()
         shapes = [shape.plan.student for shape in self.space.shapes.values()]
@@ -365,7 +363,7 @@ class ArchitectureSearch(engine.SharedSearch):
         }
 
 
-def search_architecture(request: ArchitectureRequest, console: Console | None = None) -> dict[str, Any]:
+def search_architecture(request: requests.ArchitectureRequest, console: Console | None = None) -> dict[str, Any]:
     """Search for the shape of the best reward: low loss at low latency, within limits.
 
     The reward is that of the comparative study (arXiv 2310.08797, equation 12) on the loss of `ArchitectureSearch` and

@@ -20,8 +20,7 @@ from limbeck.core.machine import choose_device, device_name, synchronise
 from limbeck.core.timing import take_turns
 from limbeck.errors import RecipeError
 from limbeck.evaluation.inference import encoder_of
-from limbeck.models.blueprint import build_student
-from limbeck.models.families import Shape
+from limbeck.models import blueprint, families
 from limbeck.search.requests import MeasuringRequest
 
 FEWEST_PASSES, MOST_PASSES = 10, 100
@@ -143,7 +142,7 @@ class LatencySetting:
     seconds: float
 
     @classmethod
-    def of(cls, request: MeasuringRequest, teacher: Shape) -> LatencySetting:
+    def of(cls, request: MeasuringRequest, teacher: families.Shape) -> LatencySetting:
         """Return the setting of a request; texts without a length have 128 tokens, or all that a teacher takes.
 
         Raises:
@@ -186,7 +185,7 @@ class LatencyBench:
     def __call__(self, config: PreTrainedConfig) -> ShapeLatency:
         """Measure a student of this configuration and the teacher in turns."""
         setting = self._setting
-        student = build_student(config, seed=0).to(device=setting.device, dtype=torch.float32).eval()
+        student = blueprint.build_student(config, seed=0).to(device=setting.device, dtype=torch.float32).eval()
         generator = torch.Generator().manual_seed(0)
         size = (setting.batch, setting.length)
         input_ids = torch.randint(config.vocab_size, size, generator=generator).to(setting.device)

@@ -13,19 +13,16 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 
-from limbeck.core import studies
+from limbeck.core import records, studies
 from limbeck.core.progress import Count
-from limbeck.core.records import flat
 from limbeck.errors import Interrupted, LimbeckError, RecipeError, TrainingError, suggestion
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
-from limbeck.search import engine, genetic_sampler
+from limbeck.search import engine, genetic_sampler, requests
 from limbeck.search import scores as scoring
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.genetic import default_population
 from limbeck.search.mapping_space import NONE, Genome, MappingSpace, MappingTuple, elm_space, show_mapping, to_binary
-from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
-from limbeck.search.requests import GeneticSettings
 from limbeck.search.requests import MappingRequest as MappingRequest
 from limbeck.search.requests import task_measures as task_measures
 from limbeck.search.study import DIVERGED, shown
@@ -188,7 +185,7 @@ class MappingSearch(_Generations, engine.SharedSearch):
 
     def identity(self) -> dict[str, Any]:
         """Return what fitnesses must have in common to be compared."""
-        return {**flat({"fitness": self.fitness}), **flat(self.genetic.identity)}
+        return {**records.flat({"fitness": self.fitness}), **records.flat(self.genetic.identity)}
 
     def sampler(self) -> genetic_sampler.GeneticSampler:
         """Return what proposes mappings."""
@@ -343,12 +340,12 @@ def check_searchable(plan: RunPlan, space: MappingSpace) -> None:
     plan_candidate(plan.recipe, (NONE,) * (space.student - 1) + (lowest,))
 
 
-def _settings(genetic: Mapping[str, Any], space: MappingSpace) -> GeneticSettings:
-    known = [one.name for one in fields(GeneticSettings)]
+def _settings(genetic: Mapping[str, Any], space: MappingSpace) -> requests.GeneticSettings:
+    known = [one.name for one in fields(requests.GeneticSettings)]
     for name in genetic:
         if name not in known:
             raise RecipeError(f"Unknown genetic setting '{name}'.{suggestion(name, known)}")
-    return GeneticSettings(**{"population": min(default_population(space.student), space.size), **genetic})
+    return requests.GeneticSettings(**{"population": min(default_population(space.student), space.size), **genetic})
 
 
 GenerationRow = studies.Generation

@@ -14,8 +14,7 @@ from transformers import PreTrainedModel
 from limbeck.comparison.held_out import LastLayers, held_out_batches, pair_agreement
 from limbeck.comparison.plan import MeasuresSpec
 from limbeck.comparison.run import check_tasks, evaluate_students
-from limbeck.core.machine import choose_device
-from limbeck.core.progress import ProgressBar
+from limbeck.core import machine, progress
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.evaluation import SentencePair, build_pairs
 from limbeck.models.blueprint import build_student
@@ -93,7 +92,7 @@ class TaskScores:
         try:
             path = place / "student"
             save_student(path, student, self._tokenizer, plan.student_choice, sentence=plan.sentence)
-            with ProgressBar(self._console) as bar:
+            with progress.ProgressBar(self._console) as bar:
                 outcome = evaluate_students(self._spec, place, teacher="", students=[path], report=bar)
         finally:
             shutil.rmtree(place, ignore_errors=True)
@@ -146,7 +145,7 @@ class HeldOutScores:
 
     def __init__(self, proxy: Proxy, names: Sequence[str] = MAPPING_SCORES) -> None:
         self.names = tuple(names)
-        self._device = choose_device("auto")
+        self._device = machine.choose_device("auto")
         teacher = proxy.load_teacher().to(self._device).eval()
         corpus, plan, kept = proxy.corpora[0], proxy.plan, "explained" not in names
         self._agreement = pair_agreement(teacher, proxy.tokenizer, corpus, held_out_pairs(proxy), plan.pooling)

@@ -15,8 +15,7 @@ from optuna.trial import FrozenTrial
 
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.costs import count_parameters
-from limbeck.models.blueprint import build_student
-from limbeck.models.families import describe_size
+from limbeck.models import blueprint, families
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, plan_run
 from limbeck.recipe.schema import Recipe
@@ -32,7 +31,7 @@ class ShapePoint(NamedTuple):
     ffn: float
 
     def __str__(self) -> str:
-        return describe_size(self.layers, self.hidden, self.heads, self.ffn_width)
+        return families.describe_size(self.layers, self.hidden, self.heads, self.ffn_width)
 
     @property
     def ffn_width(self) -> int:
@@ -113,7 +112,7 @@ def divide_shapes(recipe: Recipe, sizes: ShapeSizes) -> ShapeSpace:
                 )
             # On the meta device a model has shapes and no weights, whatever its size.
             with torch.device("meta"):
-                counts = count_parameters(build_student(plan.student_config, seed=0))
+                counts = count_parameters(blueprint.build_student(plan.student_config, seed=0))
             shapes[point] = KnownShape(point, plan, counts.embedding + counts.transformer)
     if not shapes:
         raise RecipeError(f"No shape of these sizes can be trained: {next(iter(impossible.values()))}")

@@ -30,8 +30,7 @@ from limbeck.search import engine
 from limbeck.search import scores as scoring
 from limbeck.search.requests import TeacherLayerRequest as TeacherLayerRequest
 from limbeck.search.study import shown
-from limbeck.training.cohort import Cut
-from limbeck.training.proxy import Trained
+from limbeck.training import cohort, proxy
 
 OPTION = "teacher_layer"
 RESULT = "result"
@@ -238,7 +237,7 @@ class TeacherLayerSearch(engine.Search):
         """Return the recipe that reads its layer."""
         return self.plans[candidate.row.layer]
 
-    def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, Cut]:
+    def cuts_of(self, candidates: Sequence[LayerCandidate]) -> Mapping[int, cohort.Cut]:
         """Drop the lower candidates after every round but the last."""
         return {end: partial(self._drop, candidates, end, left) for (_, end), (left, _) in pairwise(self.rounds)}
 
@@ -261,7 +260,7 @@ class TeacherLayerSearch(engine.Search):
         parts = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
         return f"layer {candidate.row.layer} after {step} steps: {candidate.score:.2f} ({parts})"
 
-    def score(self, candidate: LayerCandidate, trained: Trained) -> tuple[engine.Outcome, str]:
+    def score(self, candidate: LayerCandidate, trained: proxy.Trained) -> tuple[engine.Outcome, str]:
         """Return the last score of a candidate."""
         row = candidate.row
         row.steps, row.own_loss = trained.steps, trained.held_out.get("loss")
