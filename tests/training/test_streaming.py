@@ -99,6 +99,14 @@ def test_the_record_of_a_built_mix_tells_what_was_drawn(tiny_recipe, languages, 
     assert all(abs(share - 0.5) < 0.1 for share in drawn["shares"].values())
 
 
+def test_the_second_epoch_meets_the_rows_of_the_first_in_another_order(recipe, batches_met):
+    limbeck.distill(recipe)
+    first, second = batches_met[:3], batches_met[3:]
+    blocks = record_of(recipe)["corpus"]["views"][0]["blocks"]
+    assert sum(map(len, first)) == sum(map(len, second)) == blocks
+    assert not all(torch.equal(batch, other) for batch, other in zip(first, second, strict=True))
+
+
 def loader(corpus, tokenizer, lane=ALONE, workers=0):
     rows = training_rows(corpus, tokenizer, replace_tokens=0.0, mask_tokens=0.15, seed=1)
     collate = PadCollator(tokenizer.pad_token_id, labels="token")
