@@ -109,7 +109,7 @@ def test_a_method_trains_on_labelled_rows(name, task, teachers, tmp_path):
     assert not head or config.num_labels == LABELLED[task]
 
 
-def interrupt():
+def interrupt(model):
     raise KeyboardInterrupt
 
 

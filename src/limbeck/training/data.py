@@ -22,13 +22,10 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerContro
 from transformers.trainer_utils import seed_worker
 
 from limbeck import corpus as texts
+from limbeck.core import ranks, records, workers
 from limbeck.core.files import atomic_text
-from limbeck.core.ranks import gather, raised_on_all_ranks
-from limbeck.core.records import Drawn
-from limbeck.core.workers import single_threaded_tokenizers
-from limbeck.corpus import Corpus, LabelledCorpus, Lane, MaskedTokens, ReplacedTokens, RowMix, SourceReport
+from limbeck.corpus import Corpus, LabelledCorpus, Lane, MaskedTokens, ReplacedTokens, RowMix, SourceReport, streaming
 from limbeck.corpus.batches import group_by_length
-from limbeck.corpus.streaming import Block, StreamedCorpus
 from limbeck.errors import CorpusError, TrainingError
 from limbeck.training.module import FILLER
 
@@ -46,7 +43,9 @@ class StreamedRows(Dataset[dict[str, Any]]):
         masking: Masks tokens likewise, or None.
     """
 
-    def __init__(self, corpus: StreamedCorpus, replacing: ReplacedTokens | None, masking: MaskedTokens | None) -> None:
+    def __init__(
+        self, corpus: streaming.StreamedCorpus, replacing: ReplacedTokens | None, masking: MaskedTokens | None
+    ) -> None:
         self.corpus = corpus
         self._replacing = replacing
         self._masking = masking
@@ -58,7 +57,7 @@ class StreamedRows(Dataset[dict[str, Any]]):
     def __getitem__(self, key: Any) -> Any:
         return self._beginning[key]
 
-    def make(self, block: Block) -> dict[str, Any]:
+    def make(self, block: streaming.Block) -> dict[str, Any]:
         """Make the row of a block, its tokens replaced and masked."""
         row: dict[str, Any] = {"input_ids": block.ids, "length": len(block.ids)}
         if self._replacing is not None:
@@ -84,7 +83,7 @@ def training_rows(
         rows = replacing = ReplacedTokens(rows, replace_tokens, **_drawn_from(tokenizer, seed))
     if mask_tokens > 0:
         rows = masking = _masked(rows, tokenizer, mask_tokens, seed)
-    return StreamedRows(corpus, replacing, masking) if isinstance(corpus, StreamedCorpus) else rows
+    return StreamedRows(corpus, replacing, masking) if isinstance(corpus, streaming.StreamedCorpus) else rows
 
 
 def held_out_rows(corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, *, mask_tokens: float, seed: int) -> Any:
@@ -219,7 +218,7 @@ class Loader(TrainerCallback):
             size = arguments.train_batch_size * arguments.world_size
             problem = f"The stage would train no step: {len(rows)} rows make no batch of {size}"
             way_out = "lower per_device_train_batch_size or leave out dataloader_drop_last."
-            raise raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
+            raise ranks.raised_on_all_ranks(TrainingError(f"{problem}; {way_out}"))
         seeded = partial(seed_worker, num_workers=arguments.dataloader_num_workers, rank=arguments.process_index)
         return self._load(rows, batches, worker_init_fn=seeded)
 
@@ -264,7 +263,7 @@ class Loader(TrainerCallback):
         if self.stream is not None:
             state.epoch = state.global_step / state.max_steps
 
-    def describe_drawn(self, corpus: Corpus, steps: int) -> Drawn | None:
+    def describe_drawn(self, corpus: Corpus, steps: int) -> records.Drawn | None:
         """Return how many rows of each source were trained on, over all processes; None where they are not mixed.
 
         Of a stream also the skipped and repaired text; every lane counts its own.
@@ -275,7 +274,7 @@ class Loader(TrainerCallback):
         """
         described: dict[str, Any] = {}
         if self.stream is not None:
-            states = [state for part in gather(self.stream.states) for state in part.values()]
+            states = [state for part in ranks.gather(self.stream.states) for state in part.values()]
             found = np.sum([state["drawn"] for state in states], axis=0).tolist()
             report = SourceReport()
             for state in states:
@@ -290,7 +289,7 @@ class Loader(TrainerCallback):
         for name, count in zip(corpus.manifest["settings"]["sources"], found, strict=True):
             drawn[name] = drawn.get(name, 0) + count
         shares = {name: round(count / max(sum(found), 1), 6) for name, count in drawn.items()}
-        return Drawn.read({"rows": drawn, "shares": shares, **described})
+        return records.Drawn.read({"rows": drawn, "shares": shares, **described})
 
     def _position_file(self, folder: Path) -> Path:
         return folder / f"stream_position_{self._arguments.process_index}.json"
@@ -446,7 +445,7 @@ class StreamLoader:
             generator=torch.Generator(),
             **self.options,
         )
-        with single_threaded_tokenizers(self._workers > 0):
+        with workers.single_threaded_tokenizers(self._workers > 0):
             loaded = iter(loader)
         for item in loaded:
             if item.problem is not None:

@@ -10,8 +10,7 @@ from torch.distributed.nn.functional import all_gather
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from limbeck.core import IGNORED_LABEL
-from limbeck.core.ranks import process_count
+from limbeck.core import IGNORED_LABEL, ranks
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
@@ -123,14 +122,14 @@ def gather_rows(rows: Tensor) -> Tensor:
     Returns:
         `[ranks * B, ...]`; the input itself without distribution.
     """
-    if process_count() == 1:
+    if ranks.process_count() == 1:
         return rows
     return torch.cat(list(all_gather(rows.contiguous())), dim=0)
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
     """Sum a tensor of equal shape over all ranks, without gradient; the input itself without distribution."""
-    if process_count() == 1:
+    if ranks.process_count() == 1:
         return values
     summed = values.detach().clone()
     torch.distributed.all_reduce(summed)

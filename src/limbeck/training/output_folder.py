@@ -7,11 +7,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from limbeck.core import records
+from limbeck.core import ranks, records, yaml
 from limbeck.core.files import HEARTBEAT, RECORD, atomic_text
 from limbeck.core.folders import LOCK, FolderKind, claim, first_difference, folder_lock, writing
-from limbeck.core.ranks import on_all_ranks, on_main_rank, process_count
-from limbeck.core.yaml import parse_yaml, read_document
 from limbeck.errors import OutputError, RecipeError
 from limbeck.recipe.load import dump_recipe
 from limbeck.recipe.schema import Recipe
@@ -45,7 +43,7 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
             that processes on others cannot see.
     """
     with ExitStack() as stack:
-        folder = on_main_rank(lambda: _claim(recipe, stack, resume=resume, overwrite=overwrite))
+        folder = ranks.on_main_rank(lambda: _claim(recipe, stack, resume=resume, overwrite=overwrite))
 
         def see() -> None:
             if not (folder / RECIPE).is_file():
@@ -54,7 +52,7 @@ def claimed_output(recipe: Recipe, *, resume: bool, overwrite: bool) -> Iterator
                     "needs a folder that all of them share."
                 )
 
-        on_all_ranks(see)
+        ranks.on_all_ranks(see)
         yield folder
 
 
@@ -72,7 +70,7 @@ def _claim(recipe: Recipe, stack: ExitStack, *, resume: bool, overwrite: bool) -
     with writing(folder):
         if overwrite:
             _remove_run(folder)
-        if not claim(folder, _RUN, parse_yaml(dump_recipe(recipe), RECIPE)):
+        if not claim(folder, _RUN, yaml.parse_yaml(dump_recipe(recipe), RECIPE)):
             for name in (RECORD, HEARTBEAT):
                 (folder / name).unlink(missing_ok=True)
         atomic_text(folder / RECIPE, dump_recipe(recipe))
@@ -114,7 +112,7 @@ def _remove_run(folder: Path) -> None:
 def _read_recipe(folder: Path) -> dict[str, Any]:
     saved = None
     with suppress(RecipeError):
-        saved = read_document(folder / RECIPE, RECIPE, "replace the run.")
+        saved = yaml.read_document(folder / RECIPE, RECIPE, "replace the run.")
     if not isinstance(saved, dict):
         raise OutputError(
             f"The run in '{folder}' cannot be resumed, since its '{RECIPE}' is missing or damaged; replace the run "
@@ -125,7 +123,7 @@ def _read_recipe(folder: Path) -> dict[str, Any]:
 
 def _check_same_recipe(folder: Path, saved: dict[str, Any], asked: Mapping[str, Any]) -> None:
     processes = records.load(records.Run, folder).processes or 1
-    difference = first_difference(_identity(saved, processes), _identity(asked, process_count()))
+    difference = first_difference(_identity(saved, processes), _identity(asked, ranks.process_count()))
     if difference is not None:
         place, old, new = difference
         raise OutputError(

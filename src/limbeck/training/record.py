@@ -15,11 +15,10 @@ from rich.console import Console
 from rich.progress import TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from limbeck.core import records
+from limbeck.core import progress, records
 from limbeck.core.files import HEARTBEAT, RECORD, atomic_text, record_damage
 from limbeck.core.folders import holder, holder_lives, is_locked
 from limbeck.core.machine import git_commit, hardware, peak_device_memory_bytes, peak_memory_bytes, versions
-from limbeck.core.progress import Bars
 from limbeck.errors import OutputError
 
 
@@ -144,7 +143,7 @@ class ProgressReporter(TrainerCallback):
         self._console = console
         self._heartbeat = heartbeat or Heartbeat(None)
         self._place = place
-        self._bars: Bars | None = None
+        self._bars: progress.Bars | None = None
         self._task: Any = None
         self._began = (0.0, 0)  # Time and step.
         self._last_log: tuple[float, float] | None = None  # Time and tokens.
@@ -155,7 +154,7 @@ class ProgressReporter(TrainerCallback):
         if not state.is_world_process_zero:
             return
         left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-        self._bars = Bars(self._console, *map(TextColumn, _COLUMNS), left, at_once=True)
+        self._bars = progress.Bars(self._console, *map(TextColumn, _COLUMNS), left, at_once=True)
         done, steps = state.global_step, state.max_steps
         self._task = self._bars.bars.add_task(self._title, total=steps, completed=done, loss="…", rate="…")
         self._bars.__enter__()

@@ -13,9 +13,8 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck import corpus as texts
-from limbeck.core import ranks, records
+from limbeck.core import machine, ranks, records
 from limbeck.core.files import atomic_text
-from limbeck.core.machine import keep_freed_memory
 from limbeck.core.progress import CorpusProgress, Report, Told, no_progress
 from limbeck.corpus import LabelledCorpus, LabelledSettings, PadCollator, StreamedCorpus
 from limbeck.errors import Interrupted, LimbeckError, OutputError, Preempted, TrainingError
@@ -154,7 +153,7 @@ class Run:
         Returns:
             The trained student, in float32, without taps.
         """
-        keep_freed_memory()
+        machine.keep_freed_memory()
         plan = self.plan
         # Some releases of PyTorch with CUDA fail here where there is no driver.
         devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0

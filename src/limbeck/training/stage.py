@@ -24,9 +24,7 @@ from limbeck.errors import Interrupted, RecipeError
 from limbeck.models.families import base_model, family_of
 from limbeck.recipe.plan import StageChoice
 from limbeck.recipe.training_arguments import build_arguments
-from limbeck.training import checkpoints
-from limbeck.training.data import AnyCorpus, grouped_padding_share, held_out_rows, training_rows
-from limbeck.training.guard import InterruptSaver
+from limbeck.training import checkpoints, data, guard
 from limbeck.training.module import STUDENT_WEIGHTS, DistillationModule, Learned, freeze_unreached, untrained_names
 from limbeck.training.record import LOG, LiveLog, ProgressReporter, log_lines
 from limbeck.training.teacher import TeacherReader
@@ -69,7 +67,7 @@ def label_kind(choice: StageChoice) -> LabelKind:
     return LABELS_OF_TASK.get(choice.pairing.task, "token" if choice.mask_tokens > 0 else "none")
 
 
-def stage_rows(choice: StageChoice, corpus: AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
+def stage_rows(choice: StageChoice, corpus: data.AnyCorpus, tokenizer: PreTrainedTokenizerBase, seed: int) -> StageRows:
     """Make the rows of a stage.
 
     Args:
@@ -80,8 +78,8 @@ def stage_rows(choice: StageChoice, corpus: AnyCorpus, tokenizer: PreTrainedToke
     """
     masked, replaced = choice.mask_tokens, choice.spec.augment.replace_tokens
     return StageRows(
-        train=training_rows(corpus, tokenizer, replace_tokens=replaced, mask_tokens=masked, seed=seed),
-        held_out=held_out_rows(corpus, tokenizer, mask_tokens=masked, seed=seed),
+        train=data.training_rows(corpus, tokenizer, replace_tokens=replaced, mask_tokens=masked, seed=seed),
+        held_out=data.held_out_rows(corpus, tokenizer, mask_tokens=masked, seed=seed),
         collator=PadCollator(tokenizer.pad_token_id, side=tokenizer.padding_side, labels=label_kind(choice)),
         mix=corpus.row_mix(seed),
     )
@@ -187,7 +185,7 @@ class StageTraining:
         student: PreTrainedModel,
         teacher: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        corpus: AnyCorpus,
+        corpus: data.AnyCorpus,
         *,
         folder: Path,
         seed: int,
@@ -203,7 +201,7 @@ class StageTraining:
         prepare_student(student, choice)
         self.choice, self.student, self.corpus = choice, student, corpus
         self.folder, self.progress, self.warn = folder, progress, partial(warn, console)
-        self.interrupt = InterruptSaver()
+        self.interrupt = guard.InterruptSaver()
         self.frozen = untrained_names(student)
         # Sharding changes a model for good; the student itself has to be an ordinary one again afterwards.
         learner = copy.deepcopy(student) if arguments.fsdp else student
@@ -309,7 +307,7 @@ class StageTraining:
             seconds=round(seconds, 1),
             tokens_per_second=round(trainer.tokens_this_run / max(seconds, 1e-9), 1),
             drawn=trainer.loader.describe_drawn(self.corpus, steps),
-            padding_share=round(grouped_padding_share(lengths, arguments.train_batch_size), 4),
+            padding_share=round(data.grouped_padding_share(lengths, arguments.train_batch_size), 4),
             precision=checkpoints.precision(arguments),
             device=str(arguments.device),
             skipped_steps=trainer.guard.skipped,

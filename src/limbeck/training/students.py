@@ -12,12 +12,7 @@ from limbeck.core.files import atomic_folder, give_ordinary_mode
 from limbeck.core.records import Initialisation, LayerLink, Stage, Untrained
 from limbeck.export import write_sentence_transformers_files
 from limbeck.methods.composition import Term
-from limbeck.models.blueprint import build_student
-from limbeck.models.families import base_model, family_of
-from limbeck.models.heads import Head, copy_head
-from limbeck.models.initialise import initialise_student
-from limbeck.models.loading import load_checkpoint, pooler_option, quiet
-from limbeck.models.locating import SentencePooling
+from limbeck.models import blueprint, families, heads, initialise, loading, locating
 from limbeck.recipe.plan import StageChoice, StudentChoice, TeacherChoice
 
 # Saving the student: an ordinary transformers folder, whole or not at all.
@@ -85,8 +80,8 @@ def fill_from_teacher(
         for key, other in zip(term.student, term.teacher, strict=True)
         if key.layer > 0
     }
-    own, theirs = dict(student.named_parameters()), dict(base_model(teacher).named_parameters())
-    block = re.compile(rf"^({re.escape(family_of(student.config).blocks)}\.)(\d+)(?=\.)")
+    own, theirs = dict(student.named_parameters()), dict(families.base_model(teacher).named_parameters())
+    block = re.compile(rf"^({re.escape(families.family_of(student.config).blocks)}\.)(\d+)(?=\.)")
     prefix = student.base_model_prefix + "."
 
     def mapped(match: re.Match[str]) -> str:
@@ -119,9 +114,9 @@ def add_pooler(
     Returns:
         The student to save, and the names of the pooler's parameters; the student itself where there is no pooler.
     """
-    if not pooler_option(type(student)):
+    if not loading.pooler_option(type(student)):
         return student, []
-    with quiet(), torch.random.fork_rng(devices=[]):
+    with loading.quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         whole = type(student)._from_config(type(student.config)(**student.config.to_dict()), dtype=torch.float32)
     names = [name for name, _ in whole.named_parameters() if name.startswith("pooler.")]
@@ -141,7 +136,7 @@ def save_student(
     tokenizer: PreTrainedTokenizerBase,
     choice: StudentChoice,
     *,
-    sentence: SentencePooling | None,
+    sentence: locating.SentencePooling | None,
 ) -> None:
     """Write the student's folder.
 
@@ -152,13 +147,13 @@ def save_student(
         choice: The student, whose dropout rates go into the configuration; those of training are the run's.
         sentence: How sentence vectors are made, if the student makes any.
     """
-    names = family_of(choice.config).fields.dropouts
+    names = families.family_of(choice.config).fields.dropouts
     trained = {name: getattr(student.config, name) for name in names}
     with atomic_folder(folder) as partial:
         try:
             for name in names:
                 setattr(student.config, name, getattr(choice.config, name))
-            with quiet():
+            with loading.quiet():
                 student.save_pretrained(str(partial))
         finally:
             for name, value in trained.items():
@@ -180,7 +175,11 @@ LoadTeacher = Callable[..., PreTrainedModel]
 
 
 def make_student(
-    choice: StudentChoice, head: Head | None, teacher_head: Head | None, load_teacher: LoadTeacher, seed: int
+    choice: StudentChoice,
+    head: heads.Head | None,
+    teacher_head: heads.Head | None,
+    load_teacher: LoadTeacher,
+    seed: int,
 ) -> tuple[PreTrainedModel, Initialisation]:
     """Build a student and give it its start.
 
@@ -196,18 +195,20 @@ def make_student(
     """
     config = type(choice.config)(**choice.config.to_dict())
     if choice.spec.dropout is not None:
-        for name in family_of(config).fields.dropouts:
+        for name in families.family_of(config).fields.dropouts:
             setattr(config, name, choice.spec.dropout)
-    student = build_student(config, seed=seed, head=head)
+    student = blueprint.build_student(config, seed=seed, head=head)
     start = choice.spec.initialise
     if start.checkpoint is not None:
-        load_checkpoint(student, start.checkpoint)
+        loading.load_checkpoint(student, start.checkpoint)
         return student, Initialisation.read({"checkpoint": start.checkpoint})
     teacher = load_teacher(head=teacher_head)
-    report = initialise_student(student, teacher, layers=start.layers, embeddings=start.embeddings, seed=seed)
+    report = initialise.initialise_student(
+        student, teacher, layers=start.layers, embeddings=start.embeddings, seed=seed
+    )
     if head is None:
         return student, report
-    copied = copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
+    copied = heads.copy_head(student, teacher) if teacher_head == head and report.embeddings != "random" else []
     return student, Initialisation.read({**report.to_dict(), "head": {"kind": head, "copied": copied}})
 
 
@@ -225,7 +226,7 @@ class StudentMaker:
     """
 
     choice: StudentChoice
-    head: Head | None
+    head: heads.Head | None
     stages: Sequence[StageChoice]
     source: TeacherChoice
     load_teacher: LoadTeacher

@@ -13,17 +13,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from limbeck.core.machine import choose_device
-from limbeck.core.ranks import process_count
+from limbeck.core import machine, ranks
 from limbeck.corpus import Corpus, LabelledCorpus, PadCollator
 from limbeck.errors import LimbeckError
 from limbeck.inspection import layers as contribution
 from limbeck.methods.composition import Term
+from limbeck.models import packing, streams, taps
 from limbeck.models.families import blocks
 from limbeck.models.locating import PACKAGE_PREFIX, is_local, resolve_model
-from limbeck.models.packing import pack_linear_maps, unpack_linear_maps
-from limbeck.models.streams import Streams
-from limbeck.models.taps import StreamTap
 
 
 class TeacherReader:
@@ -41,16 +38,16 @@ class TeacherReader:
     def __init__(
         self, teacher: PreTrainedModel, terms: Iterable[Term], *, pooling: str = "mean", sharded: bool = False
     ) -> None:
-        self._sharded = sharded and process_count() > 1
+        self._sharded = sharded and ranks.process_count() > 1
         teacher.eval().requires_grad_(False)
         self.teacher = teacher
         keys = {key for term in terms for key in term.teacher}
-        self.tap = StreamTap(teacher, keys, drop_above=True, pooling=pooling)
+        self.tap = taps.StreamTap(teacher, keys, drop_above=True, pooling=pooling)
 
     @torch.no_grad()
     def read(
         self, input_ids: Tensor, attention_mask: Tensor, scored: Tensor | None = None, **inputs: Tensor
-    ) -> Streams:
+    ) -> streams.Streams:
         """Run the teacher, in the number format of its weights.
 
         Args:
@@ -72,14 +69,14 @@ class TeacherReader:
         if self._sharded:
             _shard(self.teacher, torch.device(device))
             return
-        unpack_linear_maps(blocks(self.teacher))
+        packing.unpack_linear_maps(blocks(self.teacher))
         self.teacher.to(device)
         if pack and torch.device(device).type == "cpu":
-            pack_linear_maps(blocks(self.teacher))
+            packing.pack_linear_maps(blocks(self.teacher))
 
     def close(self) -> None:
         """Take the tap off and unpack; blocks stay dropped."""
-        unpack_linear_maps(blocks(self.teacher))
+        packing.unpack_linear_maps(blocks(self.teacher))
         self.tap.close()
 
 
@@ -87,7 +84,7 @@ def _shard(teacher: PreTrainedModel, device: torch.device) -> None:
     """Shard every block separately, so that a forward that stops early leaves no wrapper half way."""
     if isinstance(blocks(teacher)[0], FSDPModule):
         return
-    mesh = init_device_mesh(device.type, (process_count(),))
+    mesh = init_device_mesh(device.type, (ranks.process_count(),))
     for block in blocks(teacher):
         fully_shard(block, mesh=mesh, reshard_after_forward=True)  # Else a block would stay whole.
     teacher.to(device)
@@ -195,7 +192,7 @@ def measure_layer_cosines(
     Source:
         ELM (arXiv 2012.06153) section 5.3.1, after Sajjad et al. 2020.
     """
-    device = choose_device("auto")
+    device = machine.choose_device("auto")
     teacher.to(device)
     means, _ = contribution.measure_layer_cosines(teacher, _batches(corpus, tokenizer, device))
     return means

@@ -25,8 +25,7 @@ from limbeck.corpus import RowMix
 from limbeck.errors import TrainingError
 from limbeck.objectives.registry import OBJECTIVES
 from limbeck.recipe.schema import GuardSpec
-from limbeck.training import checkpoints, module
-from limbeck.training.data import Loader
+from limbeck.training import checkpoints, data, module
 from limbeck.training.guard import BatchSplitter, InterruptSaver, LossGuard, StepStart, skip_update, takes_flag
 
 WEIGHTS = "model.safetensors"
@@ -71,7 +70,7 @@ class DistillationTrainer(Trainer):
         self.checkpoints = checkpoints.Checkpoints(self.args)
         # Terms that relate the rows of several processes need as many rows in each.
         drop_last = self.args.dataloader_drop_last or (coupled and self.args.world_size > 1)
-        self.loader = Loader(self.args, self.data_collator, drop_last=drop_last, mix=mix)
+        self.loader = data.Loader(self.args, self.data_collator, drop_last=drop_last, mix=mix)
         self.add_callback(self.loader)
         self.policy = policy or GuardSpec()
         self.guard = LossGuard(model.terms, self.policy, self.args.device, Path(self.args.output_dir), warn)
