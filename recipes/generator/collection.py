@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recipes.generator import comparative, distilbert, elm, minilm, minilmv2, mlkd_bert, truncated
+from recipes.generator import baselines, comparative, distilbert, elm, minilm, minilmv2, mlkd_bert, truncated
 from recipes.generator.document import PaperRecipe
 from recipes.generator.index import insert_index
 
@@ -17,6 +17,7 @@ SECTIONS = {
     "DistilBERT": distilbert,
     "ELM and TinyBERT": elm,
     "MLKD-BERT": mlkd_bert,
+    "Baselines: BERT-PKD, BERT-EMD and TinyBERT on tasks, and small BERTs": baselines,
 }
 
 

@@ -67,7 +67,8 @@ STARTS = {4: "huawei-noah/TinyBERT_General_4L_312D", 6: "huawei-noah/TinyBERT_Ge
 AVERAGES = {4: ("75.6", "75.5"), 6: ("79.1", "82.4")}
 
 
-def _corpus(task: Task) -> dict[str, Any]:
+def corpus(task: Task) -> dict[str, Any]:
+    """Write the rows of a task."""
     spec: dict[str, Any] = {"kind": task.kind}
     text: dict[str, Any] = {"sources": [task.source]}
     if task.columns:
@@ -130,7 +131,7 @@ def _recipe(depth: int, student: Inline, name: str, task: Task) -> PaperRecipe:
                 )
             },
         },
-        "corpus": _corpus(task),
+        "corpus": corpus(task),
         "stages": [_stage(1, task), _stage(2, task)],
     }
     return PaperRecipe(
