@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from recipes.generator.coverage import coverage_table
 from recipes.generator.document import PaperRecipe
 
 BEGIN, END = "<!-- index: made by recipes.generator -->", "<!-- end of index -->"
@@ -22,6 +23,10 @@ def insert_index(readme: str, sections: Mapping[str, Sequence[PaperRecipe]]) -> 
 
 
 def _index(sections: Mapping[str, Sequence[PaperRecipe]]) -> Iterator[str]:
+    yield ""
+    yield "Rows of the five papers' tables, as `limbeck evaluate` shows them beside students, and what reproduces them:"
+    yield ""
+    yield from coverage_table(recipe for recipes in sections.values() for recipe in recipes)
     for title, recipes in sections.items():
         yield from (
             "",
