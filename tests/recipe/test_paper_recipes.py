@@ -13,6 +13,7 @@ that differ from an earlier one in the student's depth and in options alone are 
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 import torch
@@ -20,19 +21,13 @@ from transformers import AutoModel
 
 import limbeck
 from limbeck.recipe import load_recipe, plan_run
+from tests.support import paper_recipes
 from tests.support.methods import write_rows
-from tests.support.paper_recipes import (
-    PAPERS,
-    ROOT,
-    at_full_size,
-    at_toy_size,
-    published_teacher,
-    recipe_of,
-    representatives,
-    task_of,
-)
 
-RUN = [pytest.param(path, marks=pytest.mark.slow if again else ()) for path, again in representatives(PAPERS).items()]
+RUN = [
+    pytest.param(path, marks=pytest.mark.slow if again else ())
+    for path, again in paper_recipes.representatives(paper_recipes.PAPERS).items()
+]
 TEXTS = (
     "the teacher is a model that reads the text of the student in every layer",
     "we read it with the model and the student that is in the text of layer",
@@ -63,34 +58,34 @@ def test_the_files_are_those_that_the_generator_makes():
     files = all_files()
     stale = [path.name for path, text in files.items() if path.read_text(encoding="utf-8") != text]
     assert not stale, "run python -m recipes.generator"
-    assert set(PAPERS) == {path for path in files if path.suffix == ".yaml"}
+    assert set(paper_recipes.PAPERS) == {path for path in files if path.suffix == ".yaml"}
 
 
 def test_every_published_row_has_a_recipe_or_a_reason():
     from recipes.generator.collection import all_recipes
-    from recipes.generator.coverage import FILE, GIVEN, OTHER, coverage
+    from recipes.generator.coverage import GIVEN, OTHER, coverage
 
-    recipes = [recipe for section in all_recipes().values() for recipe in section]
-    counts = coverage(recipes).values()
-    assert not any(count[None] for count in counts)
-    assert sum(count[GIVEN] + count[OTHER] for count in counts) < 40
-    without = coverage([recipe for recipe in recipes if not recipe.name.startswith("bert-emd")]).values()
-    assert sum(count[None] for count in without) == 1
-    assert sum(count[FILE] for count in without) == sum(count[FILE] for count in counts) - 1
+    def counts(*left_out):
+        recipes = [recipe for section in all_recipes().values() for recipe in section if recipe.name not in left_out]
+        return sum(coverage(recipes).values(), Counter())
+
+    assert counts()[None] == 0
+    assert counts()[GIVEN] + counts()[OTHER] < 40
+    assert counts("elm-4x312-searched")[None] == 1
 
 
-@pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", paper_recipes.PAPERS, ids=lambda path: path.stem)
 def test_a_recipe_fits_models_of_the_published_size(path, folder):
-    recipe = recipe_of(path)
-    plan = plan_run(load_recipe(at_full_size(recipe, folder)))
-    assert (plan.teacher.layers, plan.teacher.hidden, plan.teacher.heads) == published_teacher(recipe)[1:]
+    recipe = paper_recipes.recipe_of(path)
+    plan = plan_run(load_recipe(paper_recipes.at_full_size(recipe, folder)))
+    assert (plan.teacher.layers, plan.teacher.hidden, plan.teacher.heads) == paper_recipes.published_teacher(recipe)[1:]
     shape = recipe["student"]["shape"]
     assert all(getattr(plan.student, size) == shape[size] for size in ("layers", "hidden", "heads", "ffn"))
     assert recipe["name"] == path.stem
     header = path.read_text(encoding="utf-8").split("\n\n")[0]
     assert "# - Published (" in header
     assert "arXiv" in header.splitlines()[0]
-    assert f"papers/{path.name})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"papers/{path.name})" in (paper_recipes.ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def losses(result, index):
@@ -101,8 +96,8 @@ def losses(result, index):
 
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_a_composition_trains_at_toy_size(path, folder, corpora, tmp_path):
-    recipe = recipe_of(path)
-    toy = at_toy_size(recipe, folder, corpora[task_of(recipe)], tmp_path / "run")
+    recipe = paper_recipes.recipe_of(path)
+    toy = paper_recipes.at_toy_size(recipe, folder, corpora[paper_recipes.task_of(recipe)], tmp_path / "run")
     result = limbeck.distill(toy)
     assert len(result.record["stages"]) == len(recipe.get("stages", []))
     for index, stage in enumerate(result.record["stages"]):

@@ -14,17 +14,8 @@ from limbeck.errors import RecipeError
 from limbeck.evaluation import count_parameters
 from limbeck.models.blueprint import build_student
 from limbeck.recipe.load import load_recipe
+from limbeck.search import shape_space
 from limbeck.search.latency import FEWEST_PASSES, MOST_PASSES, WARM_UP, PassTime, pass_timer, time_in_turns
-from limbeck.search.shape_space import (
-    SAMPLERS,
-    ShapePoint,
-    divide_shapes,
-    make_sampler,
-    pareto_front,
-    parse_count,
-    shape_reward,
-    with_shape,
-)
 from tests.support.shape_search import SIZES, recipe_data, write_teacher
 from tests.support.word_models import tiny_bert
 
@@ -41,12 +32,14 @@ def sizes(**changes):
 
 
 def test_the_space_is_the_product_of_what_can_be_trained(recipe):
-    space = divide_shapes(recipe, sizes(heads=(2, 3), ffn=(1, 2)))
-    everything = {ShapePoint(s, h, a, f) for s in (1, 2, 3) for h in (8, 12, 16) for a in (2, 3) for f in (1, 2)}
+    space = shape_space.divide_shapes(recipe, sizes(heads=(2, 3), ffn=(1, 2)))
+    everything = {
+        shape_space.ShapePoint(s, h, a, f) for s in (1, 2, 3) for h in (8, 12, 16) for a in (2, 3) for f in (1, 2)
+    }
     legal = {point for point in everything if point.hidden % point.heads == 0}
     assert set(space.shapes) == legal and set(space.impossible) == everything - legal
-    assert "3 heads do not divide" in space.impossible[ShapePoint(1, 8, 3, 1)]
-    shape = space.shapes[ShapePoint(3, 12, 3, 2)]
+    assert "3 heads do not divide" in space.impossible[shape_space.ShapePoint(1, 8, 3, 1)]
+    shape = space.shapes[shape_space.ShapePoint(3, 12, 3, 2)]
     found = shape.plan.student
     assert (found.layers, found.hidden, found.heads, found.ffn) == (3, 12, 3, 24)
     counts = count_parameters(build_student(shape.plan.student_config, seed=0))
@@ -56,34 +49,38 @@ def test_the_space_is_the_product_of_what_can_be_trained(recipe):
 
 
 def test_ffn_widths_are_rounded_and_factorised_embeddings_stay(recipe):
-    assert ShapePoint(1, 384, 12, 8 / 3).ffn_width == 1024
+    assert shape_space.ShapePoint(1, 384, 12, 8 / 3).ffn_width == 1024
     factorised = load_recipe(recipe, ["student.shape={layers: 2, hidden: 8, heads: 2, embedding: 4}"])
-    assert with_shape(factorised, ShapePoint(1, 12, 2, 2)).student.shape.embedding == 4
-    assert with_shape(recipe, ShapePoint(1, 12, 2, 2)).student.shape.embedding is None
+    assert shape_space.with_shape(factorised, shape_space.ShapePoint(1, 12, 2, 2)).student.shape.embedding == 4
+    assert shape_space.with_shape(recipe, shape_space.ShapePoint(1, 12, 2, 2)).student.shape.embedding is None
 
 
 def test_a_depth_that_only_some_shapes_may_have_leaves_the_others_out(recipe):
     listed = load_recipe(recipe, ["student.initialise.layers=[1, 3]"])
-    assert {point.layers for point in divide_shapes(listed, sizes(layers=(2,), hidden=(8,))).shapes} == {2}
+    assert {point.layers for point in shape_space.divide_shapes(listed, sizes(layers=(2,), hidden=(8,))).shapes} == {2}
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("30M", 30_000_000), ("1.5b", 1_500_000_000), (" 250 k", 250_000), ("1234", 1234)]
 )
 def test_counts_have_letters(text, count):
-    assert parse_count("--max-parameters", text) == count
+    assert shape_space.parse_count("--max-parameters", text) == count
     for other in ("", "M", "-3M", "0", "30 million", "1e6", "nan"):
         with pytest.raises(RecipeError, match="--max-parameters '.*' is no number of parameters"):
-            parse_count("--max-parameters", other)
+            shape_space.parse_count("--max-parameters", other)
 
 
 def test_reward_is_equation_12():
-    assert shape_reward(0.3, 5.41, 64.91) == pytest.approx(0.7 * (5.41 / (0.6 * 64.91)) ** -0.06, rel=1e-12)
-    assert shape_reward(0.0, 6.0, 10.0) == 1.0
-    assert shape_reward(0.2, 3.0, 10.0) > shape_reward(0.2, 6.0, 10.0) > shape_reward(0.3, 6.0, 10.0)
+    assert shape_space.shape_reward(0.3, 5.41, 64.91) == pytest.approx(0.7 * (5.41 / (0.6 * 64.91)) ** -0.06, rel=1e-12)
+    assert shape_space.shape_reward(0.0, 6.0, 10.0) == 1.0
+    assert (
+        shape_space.shape_reward(0.2, 3.0, 10.0)
+        > shape_space.shape_reward(0.2, 6.0, 10.0)
+        > shape_space.shape_reward(0.3, 6.0, 10.0)
+    )
     for latency, teacher in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)]:
         with pytest.raises(ValueError, match="above 0"):
-            shape_reward(0.1, latency, teacher)
+            shape_space.shape_reward(0.1, latency, teacher)
 
 
 def naive_front(points):
@@ -100,7 +97,7 @@ def test_front_is_what_no_point_beats():
     for size in range(40):
         points = [tuple(point) for point in random.integers(0, 8, size=(size, 2)).astype(float).tolist()]
         points += [(math.nan, 0.0), (0.0, math.nan)] * (size % 2)
-        front = pareto_front(points)
+        front = shape_space.pareto_front(points)
         assert sorted(front) == sorted(naive_front(points))
         assert [points[i][1] for i in front] == sorted(points[i][1] for i in front)
 
@@ -114,7 +111,7 @@ TRIALS = 14
 def propose(name, seed, *, workers=1):
     """The points of a study whose trials are asked for by several samplers in turn; 6x384 is the best."""
     study = optuna.create_study(direction="maximize")
-    samplers = [make_sampler(name, seed) for _ in range(workers)]
+    samplers = [shape_space.make_sampler(name, seed) for _ in range(workers)]
     found = []
     for number in range(TRIALS):
         study.sampler = samplers[number % workers]
@@ -125,7 +122,7 @@ def propose(name, seed, *, workers=1):
     return found
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", shape_space.SAMPLERS)
 def test_several_workers_propose_what_one_would(name):
     alone = propose(name, seed=1)
     assert propose(name, seed=1, workers=3) == alone
@@ -141,7 +138,7 @@ def test_seeds_and_trials_draw_differently():
     assert len({tuple(run) for run in runs}) == 4
     assert runs[0][1:] != runs[1][:-1]
     with pytest.raises(RecipeError, match=r"Unknown sampler 'tpr'\. Did you mean 'tpe'\? Known: gp, nsga2"):
-        make_sampler("tpr", seed=0)
+        shape_space.make_sampler("tpr", seed=0)
 
 
 # Latency: the least disturbed pass is what is compared, on a machine that is busy or idle.

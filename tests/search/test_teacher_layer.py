@@ -11,17 +11,9 @@ from rich.console import Console
 from limbeck.errors import Interrupted, RecipeError, TrainingError
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
-from limbeck.search import engine
+from limbeck.search import engine, teacher_layer
 from limbeck.search.engine import with_option
 from limbeck.search.scores import LAYER_SCORES, HeldOutScores
-from limbeck.search.teacher_layer import (
-    Rung,
-    TeacherLayerSearch,
-    halving_rungs,
-    rounds_of_training,
-    search_teacher_layer,
-    survivors,
-)
 from limbeck.search.workers import worker_key
 from limbeck.training.proxy import Proxy
 from tests.support import teacher_layer_search as searched
@@ -30,7 +22,7 @@ from tests.support.teacher_layer_search import make_request
 
 
 def test_a_search_that_trains(recipe, tmp_path):
-    record = search_teacher_layer(make_request(recipe, tmp_path / "out"))
+    record = teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"))
     assert record["rungs"] == [{"candidates": 4, "end": 2}, {"candidates": 2, "end": 6}]
     rows = record["layers"]
     assert sorted(row["layer"] for row in rows) == [1, 2, 3, 4] and [row["rank"] for row in rows] == [1, 2, 3, 4]
@@ -52,7 +44,7 @@ def test_a_search_that_trains(recipe, tmp_path):
 
 
 def test_candidates_are_trials_of_a_study(recipe, asked, tmp_path, study):
-    search_teacher_layer(make_request(recipe, tmp_path / "out", halving=None))
+    teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out", halving=None))
     trials = study().trials
     assert [trial.params for trial in trials] == [{"teacher_layer": layer} for layer in (1, 2, 3, 4)]
     assert [trial.value for trial in trials] == [15.0, 30.0, 45.0, 60.0]
@@ -62,7 +54,7 @@ def test_candidates_are_trials_of_a_study(recipe, asked, tmp_path, study):
 def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypatch, study):
     asked.before = lambda layers: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(Interrupted):
-        search_teacher_layer(make_request(recipe, tmp_path / "out"))
+        teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"))
     shared = study()
     trial = searched.leave_running(shared, None)
     trial.set_user_attr("worker", "alive")
@@ -80,7 +72,7 @@ def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypa
             shared.set_user_attr("result", result)
 
     monkeypatch.setattr(engine.time, "sleep", wait)
-    record = search_teacher_layer(make_request(recipe, tmp_path / "out"), poll_seconds=0.25)
+    record = teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"), poll_seconds=0.25)
     assert waits == [0.25] * 3 and not asked.batches
     assert record["best"]["layer"] == 2 and record["created"] == "then"
 
@@ -88,7 +80,7 @@ def test_another_process_at_work_is_waited_for(recipe, asked, tmp_path, monkeypa
 def test_a_search_in_which_all_diverge_says_so(recipe, asked, tmp_path, study):
     asked.diverges = {1, 2, 3, 4}
     with pytest.raises(TrainingError, match="Every candidate diverged, so no layer can be recommended"):
-        search_teacher_layer(make_request(recipe, tmp_path / "out"))
+        teacher_layer.search_teacher_layer(make_request(recipe, tmp_path / "out"))
     assert {trial.state for trial in study().trials} == {TrialState.FAIL}
 
 
@@ -131,7 +123,7 @@ def test_the_lower_half_is_dropped_after_every_round(
             return {"agreement": value + 1, "explained": value - 1}
 
     monkeypatch.setattr(searched.teacher_layer.scoring, "HeldOutScores", Scores)
-    record = search_teacher_layer(make_request(deep, tmp_path / "out"))
+    record = teacher_layer.search_teacher_layer(make_request(deep, tmp_path / "out"))
     rows = {row["layer"]: row for row in record["layers"]}
     assert [row["layer"] for row in record["layers"]] == ranking
     assert [rows[layer]["steps"] for layer in range(1, 9)] == steps
@@ -148,25 +140,25 @@ def test_the_lower_half_is_dropped_after_every_round(
 
 
 def test_steps_in_all_are_divided_by_successive_halving(recipe):
-    search = TeacherLayerSearch(make_request(recipe, None, steps_total=80))
+    search = teacher_layer.TeacherLayerSearch(make_request(recipe, None, steps_total=80))
     assert search.rounds == [(4, 10), (2, 30)]
     assert {plan.recipe.stages[0].training["max_steps"] for plan in search.plans.values()} == {30}
-    flat = TeacherLayerSearch(make_request(recipe, None, steps_total=80, halving=None))
+    flat = teacher_layer.TeacherLayerSearch(make_request(recipe, None, steps_total=80, halving=None))
     assert {plan.recipe.stages[0].training["max_steps"] for plan in flat.plans.values()} == {20}
     epochs = load_recipe(recipe, ["stages.0.training={num_train_epochs: 1}"])
-    assert TeacherLayerSearch(make_request(epochs, None, halving=None)).rounds == []
+    assert teacher_layer.TeacherLayerSearch(make_request(epochs, None, halving=None)).rounds == []
 
 
 @pytest.mark.parametrize(("candidates", "factor"), [(8, 2), (12, 2), (24, 3), (2, 2), (3, 2), (7, 4)])
 @pytest.mark.parametrize("steps", [100, 20_000])
 def test_a_training_is_divided_so_that_rounds_cost_the_same(candidates, factor, steps):
-    rounds = rounds_of_training(candidates, steps, factor)
+    rounds = teacher_layer.rounds_of_training(candidates, steps, factor)
     assert rounds[0][0] == candidates and rounds[-1][1] == steps
     costs = [
         count * (end - before) for (count, end), before in zip(rounds, [0, *(end for _, end in rounds)], strict=False)
     ]
     assert max(costs) - min(costs) <= 2 * candidates, "but for rounding"
-    assert rounds_of_training(8, 7, 2) == [(8, 1), (4, 3), (2, 7)]
+    assert teacher_layer.rounds_of_training(8, 7, 2) == [(8, 1), (4, 3), (2, 7)]
 
 
 @pytest.mark.parametrize(
@@ -180,23 +172,25 @@ def test_a_training_is_divided_so_that_rounds_cost_the_same(candidates, factor, 
     ids=str,
 )
 def test_halving_divides_the_budget_evenly_over_rounds(candidates, steps, factor, expected):
-    rungs = halving_rungs(candidates, steps, factor)
-    assert rungs == [Rung(*rung) for rung in expected]
+    rungs = teacher_layer.halving_rungs(candidates, steps, factor)
+    assert rungs == [teacher_layer.Rung(*rung) for rung in expected]
     assert sum(rung.candidates * rung.steps for rung in rungs) <= steps
 
 
 def test_halving_that_cannot_be_is_refused():
     for arguments, message in (((0, 10), "0 candidates leave nothing to choose"), ((4, 10, 1), "factor of 1 drops no")):
         with pytest.raises(RecipeError, match=message):
-            halving_rungs(*arguments)
+            teacher_layer.halving_rungs(*arguments)
     for candidates, factor in itertools.product(range(1, 30), (2, 3, 4)):
         with pytest.raises(RecipeError, match=r"give at least (\d+)") as caught:
-            halving_rungs(candidates, 0, factor)
+            teacher_layer.halving_rungs(candidates, 0, factor)
         least = int(str(caught.value).rstrip(".").split()[-1])
-        assert all(rung.steps >= 1 for rung in halving_rungs(candidates, least, factor)), "the least that is named"
+        assert all(rung.steps >= 1 for rung in teacher_layer.halving_rungs(candidates, least, factor)), (
+            "the least that is named"
+        )
 
 
 def test_survivors_are_those_of_lowest_loss():
     losses = {"a": 0.5, "b": math.nan, "c": 0.1, "d": 0.5, "e": math.inf}
-    assert survivors(losses, 3) == ["c", "a", "d"]
-    assert survivors(losses, 9) == ["c", "a", "d", "b", "e"]
+    assert teacher_layer.survivors(losses, 3) == ["c", "a", "d"]
+    assert teacher_layer.survivors(losses, 9) == ["c", "a", "d", "b", "e"]

@@ -6,16 +6,8 @@ from statistics import fmean
 import pytest
 import yaml
 
+from limbeck.evaluation import protocols
 from limbeck.evaluation.cell import Cell, grid, identity, training_identity
-from limbeck.evaluation.protocols import (
-    PAPERS,
-    PROTOCOLS,
-    matching_costs,
-    matching_rows,
-    read_costs,
-    read_rows,
-    task_columns,
-)
 from limbeck.evaluation.tasks import TASKS
 
 # (preset, task): rates, epochs, batch, length, runs, where settings of a kind, a group and a task meet. The golden
@@ -31,44 +23,45 @@ PUBLISHED = {
 
 @pytest.mark.parametrize(("preset", "task"), PUBLISHED, ids="-".join)
 def test_settings_are_the_papers(preset, task):
-    settings = PROTOCOLS[preset].settings(TASKS[task])
+    settings = protocols.PROTOCOLS[preset].settings(TASKS[task])
     found = (settings.learning_rates, settings.epochs, settings.batch_size, settings.length, settings.seeds)
     assert found == PUBLISHED[preset, task]
 
 
 def test_cross_lingual_models_are_chosen_as_the_papers_do():
-    xnli, mlqa = (PROTOCOLS["minilmv2"].settings(TASKS[name]) for name in ("xnli", "mlqa"))
+    xnli, mlqa = (protocols.PROTOCOLS["minilmv2"].settings(TASKS[name]) for name in ("xnli", "mlqa"))
     assert (xnli.keep, xnli.pick) == ("best_epoch", "best")
     assert (mlqa.keep, mlqa.pick) == ("best_epoch", "mean")
-    assert PROTOCOLS["comparative_study"].settings(TASKS["xnli"]).keep == "last"
+    assert protocols.PROTOCOLS["comparative_study"].settings(TASKS["xnli"]).keep == "last"
 
 
-@pytest.mark.parametrize("preset", PROTOCOLS)
+@pytest.mark.parametrize("preset", protocols.PROTOCOLS)
 def test_every_preset_has_settings_for_every_task(preset):
-    protocol = PROTOCOLS[preset]
+    protocol = protocols.PROTOCOLS[preset]
     for name, task in TASKS.items():
         settings = protocol.settings(task)
         points = grid(task, settings, bf16=False)
         assert len({identity(Cell("m", name, point, 1), model="m", data="d") for point in points}) == len(points)
         assert settings.metric is None or settings.metric in task.metrics
     tasks = [task for _, task in TASKS.items()]
-    assert set(protocol.average) <= {column.key for task in tasks for column in task_columns(task)}
+    assert set(protocol.average) <= {column.key for task in tasks for column in protocols.task_columns(task)}
     assert set(protocol.changes) <= {key for task in tasks for key in (task.name, task.kind, task.group)}
 
 
 def test_columns_are_named_as_tables_name_them():
     titles = {
-        key: [c.title for c in task_columns(TASKS[key]) if not c.detail] for key in ("rte", "mnli", "xnli", "mlqa")
+        key: [c.title for c in protocols.task_columns(TASKS[key]) if not c.detail]
+        for key in ("rte", "mnli", "xnli", "mlqa")
     }
     assert titles == {"rte": ["RTE"], "mnli": ["MNLI-m", "MNLI-mm"], "xnli": ["XNLI"], "mlqa": ["MLQA"]}
-    details = {column.key: column.splits for column in task_columns(TASKS["mlqa"]) if column.detail}
+    details = {column.key: column.splits for column in protocols.task_columns(TASKS["mlqa"]) if column.detail}
     assert details["mlqa.de"] == ["test.de.de"]
     assert len(details) == 7
-    assert len(task_columns(TASKS["xnli"])[0].splits) == 15
+    assert len(protocols.task_columns(TASKS["xnli"])[0].splits) == 15
 
 
 def test_overrides_win_and_those_of_a_task_most():
-    protocol, cola, rte = PROTOCOLS["minilmv2"], TASKS["cola"], TASKS["rte"]
+    protocol, cola, rte = protocols.PROTOCOLS["minilmv2"], TASKS["cola"], TASKS["rte"]
     overrides = [("cola", {"epochs": 2}), (None, {"epochs": 7, "seeds": 1}), (None, {"learning_rates": [1e-4, 2e-4]})]
     assert protocol.settings(cola, overrides).epochs == (2,)
     assert protocol.settings(rte, overrides).epochs == (7,)
@@ -78,14 +71,14 @@ def test_overrides_win_and_those_of_a_task_most():
 SOME = ("minilmv2", "minilm", "comparative_study", "comparative_study_multilingual")
 
 
-@pytest.mark.parametrize("preset", PROTOCOLS)
+@pytest.mark.parametrize("preset", protocols.PROTOCOLS)
 def test_which_tasks_share_their_trainings(preset):
     """As the table in docs/evaluation.md has it."""
     mnli = [{"mnli", "ax"}, {"xnli"}] if preset in SOME else [{"mnli", "ax", "xnli"}]
     squad = [{"squad"}, {"mlqa", "xquad"}] if preset in ("minilmv2", "minilm") else [{"squad", "mlqa", "xquad"}]
 
     def trainings(name):
-        points = grid(TASKS[name], PROTOCOLS[preset].settings(TASKS[name]), bf16=False)
+        points = grid(TASKS[name], protocols.PROTOCOLS[preset].settings(TASKS[name]), bf16=False)
         cells = [Cell("m", name, point, 1) for point in points]
         return frozenset(training_identity(cell, model="m", training_set="same") for cell in cells)
 
@@ -100,7 +93,7 @@ def test_which_tasks_share_their_trainings(preset):
 # The published numbers are as printed: their averages hold, and each paper is spot-checked.
 
 HERE = Path(__file__).parent
-ROWS = [row for paper in PAPERS for row in read_rows(paper)]
+ROWS = [row for paper in protocols.PAPERS for row in protocols.read_rows(paper)]
 
 
 def test_printed_averages_follow_from_their_rows():
@@ -117,7 +110,7 @@ def test_printed_averages_follow_from_their_rows():
 
 
 def test_every_column_is_a_column_of_a_task_under_a_metric_it_has():
-    known = {column.key: task for _, task in TASKS.items() for column in task_columns(task)}
+    known = {column.key: task for _, task in TASKS.items() for column in protocols.task_columns(task)}
     for key, metric in {column for row in ROWS for column in row.scores}:
         assert metric in known[key].metrics, (key, metric)
 
@@ -125,28 +118,28 @@ def test_every_column_is_a_column_of_a_task_under_a_metric_it_has():
 @pytest.mark.parametrize("case", yaml.safe_load((HERE / "spot_checks.yaml").read_text(encoding="utf-8")))
 def test_spot_checks(case):
     paper, *wanted, column, metric, value = case
-    found = [row for row in read_rows(paper) if [row.table, row.model, row.shape, row.teacher] == wanted]
+    found = [row for row in protocols.read_rows(paper) if [row.table, row.model, row.shape, row.teacher] == wanted]
     assert value in [row.scores.get((column, metric)) for row in found]
 
 
 def test_costs_of_the_papers():
-    minilm = {cost.shape: cost.values for cost in read_costs("minilm")}
+    minilm = {cost.shape: cost.values for cost in protocols.read_costs("minilm")}
     assert minilm["6x384"] == {"embedding parameters (M)": 11.7, "Transformer parameters (M)": 10.6, "seconds": 17.7,
                                "speedup": 5.3}  # fmt: skip
-    heads = [cost.values["batch 64 (ms)"] for cost in read_costs("mlkd_bert") if cost.task == "qqp"]
+    heads = [cost.values["batch 64 (ms)"] for cost in protocols.read_costs("mlkd_bert") if cost.task == "qqp"]
     assert heads == [19.28, 17.49, 16.60]
 
 
 def test_rows_match_by_shape_vocabulary_and_metric():
-    english = matching_rows([("6x384", 30_522)], [("mnli-m", "accuracy")], ["minilmv2"])
+    english = protocols.matching_rows([("6x384", 30_522)], [("mnli-m", "accuracy")], ["minilmv2"])
     assert {row.shape for row in english} == {"6x384"}
     assert not any(row.multilingual for row in english)
     assert {row.table for row in english} == {"1", "7", "8", "10"}
-    assert not matching_rows([("6x384", 30_522)], [("mrpc", "f1")], ["minilmv2"]), "table 1 has accuracy"
-    multilingual = matching_rows([("6x384", 250_002)], [("xnli", "accuracy")])
+    assert not protocols.matching_rows([("6x384", 30_522)], [("mrpc", "f1")], ["minilmv2"]), "table 1 has accuracy"
+    multilingual = protocols.matching_rows([("6x384", 250_002)], [("xnli", "accuracy")])
     assert multilingual and all(row.multilingual for row in multilingual)
-    assert {cost.paper for cost in matching_costs([("4x312", 30_522)])} == {"mlkd_bert"}
+    assert {cost.paper for cost in protocols.matching_costs([("4x312", 30_522)])} == {"mlkd_bert"}
 
 
 def test_the_papers_of_a_preset_exist():
-    assert {paper for _, protocol in PROTOCOLS.items() for paper in protocol.papers} == set(PAPERS)
+    assert {paper for _, protocol in protocols.PROTOCOLS.items() for paper in protocol.papers} == set(protocols.PAPERS)
