@@ -75,7 +75,7 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds):
     """Every round spoils and draws a folder of every kind."""
     random = Random(rounds)
