@@ -51,21 +51,8 @@ def _glue(numbers: str) -> dict[str, str]:
     return columns(" ".join(TASKS[name].title for name in ORDER), numbers)
 
 
-def _stage(method: dict[str, Any], task: Task, epochs: Any, rate: Any, size: Any = 32) -> dict[str, Any]:
-    return {
-        "method": method,
-        "training": {
-            "num_train_epochs": epochs,
-            "per_device_train_batch_size": 16 if task.kind == "question_answering" else size,
-            "learning_rate": rate,
-            "lr_scheduler_type": "linear",
-            "warmup_steps": 0.1,
-            "weight_decay": 0.01,
-            "eval_strategy": "epoch",
-            "save_strategy": "epoch",
-            "logging_steps": 50,
-        },
-    }
+def _stage(method: dict[str, Any], task: Task, epochs: Any, rate: Any) -> dict[str, Any]:
+    return {"method": method, "training": mlkd_bert.training(task, epochs, rate)}
 
 
 def _task_recipe(

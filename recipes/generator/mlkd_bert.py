@@ -80,14 +80,12 @@ def corpus(task: Task) -> dict[str, Any]:
     return {**text, "length": task.length, "task": spec}
 
 
-def _stage(number: int, task: Task) -> dict[str, Any]:
-    size = 16 if task.kind == "question_answering" else 32
-    first = {"mapping": "uniform", "mha_splits": Noted(12, "as many as the student's heads")}
-    second = {"contrastive_temperature": Noted(0.07, "rho"), "temperature": Noted(1.0, "tau")}
-    training = {
-        "num_train_epochs": task.epochs[number - 1],
-        "per_device_train_batch_size": size,
-        "learning_rate": task.rate,
+def training(task: Task, epochs: Any, rate: Any) -> dict[str, Any]:
+    """Write the training arguments of a stage on a task."""
+    return {
+        "num_train_epochs": epochs,
+        "per_device_train_batch_size": 16 if task.kind == "question_answering" else 32,
+        "learning_rate": rate,
         "lr_scheduler_type": "linear",
         "warmup_steps": 0.1,
         "weight_decay": 0.01,
@@ -95,10 +93,15 @@ def _stage(number: int, task: Task) -> dict[str, Any]:
         "save_strategy": "epoch",
         "logging_steps": 50,
     }
+
+
+def _stage(number: int, task: Task) -> dict[str, Any]:
+    first = {"mapping": "uniform", "mha_splits": Noted(12, "as many as the student's heads")}
+    second = {"contrastive_temperature": Noted(0.07, "rho"), "temperature": Noted(1.0, "tau")}
     return {
         "name": f"stage-{number}",
         "method": {"name": "mlkd_bert", "stage": number, **(first if number == 1 else second)},
-        "training": training,
+        "training": training(task, task.epochs[number - 1], task.rate),
     }
 
 
