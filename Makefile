@@ -19,13 +19,13 @@ $(BIN)/python:
 		|| { echo "limbeck needs Python 3.11 or newer; say which with: make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# torch goes first and by range, so that a CPU build found by pip is kept. What is imported is compiled then. Each stamp is
-# as old as its install.
+# torch goes first and by range, so that a CPU build found by pip is kept. Each stamp is as old as its install.
 $(VENV)/.quickstart: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check "torch>=2.9,<2.14"
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e ".[quickstart]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.9,<2.14"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[quickstart]"
 	@touch $@
 
+# What tests import is compiled then, which is a part of what is installed.
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check "torch>=2.9,<2.14"
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e ".[dev]"
