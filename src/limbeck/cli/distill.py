@@ -114,7 +114,10 @@ def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     for name, path in _PLACES.items():
         if name in given:
             for place in [path.replace("*", str(number)) for number in numbers] if "*" in path else [path]:
-                set_value(merged, place.split("."), given[name], f"--{name}")
+                first, *rest = place.split(".")
+                if rest and first != "stages" and not isinstance(merged.get(first), dict):
+                    merged[first] = {}
+                set_value(merged, [first, *rest], given[name], f"--{name.replace('_', '-')}")
     return merged
 
 

@@ -70,10 +70,10 @@ class FolderKind:
         if self.read is not None:
             return self.read(folder)
         path = folder / self.record
-        if not path.exists():
-            raise OutputError(f"Output folder '{folder}' holds no {self.name}; choose an empty or new folder.")
         if found := read_json(path):
             return found
+        if path not in folder.iterdir():
+            raise OutputError(f"Output folder '{folder}' holds no {self.name}; choose an empty or new folder.")
         raise OutputError(f"'{path}' cannot be read; {self.way_out}.")
 
 

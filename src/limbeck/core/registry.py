@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import util
 from importlib.metadata import EntryPoint, entry_points
@@ -169,7 +169,7 @@ class PluginPoint(Generic[T]):
         return item
 
 
-class Registry(Mapping[str, T]):
+class Registry(Generic[T]):
     """Holds named items of one kind: the package's in the order of registration, then those from outside.
 
     Installed distributions add items by entry points, each imported when it is asked for; the user's plugin files add
@@ -253,6 +253,11 @@ class Registry(Mapping[str, T]):
     def __len__(self) -> int:
         self._read_plugins()
         return len(self._items)
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        """Iterate over (name, item)."""
+        for name in self:
+            yield name, self._loaded(name)
 
     def _loaded(self, name: str) -> T:
         item = self._items[name]

@@ -25,6 +25,7 @@ from limbeck.recipe.plan import RunPlan
 from limbeck.search import engine, requests, shape_space
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.latency import LatencyBench, LatencySetting, ShapeLatency
+from limbeck.search.requests import ArchitectureRequest as ArchitectureRequest
 from limbeck.search.requests import MeasuringRequest as MeasuringRequest
 from limbeck.search.scores import LOSS_BLOCKS, loss_batches, loss_kind, plain_copy
 from limbeck.search.shape_space import KnownShape, ShapePoint

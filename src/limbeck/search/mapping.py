@@ -23,6 +23,7 @@ from limbeck.search import scores as scoring
 from limbeck.search.engine import TRAINING_SECONDS, Ask, Outcome
 from limbeck.search.genetic import default_population
 from limbeck.search.mapping_space import NONE, Genome, MappingSpace, MappingTuple, elm_space, show_mapping, to_binary
+from limbeck.search.requests import PAPER_TASKS as PAPER_TASKS
 from limbeck.search.requests import MappingRequest as MappingRequest
 from limbeck.search.requests import task_measures as task_measures
 from limbeck.search.study import DIVERGED, shown

@@ -234,7 +234,9 @@ class SeededByTrial:
         self._sampler.before_trial(study, trial)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else Optuna asks of a sampler, the trial's answers."""
+        """Return the attribute of the trial's sampler."""
+        if name.startswith("_"):  # Of this one, which copies have not yet.
+            raise AttributeError(name)
         return getattr(self._sampler, name)
 
 

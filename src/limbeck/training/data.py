@@ -357,7 +357,7 @@ def dealt_batches(rows: int, batch_size: int, lane: Lane) -> list[list[int]]:
 
 
 def _collate_or_fill(collate: Collate, rows: Any, batch: Sequence[Any]) -> dict[str, Any]:
-    """Make a batch; of some row where it is empty, marked as one that counts nothing: processes step together."""
+    """Make a batch; an empty one is the first row, marked to count nothing, since processes step together."""
     return collate(batch) if batch else {**collate([rows[0]]), FILLER: True}
 
 

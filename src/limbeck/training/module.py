@@ -10,7 +10,7 @@ from torch.distributed.nn.functional import all_gather
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from limbeck.core import IGNORED_LABEL, ranks
+from limbeck.core import IGNORED_LABEL
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
@@ -122,18 +122,23 @@ def gather_rows(rows: Tensor) -> Tensor:
     Returns:
         `[ranks * B, ...]`; the input itself without distribution.
     """
-    if ranks.process_count() == 1:
+    if not _shares_batches():
         return rows
     return torch.cat(list(all_gather(rows.contiguous())), dim=0)
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
     """Sum a tensor of equal shape over all ranks, without gradient; the input itself without distribution."""
-    if ranks.process_count() == 1:
+    if not _shares_batches():
         return values
     summed = values.detach().clone()
     torch.distributed.all_reduce(summed)
     return summed
+
+
+def _shares_batches() -> bool:
+    found = torch.distributed
+    return found.is_available() and found.is_initialized() and found.get_world_size() > 1
 
 
 # Units: what the counts of a batch are proportional to, known before its first backward.
@@ -338,7 +343,7 @@ def freeze_unreached(module: DistillationModule, batch: Mapping[str, Tensor]) ->
         batch: `input_ids` and `attention_mask` of a few rows.
 
     Returns:
-        Names of the student's parameters that were not frozen before, in order.
+        Names of the student's parameters that this call froze, in order.
     """
     before, was_training = untrained_names(module.student), module.training
     module.eval()  # Dropout must not draw from the run's random stream.

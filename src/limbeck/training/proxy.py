@@ -135,7 +135,10 @@ class Proxy:
                 corpus.train = corpus.train.select(chosen)
                 if corpus.mix is not None:  # The rows of a source stand together.
                     ends = np.cumsum([0, *corpus.manifest["source_rows"]])
-                    corpus.manifest["source_rows"] = np.diff(np.searchsorted(chosen, ends)).tolist()
+                    left = np.diff(np.searchsorted(chosen, ends)).tolist()
+                    if 0 in left:
+                        raise RecipeError(f"A share of {share} leaves no block of a source of the mix; give more.")
+                    corpus.manifest["source_rows"] = left
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
         """Load a whole teacher; options as of `load_model`."""

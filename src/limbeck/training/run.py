@@ -246,7 +246,7 @@ class Run:
             teacher = ranks.on_all_ranks(load)
             place = {"stage_number": index + 1, "stages": len(self.plan.stages)}
             progress = ProgressReporter(choice.spec.title, self.console, self.heartbeat, **place)
-            stage = StageTraining(
+            finished = StageTraining(
                 choice,
                 student,
                 teacher,
@@ -261,8 +261,7 @@ class Run:
                     for before in self._trained
                     if before.student is choice.student and before.teacher == choice.teacher
                 ],
-            )
-            finished = stage.run()
+            ).run()
         self._trained.append(choice)
         finished.layers = describe_layers(choice.terms)
         if choice.student is not None:
