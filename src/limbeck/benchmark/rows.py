@@ -100,7 +100,9 @@ def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Value]], 
         whole = [{"benchmark": benchmark, **row, **_machine_columns(machine)} for row in rows]
         with path.open("w", encoding="utf-8", newline="") as file:
             # Text is quoted and numbers are not, by which readers tell them apart.
-            writer = csv.DictWriter(file, list(whole[0]), lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+            writer = csv.DictWriter(
+                file, list(whole[0]) if whole else [], lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC
+            )
             writer.writeheader()
             writer.writerows(whole)
     except OSError as error:

@@ -457,11 +457,12 @@ def measure_step(
 
     def measure_rates() -> dict[torch.dtype | str, float]:
         """Operations a second by format, and bytes a second of a copy."""
-        most, numbers = min(1.0, seconds / 10), measuring.COPIED if ceiling_size is None else ceiling_size**2
+        share, numbers = seconds / 10, measuring.COPIED if ceiling_size is None else ceiling_size**2
         rates: dict[torch.dtype | str, float] = {
-            dtype: measuring.measure_ceiling(step.device, dtype, size=ceiling_size, seconds=most) for dtype in dtypes
+            dtype: measuring.measure_ceiling(step.device, dtype, size=ceiling_size, seconds=min(1.0, share))
+            for dtype in dtypes
         }
-        return rates | {"copy": measuring.measure_bandwidth(step.device, numbers=numbers, seconds=most / 2)}
+        return rates | {"copy": measuring.measure_bandwidth(step.device, numbers=numbers, seconds=min(0.5, share))}
 
     report(_MEMORY_DONE, "a large matrix product")
     before = measure_rates()

@@ -17,9 +17,11 @@ _FLOAT32_BYTES = 4
 _MEGABYTE = 1 << 20
 
 
-def find_devices() -> list[Finding]:
-    """Return the processor, the accelerators, and the precision."""
-    return [find_processor(), *find_accelerators(), find_precision()]
+def find_devices() -> Iterator[Finding]:
+    """Yield the processor, the accelerators, and the precision."""
+    yield find_processor()
+    yield from find_accelerators()
+    yield find_precision()
 
 
 def find_processor() -> Finding:

@@ -267,9 +267,9 @@ def score(task: Task, split: str, rows: Sequence[TaskRow], predictions: Predicti
         raise ValueError(f"predictions of {task.title} must be {'answers by row id' if answers else 'one a row'}")
     if not answers and len(predictions) != len(rows):
         raise ValueError(f"{len(predictions)} predictions for {len(rows)} rows of {task.title}")
-    scores = {name: METRICS[name](predictions, rows, task) for name in task.metrics}
-    more = answer_figures(predictions, rows, task) if isinstance(predictions, Mapping) else {}
-    return scores | {name: value for name, value in more.items() if name not in METRICS}
+    found = answer_figures(predictions, rows, task) if isinstance(predictions, Mapping) else {}
+    scores = {name: found[name] if name in found else METRICS[name](predictions, rows, task) for name in task.metrics}
+    return scores | {name: value for name, value in found.items() if name not in METRICS}
 
 
 def _of_classes(name: str, options: Callable[[Task], dict[str, Any]] = lambda _: {}) -> Metric:

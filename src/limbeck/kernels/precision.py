@@ -41,7 +41,7 @@ def refuse_second_derivative(objective: str, way_out: str) -> None:
 
 
 def wanted_gradients(*tensors: Tensor | None) -> list[bool]:
-    """Return which of some tensors a gradient will be asked for, if any."""
+    """Return for each tensor whether a gradient will be asked for."""
     return [x is not None and x.requires_grad and torch.is_grad_enabled() for x in tensors]
 
 
@@ -82,7 +82,8 @@ class _MadeGradients(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative(*ctx.refusal)
         # A second gradient of all output weights would be more than all else that is held.
-        scale = Tensor.mul_ if _is_last_backward() else Tensor.mul
+        overwrites = _is_last_backward() and not torch._C._functorch.is_batchedtensor(upstream)
+        scale = Tensor.mul_ if overwrites else Tensor.mul
         made = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         return None, None, None, *(grad if grad is None else scale(grad, upstream).to(dtype) for grad, dtype in made)
 

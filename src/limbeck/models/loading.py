@@ -365,7 +365,7 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
         )
     for name, tensor in target.items():
         tensor.copy_(given[name])
-    return [*target, *copy_head(student, source)]
+    return list(dict.fromkeys([*target, *copy_head(student, source)]))
 
 
 def check_same_vocabulary(student: PreTrainedTokenizerBase, teacher: PreTrainedTokenizerBase) -> None:

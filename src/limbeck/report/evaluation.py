@@ -209,7 +209,7 @@ def evaluation_markdown(summary: Mapping[str, Any], costs: Mapping[str, Any] | N
 
     Args:
         summary: Of the evaluation; without columns only the costs are written.
-        costs: As `limbeck.evaluation.grid_plan.measure_costs` gives them.
+        costs: As `limbeck.benchmark.model.measure_costs` gives them.
     """
     record = studies.Evaluation.read(summary)
     sections = []
