@@ -25,10 +25,11 @@ $(VENV)/.quickstart: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[quickstart]"
 	@touch $@
 
-# What tests import is compiled then, which is a part of what is installed.
+# Compiled by all cores at once, where pip takes one.
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check "torch>=2.9,<2.14"
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e ".[dev]"
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 	@touch $@
 
 quickstart: $(VENV)/.quickstart
