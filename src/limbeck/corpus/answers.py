@@ -141,7 +141,7 @@ class AnswerWindows:
             report: Receives questions that were cut, and answers without a token, which are left out.
         """
         questions = [
-            Question(repr((pair or "")[:40]), pair or "", context, None if tuple(label) == NO_ANSWER else label)  # type: ignore[arg-type]
+            Question(repr((pair or "")[:40]), pair or "", context, None if label == NO_ANSWER else label)  # type: ignore[arg-type]
             for context, pair, label in examples
         ]
         windows = self.cut(questions, report, "answer without a token, dropped")

@@ -180,8 +180,9 @@ def read_documents(folder: Path, below: int | None = None) -> Iterator[Document]
 def read_examples(path: Path) -> Iterator[tuple[list[Example], npt.NDArray[np.uint64]]]:
     """Iterate over the batches of one file of rows, each with the keys of the texts."""
     for batch in read_batches(path):
-        columns = (batch.column(name).to_pylist() for name in ("text", "pair", "label"))
-        yield list(map(Example, *columns)), batch.column("key").to_numpy()
+        texts, pairs, labels = (batch.column(name).to_pylist() for name in ("text", "pair", "label"))
+        labels = [tuple(label) if isinstance(label, list) else label for label in labels]  # Answers are pairs.
+        yield list(map(Example, texts, pairs, labels)), batch.column("key").to_numpy()
 
 
 def lowest_keys(folder: Path, count: int) -> npt.NDArray[np.uint64]:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,20 +51,6 @@ class Operation:
             raise KernelError(obstacle)
         return backend
 
-    def run(self, *tensors: Tensor, backend: str = "auto", **options: Any) -> Tensor:
-        """Compute it by the chosen backend.
-
-        Args:
-            tensors: Student's, then teacher's; taken as they are, since objectives check them.
-            backend: "auto" or the name of a backend.
-            options: Keywords of every backend.
-
-        Raises:
-            KernelError: if `backend` is unknown or cannot compute this here; an explicit choice is never replaced.
-        """
-        chosen = self.choose(backend, tensors[0].device.type, precision.compute_dtype(*tensors))
-        return self.backends[chosen](*tensors, **options)
-
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _choose(operation: str, backends: tuple[str, ...], device: str, dtype: torch.dtype) -> str:
@@ -93,5 +78,39 @@ RELATION_KL = Operation(
 )
 RELATION_BACKENDS = ("auto", *RELATION_KL.backends)
 choose_relation_backend = RELATION_KL.choose
-relation_kl_total = RELATION_KL.run
-"""Σ KL(R^T ‖ R^S) over samples, relation heads and valid rows, with the arguments of `relation_kl_reference`."""
+
+
+def relation_kl_total(
+    student_a: Tensor,
+    student_b: Tensor,
+    teacher_a: Tensor,
+    teacher_b: Tensor,
+    *,
+    heads: int,
+    valid: Tensor | None = None,
+    causal: bool = False,
+    backend: str = "auto",
+) -> Tensor:
+    """Σ KL(R^T ‖ R^S) over samples, relation heads and valid rows, by the chosen backend.
+
+    The arguments are taken as they are; `limbeck.objectives.relation_kl` checks them and is the one to call.
+
+    Args:
+        student_a: Left vectors of the student, `[B, L, width_S]`; carries gradient.
+        student_b: Right vectors of the student, `[B, L, width_S]`; carries gradient.
+        teacher_a: Left vectors of the teacher, `[B, L, width_T]`; constant.
+        teacher_b: Right vectors of the teacher, `[B, L, width_T]`; constant.
+        heads: Relation heads; divides both widths.
+        valid: Real tokens, bool `[B, L]`; None means all.
+        causal: Row t sees the columns up to t only.
+        backend: One of `RELATION_BACKENDS`.
+
+    Returns:
+        A scalar in nats, float64 where an input is float64 and float32 otherwise.
+
+    Raises:
+        KernelError: if `backend` is unknown or cannot compute this here; an explicit choice is never replaced.
+    """
+    dtype = precision.compute_dtype(student_a, student_b, teacher_a, teacher_b)
+    chosen = choose_relation_backend(backend, student_a.device.type, dtype)
+    return RELATION_KL.backends[chosen](student_a, student_b, teacher_a, teacher_b, heads, valid, causal)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import product, starmap
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from limbeck.errors import LimbeckError, RecipeError, suggestion
 from limbeck.evaluation.costs import count_parameters
@@ -208,10 +209,10 @@ def make_sampler(name: str, seed: int) -> BaseSampler:
     """
     if name not in SAMPLERS:
         raise RecipeError(f"Unknown sampler '{name}'.{suggestion(name, SAMPLERS)}")
-    return cast("BaseSampler", SeededByTrial(SAMPLERS[name], seed))
+    return SeededByTrial(SAMPLERS[name], seed)
 
 
-class SeededByTrial:
+class SeededByTrial(BaseSampler):
     """A sampler that is seeded anew for every trial, by the trial's number.
 
     What a trial proposes depends on the seed, its number and the trials before it, not on which worker asks. With one
@@ -233,11 +234,25 @@ class SeededByTrial:
         self._sampler = self._make((1_000_003 * self._seed + trial.number) % 2**32)
         self._sampler.before_trial(study, trial)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return the attribute of the trial's sampler."""
-        if name.startswith("_"):  # Of this one, which copies have not yet.
-            raise AttributeError(name)
-        return getattr(self._sampler, name)
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """As the sampler of this trial does."""
+        return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """As the sampler of this trial does."""
+        return self._sampler.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """As the sampler of this trial does."""
+        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """As the sampler of the last trial does."""
+        self._sampler.after_trial(study, trial, state, values)
 
 
 TARGET_SHARE = 0.6

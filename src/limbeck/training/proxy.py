@@ -137,7 +137,8 @@ class Proxy:
                     ends = np.cumsum([0, *corpus.manifest["source_rows"]])
                     left = np.diff(np.searchsorted(chosen, ends)).tolist()
                     if 0 in left:
-                        raise RecipeError(f"A share of {share} leaves no block of a source of the mix; give more.")
+                        name = corpus.manifest["settings"]["sources"][left.index(0)]
+                        raise RecipeError(f"A share of {share} has no block of the source '{name}'; give a larger one.")
                     corpus.manifest["source_rows"] = left
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:

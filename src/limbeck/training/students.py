@@ -260,6 +260,6 @@ class StudentMaker:
         return whole, Untrained(
             policy=spec.untrained,
             names=[*names, *pooler],
-            from_teacher=[*filled, *(pooler if teacher is not None else [])],
+            from_teacher=[*filled, *(name for name in pooler if teacher is not None and name in teacher.state_dict())],
             frozen=frozen,
         )
