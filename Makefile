@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Else every process compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart test test-as-user test-all check docs chaos format clean help
 
@@ -25,11 +27,10 @@ $(VENV)/.quickstart: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[quickstart]"
 	@touch $@
 
-# Compiled by all cores at once, where pip takes one.
+# What is imported is compiled then, the first time; pip would compile all of every package, on one core.
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check "torch>=2.9,<2.14"
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e ".[dev]"
-	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 	@touch $@
 
 quickstart: $(VENV)/.quickstart
@@ -39,8 +40,10 @@ quickstart: $(VENV)/.quickstart
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# The site is built and looked at by `make docs`.
 test-as-user: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/docs tests/examples tests/export tests/packaging tests/report
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow --ignore tests/docs/test_site.py \
+		tests/docs tests/examples tests/export tests/packaging tests/report
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not gpu"
@@ -51,7 +54,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 
 docs: $(VENV)/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -m slow tests/docs/test_site.py
 
 chaos: $(VENV)/.dev
 	$(BIN)/python benchmarks/chaos_kills.py --kills 60 --seed 1 --output benchmarks/results/chaos_kills.json
