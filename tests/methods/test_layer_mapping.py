@@ -49,7 +49,6 @@ def test_layers_that_do_not_exist_are_refused(message, choice):
     with pytest.raises(RecipeError) as caught:
         resolve_mapping(choice, pairing(4, 12))
     assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def by_formula(name: str, student: int, teacher: int) -> Mapping[int, tuple[int, ...]]:
@@ -166,8 +165,7 @@ def test_any_value_is_a_mapping_in_range_or_refused(value: Any, student: int, te
 def test_any_text_is_read_as_yaml_reads_it_or_refused(text: str, student: int, teacher: int) -> None:
     try:
         value = parse_yaml(text, "--set")
-    except RecipeError as error:
-        assert str(error).isprintable()
+    except RecipeError:
         return
     found = resolved(value, student, teacher)
     if not isinstance(found, str) and not isinstance(value, str):

@@ -32,7 +32,6 @@ LONG = [
 def test_yaml_that_nobody_writes(text: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message) as caught:
         parse_yaml(text, "Text")
-    assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
 
 

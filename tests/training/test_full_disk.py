@@ -40,7 +40,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(recipe, whole, 
         with pytest.raises(TrainingError, match=r"The checkpoint of step 4 could not be written.*--resume") as caught:
             limbeck.distill(recipe)
     message = str(caught.value)
-    assert "\n" not in message and "MB free" in message
+    assert "MB free" in message
     assert ("No space left on device" in message) is (place != "optimizer")
     folder = stage_folder(recipe)
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2", "log.jsonl"]
@@ -61,9 +61,8 @@ def test_a_disk_that_fills_up_elsewhere(recipe, whole, monkeypatch, place):
             patch.setattr(run, "save_student", full)
         else:
             patch.setattr(records, "atomic_text", full)
-        with pytest.raises(TrainingError, match="No space left on device.*--resume") as caught:
+        with pytest.raises(TrainingError, match="No space left on device.*--resume"):
             limbeck.distill(recipe)
-    assert "\n" not in str(caught.value)
     assert_ends_like(recipe, whole)
 
 
@@ -100,12 +99,10 @@ def test_reasons_are_those_of_the_system():
         (RuntimeError("CUDA error: unspecified launch failure\nmore"), "unspecified launch failure"),
         (RuntimeError(), "RuntimeError"),
     ):
-        with pytest.raises(TrainingError, match=reason) as caught, saving("The file", folder):
+        with pytest.raises(TrainingError, match=reason), saving("The file", folder):
             raise error
-        assert "\n" not in str(caught.value)
-        with pytest.raises(OutputError) as caught, loading(folder):
+        with pytest.raises(OutputError), loading(folder):
             raise error
-        assert "\n" not in str(caught.value)
     with pytest.raises(KeyError), saving("The file", folder):
         raise KeyError("x")
     assert disk_problem(OSError(errno.EDQUOT, "x"), folder) is not None

@@ -85,7 +85,7 @@ def test_rows_that_are_refused(load, tmp_path, case):
     with pytest.raises(CorpusError) as caught:
         load(case)
     message = str(caught.value)
-    assert case["refused"].format(folder=tmp_path) in message and "\n" not in message
+    assert case["refused"].format(folder=tmp_path) in message
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,6 @@ def test_descriptions_that_are_refused(load, message, change):
     with pytest.raises(RecipeError) as caught:
         load({"task": REFUSALS["description"] | change})
     assert message in str(caught.value) and "task.yaml'" in str(caught.value)
-    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(("message", "text"), REFUSALS["texts"])
