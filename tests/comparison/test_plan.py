@@ -45,7 +45,7 @@ def test_variants_of_methods(plan, case):
     entry, _ = load_plan(plan | {"methods": [expected["method"], {"name": "mlm", "title": "other"}]}).methods
     *_, last = found = entry.variants()
     assert [variant.mapping for variant in found] == expected["mappings"]
-    assert (list(last.stages), list(last.shares)) == (expected["stages"], expected["shares"])
+    assert ([list(variant.stages) for variant in found], list(last.shares)) == (expected["stages"], expected["shares"])
     assert last.title == ", ".join(filter(None, (entry.shown, last.mapping)))
 
 

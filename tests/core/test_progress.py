@@ -178,13 +178,13 @@ def test_each_step_has_a_bar_with_its_own_rate(clock):
     with CorpusProgress(console) as report:
         report("reading a", 0, None, "documents")
         clock.now += 10
-        report("reading a", 50, None, "documents")
-        report("tokenising", 0, 400, "characters")
+        report("reading a", 5000, None, "documents")
+        report("tokenising", 0, 4000, "characters")
         clock.now += 2
-        report("tokenising", 200, 400, "characters")
+        report("tokenising", 2000, 4000, "characters")
         report("loading", 900, None, "bytes")
         report.bars.refresh()
     found = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
-    assert re.search(r"reading a +\S+ +50 documents +5.0 documents/s", found)
-    assert re.search(r"tokenising +\S+.* 200 of 400 characters +100 characters/s", found)
+    assert re.search(r"reading a +\S+ +5,000 documents +500 documents/s", found)
+    assert re.search(r"tokenising +\S+.* 2,000 of 4,000 characters +1,000 characters/s", found)
     assert re.search(r"loading +\S+ +900 bytes", found)

@@ -81,6 +81,10 @@ def test_text_that_becomes_binary_is_read_up_to_there(tmp_path):
     assert "binary from here on" in report.examples[DAMAGED][0]
 
 
+def test_the_limits_bound_the_memory_of_a_reader():
+    assert documents.LONGEST_LINE <= 2**24 and documents.LONGEST_DOCUMENT <= 4_000_000
+
+
 @pytest.fixture
 def small_limits(monkeypatch):
     monkeypatch.setattr(documents, "LONGEST_LINE", 1000)
@@ -209,6 +213,5 @@ def test_file_names_that_are_attacks_stay_on_one_line(tmp_path):
     (tmp_path / name).write_bytes(b"\0" * 100)
     _, report = read(tmp_path)
     assert report.lines()[0].isprintable()
-    with pytest.raises(CorpusError) as caught:
+    with pytest.raises(CorpusError):
         read(tmp_path / f"{name}x")
-    assert str(caught.value).isprintable()

@@ -76,6 +76,16 @@ def test_chunks_do_not_matter(rows, on_host, masked, bias, monkeypatch):
         same(run(soft_label_kl_chunked, *heads, 1.7, valid, upstream=-2.3, **options), wanted)
 
 
+def test_each_tensor_alone_gets_its_gradient():
+    student, teacher = draw()
+    _, *wanted = run(plain, student, teacher)
+    for leaf, gradient in zip(parts(student), wanted, strict=True):
+        leaf.requires_grad_()
+        found = torch.autograd.grad(soft_label_kl_chunked(student, teacher, chunk=3 * CLASSES), leaf)
+        torch.testing.assert_close(*found, gradient, rtol=1e-9, atol=1e-12)
+        leaf.requires_grad_(False)
+
+
 @pytest.mark.parametrize("masked", [True, False])
 def test_the_same_on_several_threads(masked, two_threads, monkeypatch):
     monkeypatch.setattr(soft_label_chunks, "FEW_LOGITS", 0)

@@ -69,5 +69,9 @@ def test_albert_groups_are_spread_over_the_layers_as_its_forward_does():
     assert blocks(model) == [first, first, second, second]
 
 
+def test_heads_may_be_wider_than_their_part_of_the_hidden_width():
+    assert shape_of(tiny.tiny_config("qwen3", head_dim=20)).head_size == 20
+
+
 def test_gpt2_without_an_ffn_width_has_four_times_the_hidden_one():
     assert shape_of(tiny.tiny_config("gpt2", n_inner=None)).ffn == 4 * 48

@@ -89,7 +89,7 @@ def test_the_trial_of_a_killed_worker_is_failed_and_its_candidate_trained(kind, 
     trial = kind.leave_running(study(), kind.make_request(recipe, tmp_path / "out", **kind.SMALL))
     trial.set_user_attr("worker", "killed")
     study().set_user_attr(worker_key("killed"), sign_of_life(started=0.0))
-    run()
+    assert run()["cost"].get("failed") != 0, "that of teacher layers counts none"
     assert study().trials[trial.number].state == TrialState.FAIL
     # After those that the first worker had.
     soon = [one if isinstance(one, tuple) else (one,) for batch in asked.batches[:2] for one in batch]
@@ -105,6 +105,10 @@ def test_an_output_that_holds_another_search_is_left_as_it_is(kind, run, asked, 
         with pytest.raises(OutputError, match=f"holds the search {other} '{name}', not {own}; choose another folder"):
             run()
         assert [path.read_text() for path in (tmp_path / "out").iterdir()] == [record]
+    (tmp_path / "out" / "search.json").rename(tmp_path / "out" / "recipe.yaml")
+    with pytest.raises(OutputError, match="holds no search"):
+        run()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["recipe.yaml"]
     assert not asked.batches
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from optuna.study import get_all_study_names
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, OutputError, RecipeError
 from limbeck.recipe.load import load_recipe
 from limbeck.search import GeneticSettings, elm_space
 from limbeck.search.mapping import task_measures
@@ -39,12 +39,12 @@ def request_of(kind, recipe, output, case):
     return kind.make_request(load_recipe(recipe, changes), output, **{**kind.SMALL, **options})
 
 
-def refused(case, act):
-    """The line that an action is refused with, which has all parts of the case's."""
-    with pytest.raises(LimbeckError) as caught:
+def refused(case, act, expected=RecipeError):
+    """The class and the line that an action is refused with, which have all parts of the case's."""
+    with pytest.raises(expected) as caught:
         act()
-    line = str(caught.value)
-    assert "\n" not in line and all(part in line for part in case[0].split(" … ")), line
+    line = f"{type(caught.value).__name__}: {caught.value}"
+    assert all(part in line for part in case[0].split(" … ")), line
     return line
 
 
@@ -76,7 +76,8 @@ def test_searches(kind, group, case, recipe, asked, inputs, tmp_path, monkeypatc
     monkeypatch.chdir(inputs)
     monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
     output = tmp_path / "out"
-    refused(case, lambda: kind.search(request_of(kind, recipe, output, case)))
+    expected = RecipeError if group == "requests" else LimbeckError
+    refused(case, lambda: kind.search(request_of(kind, recipe, output, case)), expected)
     assert not asked.batches and output.exists() == (group == "inputs")
     assert get_all_study_names(open_storage(output / "search.journal")) == []
 
@@ -89,7 +90,7 @@ def test_studies_of_another_run_are_left_alone(kind, recipe, asked, study, tmp_p
     kind.search(request_of(kind, recipe, Path("out"), [""]))
     before, tried = study(), list(asked.tried)
     for case in (*CASES["studies"]["any"], *CASES["studies"][kind.NAME]):
-        line = refused(case, lambda: kind.search(request_of(kind, recipe, Path("out"), case)))  # noqa: B023
+        line = refused(case, lambda: kind.search(request_of(kind, recipe, Path("out"), case)), OutputError)  # noqa: B023
         assert line.endswith("search into another output (in a shared storage: under another name).")
     after = study()
     assert (after.trials, after.user_attrs, asked.tried) == (before.trials, before.user_attrs, tried)
@@ -114,4 +115,4 @@ def test_storages(case, monkeypatch, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text.db").write_text("no database at all, " * 100)
     monkeypatch.setattr("limbeck.search.study.time.sleep", lambda seconds: None)
-    assert "secret" not in refused(case, lambda: open_known(case[1]["place"]))
+    assert "secret" not in refused(case, lambda: open_known(case[1]["place"]), LimbeckError)

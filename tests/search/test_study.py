@@ -41,7 +41,7 @@ def test_a_study_of_something_else_is_refused_and_left_alone(tmp_path):
     for identity, message in others:
         with pytest.raises(OutputError) as caught:
             open_study(place, "known", identity, brought)
-        assert message in str(caught.value) and "\n" not in str(caught.value)
+        assert message in str(caught.value)
     with pytest.raises(OutputError, match="was made to maximize, not to minimize"):
         open_study(place, "known", same, optuna.samplers.RandomSampler(), direction="minimize")
     assert len(open_known(place).trials) == len(study.trials)
@@ -84,10 +84,8 @@ def test_an_unfinished_last_line_of_a_journal_costs_only_itself(tmp_path, monkey
 def test_files_that_are_no_journals_are_left_alone(tmp_path, content, message):
     path = tmp_path / "file"
     path.write_bytes(content)
-    with pytest.raises(OutputError) as caught:
+    with pytest.raises(OutputError, match=message):
         open_known(path)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
     assert path.read_bytes() == content
 
 

@@ -125,7 +125,7 @@ def hub_of(monkeypatch: Any, *files: Path) -> list[Any]:
 
     def load(name: str, config: str | None, **options: Any) -> Any:
         asked.append((name, config, options["split"], options["revision"]))
-        return load_dataset("json", data_files=[*map(str, files)], split="train", streaming=True)
+        return load_dataset("json", data_files=[*map(str, files)], split="train", streaming=options["streaming"])
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     return asked

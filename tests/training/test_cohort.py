@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from limbeck import distill
+from limbeck import distill, errors
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import plan_run
 from limbeck.training.cohort import StudentCohort
@@ -200,16 +200,16 @@ def test_a_share_of_mixed_sources_is_drawn_from_its_rows(tiny_recipe, tmp_path):
 def test_what_cannot_be_trained_side_by_side_is_refused(tiny_recipe, bert_folder, case):
     share, line, *overrides = case
     recipe = load_recipe(tiny_recipe, [Template(one).substitute(bert=bert_folder) for one in overrides])
-    with refused(line):
+    with refused(line, errors.RecipeError):
         proxy_for(recipe, share=share)
 
 
 def test_candidates_of_other_stages_are_refused(tiny_recipe):
     recipe = recipe_for(tiny_recipe, METHODS["mappings"][0])
     longer = recipe | {"stages": [recipe["stages"][0] | {"name": "a"}, recipe["stages"][0] | {"name": "b"}]}
-    with refused("1 stages of their recipe"):
+    with refused("1 stages of their recipe", errors.RecipeError):
         proxy_for(recipe).train(plans_for([longer]))
-    with refused("cut only where it has one"):
+    with refused("cut only where it has one", errors.RecipeError):
         proxy_for(longer).train(plans_for([longer]), cuts={1: lambda students: students})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +40,16 @@ def test_any_value_in_the_files_of_a_run_is_shown(tmp_path: Path, value: Any) ->
 
 
 @pytest.mark.parametrize("value", STRANGE, ids=repr)
-def test_a_run_goes_on_whatever_its_record_says(tmp_path: Path, value: Any) -> None:
+def test_a_run_goes_on_whatever_its_record_says(tmp_path: Path, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("limbeck.training.record.time.monotonic", partial(next, count()))
     for key in ("timings", "peak_memory_bytes", "stages", "created"):
         (tmp_path / "run.json").write_text(json.dumps({"status": "running", key: value}))
         record = RunRecord(tmp_path, {"name": "x"})
-        with record.timed("reading"):
-            pass
-        record.set("running")
-        assert read_json(tmp_path / "run.json")["timings"]["reading"] == 0.0
+        for seconds in (1.0, 2.0):
+            with record.timed("reading"):
+                pass
+            record.set("running")
+            assert read_json(tmp_path / "run.json")["timings"]["reading"] == seconds
 
 
 def test_files_without_end_are_not_read(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 import limbeck
-from limbeck.errors import LimbeckError
+from limbeck import errors
 from limbeck.models.loading import load_model
 from limbeck.training.stage import StageTraining
 from tests.support.methods import TRAINING, run_card, write_rows
@@ -65,7 +65,7 @@ def test_a_teacher_assistant_teaches_the_student_and_is_kept_when_the_run_is_res
 
     with monkeypatch.context() as patch:
         patch.setattr(StageTraining, "run", stop_at_the_second)
-        with pytest.raises(LimbeckError):
+        with pytest.raises(errors.Interrupted):
             limbeck.distill(recipe)
     assert_ends_like(recipe, whole)
 
@@ -143,15 +143,16 @@ def test_text_first_and_a_task_second(recipe, classifier, tmp_path):
     assert run_card(result.student)[0] in student.config.id2label.values()
 
 
-@pytest.mark.parametrize(("line", "override", "more"), [(*case, "seed=1")[:3] for case in REFUSALS["rows"]])
-def test_labels_and_heads_that_do_not_fit_are_refused(recipe, classifier, lm_teacher, tmp_path, line, override, more):
+@pytest.mark.parametrize("case", REFUSALS["rows"], ids=lambda case: case[1])
+def test_labels_and_heads_that_do_not_fit_are_refused(recipe, classifier, lm_teacher, tmp_path, case):
     other = make_teacher(tmp_path / "other", "roberta", head="classification", num_labels=3)
     rows = write_rows(tmp_path / "rows", "classification")
     recipe |= {"student": {"shape": SMALL}, "teacher": {"model": str(classifier)}, "corpus": rows}
     recipe["stages"] = [stage("a", "output_distribution")]
     limbeck.validate(recipe)
-    with refused(line):
-        limbeck.validate(recipe, [Template(override).substitute(lm=lm_teacher, other=other), more])
+    kind, line, *overrides = case
+    with refused(line, getattr(errors, kind)):
+        limbeck.validate(recipe, [Template(one).substitute(lm=lm_teacher, other=other) for one in overrides])
 
 
 def test_a_label_that_is_none_of_the_classes_is_named(recipe, classifier, tmp_path):
@@ -160,7 +161,7 @@ def test_a_label_that_is_none_of_the_classes_is_named(recipe, classifier, tmp_pa
     path.write_text("sentence1\tsentence2\tlabel\nthe text\tthe model\t7\nthe\tof\t1\n", encoding="utf-8")
     recipe |= {"teacher": {"model": str(classifier)}, "corpus": {**rows, "sources": [str(path)]}}
     recipe["stages"] = [stage("a", "output_distribution")]
-    with refused("7"):
+    with refused("7", errors.CorpusError):
         limbeck.distill(recipe)
 
 

@@ -11,6 +11,7 @@ import torch
 
 import limbeck
 from limbeck.corpus import Lane, PadCollator
+from limbeck.errors import CorpusError, TrainingError
 from limbeck.models.loading import load_tokenizer
 from limbeck.training.data import StreamLoader, training_rows
 from limbeck.training.trainer import DistillationTrainer
@@ -146,7 +147,7 @@ def test_a_position_is_small_and_belongs_to_its_layout(tmp_path, bert_folder, la
     rest.load_state_dict(json.loads(position))
     for batch, expected in zip(first(rest, 13), batches[17:], strict=True):
         assert all(torch.equal(batch[name], expected[name]) for name in expected)
-    with refused("processes 1, workers 0, batch_size 4, and now it would be with processes 2"):
+    with refused("processes 1, workers 0, batch_size 4, and now it would be with processes 2", TrainingError):
         loader(corpus, tokenizer, Lane(0, 2)).load_state_dict(json.loads(position))
     assert sum(rest.states[0]["drawn"]) == 30 * 4 and rest.states[0]["report"]["counts"] == {}
 
@@ -167,7 +168,7 @@ def test_ranks_and_workers_read_different_parts(tmp_path, bert_folder, languages
 def test_a_worker_that_meets_no_text_says_so_in_one_line(tmp_path, bert_folder):
     tokenizer = load_tokenizer(str(bert_folder))
     corpus = stream(tmp_path / "cache", tokenizer, write_texts(tmp_path / "a.txt", ["one text alone"]), held_out=0.0)
-    with refused("has no block of text for process"):
+    with refused("has no block of text for process", CorpusError):
         first(loader(corpus, tokenizer, workers=2), 2)
 
 
