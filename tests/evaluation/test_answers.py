@@ -97,6 +97,8 @@ def test_by_hand() -> None:
     found = decode_answers([own], [starts], [ends], {"q": context}, answerable_only=False)
     assert found == {"q": AnswerPrediction("a", 1.5 - 5.0)}
     assert decode_answers([own], [starts], [ends], {"q": context}) == {"q": AnswerPrediction("a", 0.0)}
+    diverged = decode_answers([own], [starts * np.nan], [ends], {"q": context}, answerable_only=False)
+    assert np.isnan(diverged["q"].null_odds), "no model knows that there is no answer by having no scores"
 
 
 def test_where_the_n_best_hold_no_pair_all_are_searched() -> None:

@@ -78,3 +78,6 @@ def test_a_kept_graph_gives_the_gradient_again(name):
     first, second = (torch.autograd.grad(value * scale, student, retain_graph=True)[0] for scale in (1.0, -3.0))
     (last,) = torch.autograd.grad(value * 0.5, student)
     torch.testing.assert_close((second, last), (first * -3, first * 0.5))
+    of_both = value.new_tensor([2.0, -3.0])
+    (batched,) = torch.autograd.grad(kernel(student, *rest), student, of_both, is_grads_batched=True)
+    torch.testing.assert_close(batched, torch.stack([first * 2, first * -3]))

@@ -170,8 +170,10 @@ def test_the_old_sentence_transformers_layout(saved, tmp_path):
     shutil.copytree(saved, root / "0_Transformer")
     write_sentence_transformers_files(root, width=48, pooling="cls", normalize=False, max_length=None)
     modules = json.loads((root / "modules.json").read_text())
-    (root / "modules.json").write_text(json.dumps([modules[0] | {"path": "0_Transformer"}, modules[1]]))
-    assert resolve_model(root) == str(root / "0_Transformer")
+    layout = [modules[0] | {"path": "0_Transformer"}, modules[1]]
+    for before in ([], [{"type": "own.Cleaner", "path": "own"}]):
+        (root / "modules.json").write_text(json.dumps([*before, *layout]))
+        assert resolve_model(root) == str(root / "0_Transformer")
     assert sentence_pooling(root) == SentencePooling("cls", False, None)
 
 

@@ -1,8 +1,11 @@
 """The module and the trainer: what learns, what does not, and how losses are divided."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from limbeck.errors import RecipeError
 from limbeck.methods import METHODS, Pairing
 from limbeck.models.blueprint import build_student
 from limbeck.models.families import shape_of
@@ -147,6 +150,14 @@ def test_maps_start_as_the_identity():
             layers = name.split("_")[1:]
             if method == "direct_minilm" or len(set(layers)) == 1 or name == "embedding":
                 assert float(total / count) < 1e-10, name
+
+
+def test_terms_share_a_learned_map_of_one_size():
+    module = make_module("hidden_states")
+    first, second = module.terms[:2]
+    other = replace(second, learned_map=replace(second.learned_map, name=first.map_name, outputs=96))
+    with pytest.raises(RecipeError, match=f"'{second.name}' has a learned map '{first.map_name}' that differs"):
+        DistillationModule(module.student, module.reader, (first, other))
 
 
 def test_a_teacher_is_packed_where_it_stays_and_plain_again_in_the_end():

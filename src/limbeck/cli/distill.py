@@ -1,6 +1,5 @@
 """`limbeck distill`: one distillation run, from a recipe or from a few options."""
 
-import copy
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,30 +94,34 @@ def recipe_data(recipe: Path | None, *, resume: bool = False, **options: Any) ->
 
 
 _PLACES = {
-    "output": "output", "seed": "seed", "teacher": "teacher.model", "student": "student.shape",
-    "corpus": "corpus.sources", "length": "corpus.length", "steps": "stages.*.training.max_steps",
-    "batch_size": "stages.*.training.per_device_train_batch_size",
-    "learning_rate": "stages.*.training.learning_rate",
+    "teacher": ("teacher", "model"), "student": ("student", "shape"), "corpus": ("corpus", "sources"),
+    "length": ("corpus", "length"),
+}  # fmt: skip
+_TRAINING = {
+    "steps": "max_steps", "batch_size": "per_device_train_batch_size", "learning_rate": "learning_rate",
 }  # fmt: skip
 
 
 def merge_options(data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Lay options over a recipe; those of the training over every stage."""
-    from limbeck.recipe.load import set_value
-
-    merged = copy.deepcopy(data)
+    merged = dict(data) | {name: given[name] for name in ("output", "seed") if name in given}
+    for name, (part, key) in _PLACES.items():
+        if name in given:
+            merged[part] = {**_mapping(merged.get(part)), key: given[name]}
     if "method" in given:
         merged["stages"] = _stages_of(given["method"])
+    training = {key: given[name] for name, key in _TRAINING.items() if name in given}
     stages = merged.get("stages")
-    numbers = range(len(stages) if isinstance(stages, list) else 0)
-    for name, path in _PLACES.items():
-        if name in given:
-            for place in [path.replace("*", str(number)) for number in numbers] if "*" in path else [path]:
-                first, *rest = place.split(".")
-                if rest and first != "stages" and not isinstance(merged.get(first), dict):
-                    merged[first] = {}
-                set_value(merged, [first, *rest], given[name], f"--{name.replace('_', '-')}")
+    if training and isinstance(stages, list):
+        merged["stages"] = [
+            {**stage, "training": {**_mapping(stage.get("training")), **training}} if isinstance(stage, dict) else stage
+            for stage in stages
+        ]
     return merged
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _stages_of(method: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from limbeck.recipe.plan import RunPlan, choose_teacher, plan_run
 from limbeck.recipe.training_arguments import build_arguments, check_training
 
 RUNS = "runs"
-_NOT_COMPUTED = ("name", "output", "evaluation")
+NOT_COMPUTED = ("name", "output", "evaluation")
 """Keys of a recipe that change nothing that is computed."""
 
 
@@ -87,7 +87,7 @@ class Cell:
     @property
     def id(self) -> str:
         """Hash of everything that is computed: neither titles nor places are part of it."""
-        return files.fingerprint({key: value for key, value in self.recipe.items() if key not in _NOT_COMPUTED})
+        return files.fingerprint({key: value for key, value in self.recipe.items() if key not in NOT_COMPUTED})
 
     @property
     def title(self) -> str:

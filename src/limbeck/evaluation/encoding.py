@@ -152,7 +152,7 @@ def decode_answers(
     for window, starts, ends in zip(windows, start_scores, end_scores, strict=True):
         of_starts, of_ends = np.asarray(starts, dtype=np.float64), np.asarray(ends, dtype=np.float64)
         score, place = best_span(window, of_starts, of_ends, n_best=n_best, max_answer_tokens=max_answer_tokens)
-        if score > best.setdefault(window.row, (-math.inf, ""))[0]:
+        if window.row not in best or score > best[window.row][0]:  # A score that is no number stays one.
             best[window.row] = score, contexts[window.row][place].strip()
         null[window.row] = min(null.get(window.row, math.inf), float(of_starts[0] + of_ends[0]))
     return {

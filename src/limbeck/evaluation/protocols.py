@@ -25,15 +25,10 @@ from limbeck.evaluation.tasks import DATA, Task
 _SUFFIXES = {"matched": "m", "mismatched": "mm"}
 
 
-def task_columns(task: Task, scored: Sequence[str] | None = None) -> list[Column]:
-    """Return the columns of a task, the main one first.
-
-    Args:
-        task: The task.
-        scored: The splits that were scored; the task's own by default.
-    """
+def task_columns(task: Task) -> list[Column]:
+    """Return the columns of a task, the main one first."""
     stems: dict[str, list[str]] = {}
-    for split in task.scored if scored is None else scored:
+    for split in task.scored:
         stems.setdefault(split.partition(".")[0], []).append(split)
     columns: list[Column] = []
     for index, (stem, splits) in enumerate(stems.items()):
@@ -299,7 +294,7 @@ def matching_rows(
     ]
 
 
-def matching_costs(shapes: Iterable[tuple[str, int]], papers: Iterable[str] = PAPERS) -> list[PublishedCost]:
+def matching_costs(shapes: Iterable[tuple[str, int]]) -> list[PublishedCost]:
     """Find the published costs of models of the same shapes; see `matching_rows`."""
     wanted = {(shape, vocabulary >= MULTILINGUAL_FROM) for shape, vocabulary in shapes}
-    return [cost for paper in papers for cost in read_costs(paper) if (cost.shape, cost.multilingual) in wanted]
+    return [cost for paper in PAPERS for cost in read_costs(paper) if (cost.shape, cost.multilingual) in wanted]

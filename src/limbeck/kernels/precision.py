@@ -81,11 +81,15 @@ class _MadeGradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative(*ctx.refusal)
-        # A second gradient of all output weights would be more than all else that is held.
-        overwrites = _is_last_backward() and not torch._C._functorch.is_batchedtensor(upstream)
+        # Of output weights a second gradient would be more than all else that is held.
+        overwrites = _is_last_backward() and not any(batched(upstream) for batched in _BATCHED)
         scale = Tensor.mul_ if overwrites else Tensor.mul
         made = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         return None, None, None, *(grad if grad is None else scale(grad, upstream).to(dtype) for grad, dtype in made)
+
+
+# vmap's tensors, and those of the older one that autograd's own batching uses.
+_BATCHED = (torch._C._functorch.is_batchedtensor, torch._C._functorch.is_legacy_batchedtensor)
 
 
 def _is_last_backward() -> bool:

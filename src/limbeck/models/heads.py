@@ -91,8 +91,8 @@ def copy_head(student: PreTrainedModel, teacher: PreTrainedModel) -> list[str]:
     """Start the student's head, and a pooler below it, from the teacher's, where shapes are equal.
 
     Args:
-        student: With a head; changed in place. Parameters tied to its embeddings are left alone.
-        teacher: With the same head.
+        student: Changed in place. Parameters tied to its embeddings are left alone.
+        teacher: The model whose head and pooler are taken, as far as it has them.
 
     Returns:
         The names that were copied.

@@ -298,10 +298,10 @@ def unreachable(name: str | Path) -> ModelError:
     )
 
 
-def one_line(error: Exception, limit: int = 200) -> str:
-    """Return an error's text as one line of at most `limit` characters, or its type where it has none."""
+def one_line(error: Exception) -> str:
+    """Return an error's text as one line of at most 200 characters, or its type where it has none."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
@@ -325,7 +325,7 @@ def same_tensors(config: PreTrainedConfig, other: PreTrainedConfig) -> bool:
 
 
 @torch.no_grad()
-def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revision: str | None = None) -> list[str]:
+def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path) -> list[str]:
     """Set the student's weights from a saved model with the same tensors, in place.
 
     A task head and a pooler are set too where the checkpoint has the same, else they stay as they are. Configurations
@@ -334,7 +334,6 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
     Args:
         student: With or without a head.
         name_or_path: The earlier student: a folder, `package:NAME`, or a Hub name.
-        revision: A branch, tag or commit on the Hub.
 
     Returns:
         Names of the tensors that were set.
@@ -342,7 +341,7 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
     Raises:
         ModelError: for everything `load_model` refuses, and a checkpoint of another shape.
     """
-    config = load_config(name_or_path, revision)
+    config = load_config(name_or_path)
     ours, theirs = shape_of(student.config), shape_of(config)
     if not same_tensors(student.config, config):
         raise ModelError(
@@ -354,7 +353,7 @@ def load_checkpoint(student: PreTrainedModel, name_or_path: str | Path, *, revis
     head = head_of(config) if type(student).__name__ in (config.architectures or []) else None
     target = base_model(student).state_dict()
     poolers = [name for name in target if name.startswith("pooler.")]
-    source = load_model(name_or_path, revision=revision, head=head, pooler=bool(poolers))
+    source = load_model(name_or_path, head=head, pooler=bool(poolers))
     given = base_model(source).state_dict()
     target = {name: tensor for name, tensor in target.items() if name in given or name not in poolers}
     lacking = [name for name in target if name not in given or given[name].shape != target[name].shape]

@@ -76,7 +76,9 @@ def _config_folder(path: Path) -> Path:
         modules = _read_modules(path)
     except ModelError:
         modules = []
-    for module in modules[:1]:  # The Transformer; the pooling after it has a config.json too.
+    # The pooling after the Transformer has a config.json too.
+    transformers = [module for module in modules if str(module.get("type")).endswith("Transformer")]
+    for module in (transformers or modules)[:1]:
         inside = folder_inside(path, str(module.get("path") or ""), "modules.json")
         if (inside / "config.json").is_file():
             return inside

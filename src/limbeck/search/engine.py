@@ -22,6 +22,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 
+from limbeck.comparison.cells import NOT_COMPUTED
 from limbeck.core import studies
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, ProgressBar, print_plain
@@ -254,11 +255,9 @@ class Search(Work):
     def announce(self, study: Study) -> None:
         """Say what is going to be done, or is done already."""
 
-    def start(self, console: Console) -> Study:
-        """Read the text, and open the study."""
+    def read_text(self, console: Console) -> None:
+        """Build or open the corpora."""
         self.proxy = Proxy(self.plan, share=self.request.proxy.share, console=console)
-        self.check_text()
-        return self.open()
 
     def carry_out(self, study: Study, poll_seconds: float) -> None:
         """Do what is missing in the study."""
@@ -317,7 +316,8 @@ def work_alone(task: tuple[Callable[[Any], Search], SearchRequest]) -> None:
     kind, request = task
     search = kind(request)
     with quiet_optuna(), quiet():
-        study = search.start(Console(quiet=True))
+        search.read_text(Console(quiet=True))
+        study = search.open()
         search.load(study)
         work_on(study, search)
 
@@ -351,7 +351,9 @@ def run_search_of(
             open_storage(request.proxy.place)
             search.identity()  # Tasks that cannot be scored are refused before any text is read.
             try:
-                study = search.start(console)
+                search.read_text(console)
+                search.check_text()
+                study = search.open()
                 search.announce(study)
                 if not search.is_finished(study):
                     search.carry_out(study, poll_seconds)
@@ -430,10 +432,6 @@ def steps_of_only_stage(plan: RunPlan, way_out: str) -> int:
 # The identity of a run: teacher, text and everything of it that is computed.
 
 
-_NOT_COMPUTED = {"name", "output", "evaluation"}
-"""Keys of a recipe that change nothing that is computed."""
-
-
 def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> dict[str, Any]:
     """Return what values of two runs must have in common to be compared, by dotted names.
 
@@ -444,7 +442,7 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
         corpora: Of its stages.
         share: Of the text that is trained on.
     """
-    recipe = plan.recipe.model_dump(mode="json", exclude=_NOT_COMPUTED)
+    recipe = plan.recipe.model_dump(mode="json", exclude=set(NOT_COMPUTED))
     teacher, corpus = recipe.pop("teacher"), recipe.pop("corpus")
     stages = [_stage(stage) for stage in recipe.pop("stages")]
     return {

@@ -155,11 +155,10 @@ class LengthGroupedSampler(Sampler[int]):
         return group_by_length(order, self._lengths, self._batch_size, generator)
 
 
-def grouped_padding_share(lengths: Sequence[int], batch_size: int, seed: int = 0) -> float:
+def grouped_padding_share(lengths: Sequence[int], batch_size: int) -> float:
     """Share of positions that are padding when batches are drawn by `LengthGroupedSampler`; 0 to 1."""
-    return texts.padding_share(
-        [lengths[index] for index in LengthGroupedSampler(lengths, batch_size, seed)], batch_size
-    )
+    drawn = LengthGroupedSampler(lengths, batch_size, seed=0)
+    return texts.padding_share([lengths[index] for index in drawn], batch_size)
 
 
 # Loading the batches of a stage, of which every process reads its part.

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from limbeck.core import IGNORED_LABEL
+from limbeck.errors import RecipeError
 from limbeck.methods.composition import LearnedMap, Term
 from limbeck.models.streams import Streams
 from limbeck.models.taps import StreamTap
@@ -191,6 +192,9 @@ class DistillationModule(nn.Module):
         terms: The terms of the stage.
         pooling: How `pooled` streams are made.
 
+    Raises:
+        RecipeError: for terms that share a learned map by name and not by size.
+
     Attributes:
         reader: Reads the teacher's streams as far as they are needed; `.to()` on this module does not move it.
         student_tap: Reads the student's, under the autocast that is on.
@@ -207,9 +211,14 @@ class DistillationModule(nn.Module):
         super().__init__()
         self.student = student
         self.terms = tuple(terms)
-        self.maps = nn.ModuleDict(
-            {term.map_name: make_learned_map(term.learned_map) for term in terms if term.learned_map is not None}
-        )
+        maps: dict[str, LearnedMap] = {}
+        for term in terms:
+            if term.learned_map is not None and maps.setdefault(term.map_name, term.learned_map) != term.learned_map:
+                raise RecipeError(
+                    f"Term '{term.name}' has a learned map '{term.map_name}' that differs from another term's of that "
+                    "name; give it another name."
+                )
+        self.maps = nn.ModuleDict({name: make_learned_map(learned) for name, learned in maps.items()})
         over_vocabulary = [term for term in terms if any(key.kind == "logits" for key in term.student)]
         # Where only masked tokens are taught, only they are scored: about a seventh of the work.
         self._scores_labelled = bool(over_vocabulary) and all(term.rows == "label" for term in over_vocabulary)

@@ -12,7 +12,14 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from limbeck.core.machine import keep_freed_memory
-from limbeck.core.ranks import broadcast_task, main_rank_first, on_all_ranks, run_broadcast_tasks, running_task
+from limbeck.core.ranks import (
+    broadcast_task,
+    main_rank_first,
+    on_all_ranks,
+    raised_on_all_ranks,
+    run_broadcast_tasks,
+    running_task,
+)
 from limbeck.core.records import Stage
 from limbeck.corpus import CorpusSettings
 from limbeck.errors import RecipeError
@@ -114,8 +121,9 @@ class Proxy:
         console: Where progress goes.
 
     Raises:
-        RecipeError: for a share out of range, or a recipe that cannot be trained side by side: without stages, with a
-            stage that names its teacher or student, or in float16, whose loss scale couples the students.
+        RecipeError: for a share out of range or without a block of a source of a mix, or a recipe that cannot be
+            trained side by side: without stages, with a stage that names its teacher or student, or in float16, whose
+            loss scale couples the students.
     """
 
     def __init__(self, plan: RunPlan, *, share: float = 1.0, console: Console) -> None:
@@ -138,7 +146,9 @@ class Proxy:
                     left = np.diff(np.searchsorted(chosen, ends)).tolist()
                     if 0 in left:
                         name = corpus.manifest["settings"]["sources"][left.index(0)]
-                        raise RecipeError(f"A share of {share} has no block of the source '{name}'; give a larger one.")
+                        raise raised_on_all_ranks(
+                            RecipeError(f"A share of {share} has no block of the source '{name}'; give a larger one.")
+                        )
                     corpus.manifest["source_rows"] = left
 
     def load_teacher(self, **options: Any) -> PreTrainedModel:
