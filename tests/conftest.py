@@ -1,27 +1,16 @@
-"""No network, no shared cache, and fixtures of a tiny run."""
+"""No network; the fixtures of all tests, where tests run."""
 
 import gc
 import os
-import shutil
-from pathlib import Path
-from types import SimpleNamespace
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Of processes that tests start, beside each other.
 
-import accelerate
 import pytest
-import torch
-
-# Triton reads it once, when it is first imported: without a GPU its kernels run in its interpreter.
-os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 
 from tests.golden.snapshot import UPDATE
-from tests.support.commands import limbeck  # noqa: F401 - a fixture
-from tests.support.models import make_teacher
-from tests.support.recipes import recipe_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,9 +19,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hand ``--update-golden`` to the snapshots, also in the processes of pytest-xdist."""
+    """Hand ``--update-golden`` to the snapshots, also in the processes of pytest-xdist; load the fixtures in these."""
     if config.getoption("--update-golden"):
         os.environ[UPDATE] = "1"
+    if config.getoption("dist", "no") == "no":  # The process that spreads the tests needs no torch.
+        config.pluginmanager.import_plugin("tests.support.fixtures")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,36 +43,3 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let the interpreter find it again as it ends."""
     gc.unfreeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _alone(tmp_path_factory):
-    """Keep corpora that tests build out of the user's cache, and wait for no disk and no collection of garbage.
-
-    Tiny tensors: threads only cost, and one thread sums in one order. Every training begins with a full collection,
-    which takes as long as some steps of tiny models; the automatic ones are enough here.
-    """
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LIMBECK_CACHE", str(tmp_path_factory.mktemp("limbeck-cache")))
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        patch.setattr(accelerate.utils.memory, "gc", SimpleNamespace(collect=lambda: 0))
-        yield
-
-
-@pytest.fixture(scope="session")
-def bert_folder(tmp_path_factory) -> Path:
-    """A tiny BERT teacher with its tokenizer, on disk."""
-    return make_teacher(tmp_path_factory.mktemp("teacher"), "bert")
-
-
-@pytest.fixture(scope="session")
-def text_folder(tmp_path_factory) -> Path:
-    """Some sixty short documents of two paragraphs."""
-    return Path(shutil.copytree(Path(__file__).parent / "fixtures/text", tmp_path_factory.mktemp("text") / "text"))
-
-
-@pytest.fixture
-def tiny_recipe(bert_folder, text_folder, tmp_path) -> dict:
-    """A recipe that runs in a second or two; tests change what they are about."""
-    return recipe_of(bert_folder, text_folder, output=str(tmp_path / "run"))

@@ -12,6 +12,7 @@ from tests.support.comparisons import mixed_plan, write_teacher
 from tests.support.models import make_teacher
 from tests.support.recipes import recipe_of
 from tests.support.task_files import CHUNKS, write_tasks
+from tests.support.training import interrupt
 
 TABLE = yaml.safe_load((Path(__file__).parent / "refusals.yaml").read_text(encoding="utf-8"))
 REFUSED = [(command.replace("{}", call), parts) for command, rows in TABLE.items() for call, *parts in rows]
@@ -58,8 +59,5 @@ def test_a_group_alone_shows_its_help(limbeck, arguments):
 
 
 def test_ctrl_c_stops_with_130(limbeck, monkeypatch):
-    def stop(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("limbeck.recipe.load.read_shipped", stop)
+    monkeypatch.setattr("limbeck.recipe.load.read_shipped", interrupt)
     assert limbeck("recipe", "--example") == (130, "", "Stopped.\n")

@@ -7,24 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.api import compare
-from tests.docs.world import checked_world, small_world
-from tests.support.comparisons import tiny_plan
+# The process that spreads the tests over others imports this file too, and needs no torch.
 
 
 @pytest.fixture(scope="session")
 def real_sizes(tmp_path_factory) -> Path:
+    from tests.docs.world import checked_world
+
     return checked_world(tmp_path_factory.mktemp("checked"))
 
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory) -> Path:
+    from tests.docs.world import small_world
+
     return small_world(tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture(scope="session")
 def small_with_a_comparison(small, tmp_path_factory) -> Path:
     """The small world with `runs/methods`, which takes its seconds."""
+    from limbeck.api import compare
+    from tests.support.comparisons import tiny_plan
+
     folder = tmp_path_factory.mktemp("compared") / "world"
     shutil.copytree(small, folder)
     plan = tiny_plan(folder / "google-bert/bert-base-uncased", folder / "texts")

@@ -11,6 +11,7 @@ from limbeck.evaluation.fine_tuning import CellResult
 from limbeck.evaluation.grid import Failure, SharedTraining, run_trainings
 from limbeck.models.loading import load_tokenizer
 from tests.support.tasks import KEYS, POINT, make_data, tiny_folder
+from tests.support.training import interrupt
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +76,7 @@ def test_a_job_says_what_it_is_for(jobs):
 
 
 def test_ctrl_c_goes_through(jobs, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("limbeck.evaluation.grid.train_once", stop)
+    monkeypatch.setattr("limbeck.evaluation.grid.train_once", interrupt)
     with pytest.raises(KeyboardInterrupt):
         collect(jobs, 1)
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from tests.support.plugins import forgotten_afterwards  # noqa: F401 - a fixture of every test here
+
+@pytest.fixture(autouse=True)
+def _forgotten_afterwards():
+    from tests.support.plugins import forgetting  # Here, for the process that spreads the tests.
+
+    with forgetting():
+        yield
 
 
 @pytest.fixture(scope="session")

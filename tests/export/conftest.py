@@ -2,12 +2,11 @@
 
 import pytest
 
-from limbeck.export import ExportRequest, export_model
-
 
 @pytest.fixture
 def export(tmp_path):
     """Export a student, by default into the folder `out`, and return the result."""
+    from limbeck.export import ExportRequest, export_model  # Here, for the process that spreads the tests.
 
     def run(student, export_format="onnx", *, finish=None, **options):
         request = ExportRequest(str(student), export_format, **{"output": tmp_path / "out", **options})

@@ -7,10 +7,10 @@ import pytest
 from limbeck.api import distill
 from limbeck.errors import Interrupted
 from limbeck.export.formats import FORMATS
-from limbeck.training.trainer import DistillationTrainer
 from tests.golden.snapshot import check
 from tests.support.models import make_teacher
 from tests.support.recipes import MINILMV2, recipe_of
+from tests.support.training import at_step, interrupt
 
 
 def names(folder: Path) -> list[str]:
@@ -33,17 +33,9 @@ def test_a_run(run):
     check("files/run", names(run))
 
 
-def test_a_stopped_run(tiny_recipe, tmp_path, monkeypatch):
+def test_a_stopped_run(tiny_recipe, tmp_path):
     """Its checkpoints included."""
-    original = DistillationTrainer.training_step
-
-    def step(self, *arguments, **named):
-        if self.state.global_step == 3:
-            raise KeyboardInterrupt
-        return original(self, *arguments, **named)
-
-    monkeypatch.setattr(DistillationTrainer, "training_step", step)
-    with pytest.raises(Interrupted):
+    with at_step(3, interrupt), pytest.raises(Interrupted):
         distill(tiny_recipe)
     check("files/stopped_run", names(tmp_path / "run"))
 

@@ -19,7 +19,7 @@ from limbeck.methods import METHODS
 from limbeck.training.data import Loader
 from tests.support.methods import run_card, tiny_run, write_rows
 from tests.support.models import make_teacher, save_folder, tiny_model
-from tests.support.training import assert_equal, at_step
+from tests.support.training import assert_equal, at_step, interrupt
 
 FAMILIES = ("bert", "roberta", "modernbert")
 LABELLED = {"classification": 3, "regression": 1, "question_answering": 2}
@@ -107,10 +107,6 @@ def test_a_method_trains_on_labelled_rows(name, task, teachers, tmp_path):
     recipe = tiny_run(name, teachers[task], write_rows(tmp_path / "rows", task), tmp_path / "run", **options)
     config, head = trained(recipe, 8, task)
     assert not head or config.num_labels == LABELLED[task]
-
-
-def interrupt(model):
-    raise KeyboardInterrupt
 
 
 # Of each kind of state one: none, maps of heads, masks, two stages, weights of layers beside maps.

@@ -70,7 +70,8 @@ def test_learned_maps_of_all_kinds():
     """None, where widths are equal; a matrix; a function; a module with a bias."""
     for name in ("hidden_mse", "direct_mse", "pooled_cosine"):
         case = make_case(name)
-        agrees_as_written(name, replace(case, student=[x.flip(0) for x in case.teacher], options=without_map(case)))
+        without_map = {key: x for key, x in case.options.items() if not key.startswith("projection")}
+        agrees_as_written(name, replace(case, student=[x.flip(0) for x in case.teacher], options=without_map))
     case = make_case("hidden_mse")
     matrix, linear = case.options["projection"], torch.nn.Linear(6, 10, dtype=torch.float64)
     agrees_as_written("hidden_mse", case, {"projection": lambda x: x @ matrix})
@@ -78,10 +79,6 @@ def test_learned_maps_of_all_kinds():
         *map(lists, (*case.student, *case.teacher, case.valid, linear.weight.T, linear.bias))
     )
     agrees(replace(case, options={"projection": linear}).call("hidden_mse"), expected)
-
-
-def without_map(case):
-    return {key: x for key, x in case.options.items() if not key.startswith("projection")}
 
 
 def test_temperatures_and_labels():

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.report.collect import collect
-from limbeck.report.page import build_page, render_html
-from tests.golden.committed import FOLDERS
+# The process that spreads the tests over others imports this file too, and needs no torch.
 from tests.support.page_document import Document
 
 RECORDS = ("comparison.json", "search.json", "run.json", "attention.json")
@@ -21,11 +19,15 @@ RECORDS = ("comparison.json", "search.json", "run.json", "attention.json")
 @pytest.fixture(scope="session")
 def rendered():
     """The HTML of a page on committed folders, made once."""
+    from limbeck.report import page
+    from limbeck.report.collect import collect
+    from tests.golden.committed import FOLDERS
+
     made: dict[tuple[str, ...], str] = {}
 
     def render(*names: str) -> str:
         if names not in made:
-            made[names] = render_html(build_page(collect([FOLDERS[name] for name in names])))
+            made[names] = page.render_html(page.build_page(collect([FOLDERS[name] for name in names])))
         return made[names]
 
     return render
@@ -55,6 +57,7 @@ def change():
 @pytest.fixture
 def copied(tmp_path, change):
     """Copy a committed folder without its weights, its record changed or to be changed."""
+    from tests.golden.committed import FOLDERS
 
     def copy(kind: str = "finished", name: str = "copy", edit=None) -> Path:
         folder = shutil.copytree(FOLDERS[kind], tmp_path / name, ignore=shutil.ignore_patterns("*.safetensors"))
@@ -66,11 +69,13 @@ def copied(tmp_path, change):
 @pytest.fixture
 def page_of():
     """The page of folders; its HTML is read strictly on the way."""
+    from limbeck.report import page
+    from limbeck.report.collect import collect
 
     def build(*folders: Path, render: bool = True):
-        page = build_page(collect(folders))
+        built = page.build_page(collect(folders))
         if render:
-            Document(render_html(page))
-        return page
+            Document(page.render_html(built))
+        return built
 
     return build

@@ -77,15 +77,15 @@ def flips(pair):
         yield (tuple(a ^ b for a, b in zip(pair[0], codes, strict=True)),), 0.1**ones * 0.9 ** (12 - ones)
 
 
-@pytest.mark.parametrize(
-    ("breed", "outcomes"),
-    [
-        (lambda space, pair, random: crossover(space, pair, 0.4, random), exchanges),
-        (lambda space, pair, random: mutate(space, pair[0], 0.1, random), flips),
-    ],
-    ids=["crossover", "mutation"],
-)
-def test_illegal_children_are_drawn_again_and_nothing_else_changes(breed, outcomes):
+BREEDING = {
+    "crossover": (lambda space, pair, random: crossover(space, pair, 0.4, random), exchanges),
+    "mutation": (lambda space, pair, random: mutate(space, pair[0], 0.1, random), flips),
+}
+
+
+@pytest.mark.parametrize("kind", BREEDING)
+def test_illegal_children_are_drawn_again_and_nothing_else_changes(kind):
+    breed, outcomes = BREEDING[kind]
     space, random, draws = elm_space(4, 12), np.random.default_rng(6), 8000
     pair = (space.encode((1, 3, 5, 12)), space.encode((4, 6, 9, 10)))
     legal = Counter()

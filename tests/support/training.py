@@ -43,6 +43,10 @@ def at_step(step, action):
         yield
 
 
+def interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+
+
 def die(*arguments, **options):
     raise MemoryError("killed")
 
