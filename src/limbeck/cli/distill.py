@@ -28,7 +28,9 @@ def distill(
     method: shared.Method = None,
     output: Annotated[str | None, typer.Option(help="The run's folder.")] = None,
     steps: Annotated[int | None, training_option(min=1, help="Training steps of every stage.")] = None,
-    batch_size: Annotated[int | None, training_option(min=1, help="Blocks a step and device, in every stage.")] = None,
+    batch_size: Annotated[
+        int | None, training_option(min=1, help="Blocks per step and device, in every stage.")
+    ] = None,
     learning_rate: shared.LearningRate = None,
     length: Annotated[int | None, training_option(min=4, help="Longest block in tokens.")] = None,
     seed: Annotated[int | None, training_option(min=0, help="Seed of the run.")] = None,
@@ -38,7 +40,7 @@ def distill(
     *,
     messages: Messages,
 ) -> None:
-    """Distil a student from a teacher, as a recipe or the options say."""
+    """Distil a student from a teacher, by a recipe, by options, or both."""
     from limbeck.api import distill as run_distillation
     from limbeck.core.ranks import is_main
 

@@ -40,7 +40,7 @@ def evaluate(
     teacher: Annotated[
         str | None, typer.Option(help="What the others are compared with, evaluated too; default: the first model.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that run cells at once; one a GPU.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that run cells at once; one per GPU.")] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SETTING=VALUE", help="Override a setting: --set epochs=3, --set cola.epochs=10"),

@@ -35,7 +35,7 @@ class Messages:
 
     quiet: Annotated[bool, result_option("--quiet", "-q", help="Print nothing but the result and errors.")] = False
     verbose: Annotated[
-        bool, result_option("--verbose", "-v", help="Say versions, device and choices such as kernels too.")
+        bool, result_option("--verbose", "-v", help="Also print versions, device and choices such as kernels.")
     ] = False
     as_json: Json = False
 

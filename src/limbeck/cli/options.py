@@ -79,7 +79,7 @@ Corpus = Annotated[
 ]
 Method = Annotated[
     str | None,
-    run_option(help="Method, with all its stages; `limbeck methods` lists them.", autocompletion=complete(METHODS)),
+    run_option(help="Method; all its stages are run. `limbeck methods` lists them.", autocompletion=complete(METHODS)),
 ]
 LearningRate = Annotated[float | None, training_option(help="Peak learning rate of every stage.")]
 Device = Annotated[

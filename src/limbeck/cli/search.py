@@ -30,7 +30,7 @@ _OF_THE_RUN = ("teacher", "student", "corpus", "method", "batch_size", "learning
 def _in_order(
     output: None,
     recipe: Annotated[
-        Path | None, typer.Argument(help="The recipe (YAML) of the run that is searched for.", show_default=False)
+        Path | None, typer.Argument(help="Recipe (YAML) of the run to search for.", show_default=False)
     ] = None,
     teacher: options.Teacher = None,
     student: Annotated[
@@ -40,7 +40,7 @@ def _in_order(
     corpus: options.Corpus = None,
     method: options.Method = None,
     steps: None = None,
-    batch_size: Annotated[int | None, training_option(help="Blocks a step and device, in every stage.")] = None,
+    batch_size: Annotated[int | None, training_option(help="Blocks per step and device, in every stage.")] = None,
     learning_rate: options.LearningRate = None,
     length: Annotated[int | None, training_option(help="Longest block in tokens.")] = None,
     seed: Annotated[int | None, training_option(help="Seed of the run and of the search.")] = None,
@@ -75,8 +75,8 @@ class _Kind:
 KINDS = {
     "mapping": _Kind(
         requests.MappingRequest,
-        "Search for the layer mapping whose student does best on a proxy: ELM's genetic algorithm, one teacher for "
-        "all.",
+        "Search for the layer mapping whose student does best on a proxy, by ELM's genetic algorithm; candidates "
+        "share the teacher's forward pass.",
         (
             "limbeck search mapping recipe.yaml --steps 2000 --output runs/mapping",
             "limbeck search mapping --teacher google-bert/bert-base-uncased --student 4x312 --corpus texts/ --method "
@@ -86,7 +86,8 @@ KINDS = {
     ),
     "architecture": _Kind(
         requests.ArchitectureRequest,
-        "Search for the student's shape of low loss at low latency, within limits, one teacher for all.",
+        "Search for the student's shape of low loss at low latency, within limits; candidates share the teacher's "
+        "forward pass.",
         (
             "limbeck search architecture recipe.yaml --layers 3,4,6 --hidden 192,312,384 --heads 6,12 --steps 2000 "
             "--max-latency-share 0.5 --output runs/shape",

@@ -236,7 +236,7 @@ class MeasuresSpec(Strict):
         seeds: Fine-tunings of every point; default: the paper's.
         data: Folder with the tasks' files; default, or hub: the Hub.
         settings: Overrides of the preset, of all tasks or of one: {epochs: 3, cola: {epochs: 6}}.
-        workers: Processes that fine-tune at once; one a GPU.
+        workers: Processes that fine-tune at once; one per GPU.
         teacher: Evaluate the teacher too, so that retention can be said.
     """
 

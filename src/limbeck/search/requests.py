@@ -197,9 +197,9 @@ class ProxyRequest:
     """The run that is searched for, the share of text and steps that its candidates get, and the study.
 
     Attributes:
-        output: The search's folder; the same command goes on in it.
+        output: Folder of the search; the same command, run again, continues it.
         name: Name of the study in the storage.
-        steps: Steps of every candidate, in every stage; default: the recipe's. What is found keeps those.
+        steps: Steps of every candidate, in every stage; default: the recipe's. The recipe that is found keeps its own.
         share: Share of the corpus that candidates are trained on.
         storage: Journal file or database URL that workers share; default: search.journal in the output.
     """
@@ -240,14 +240,14 @@ class GeneticSettings:
     that a generation always costs S evaluations.
 
     Attributes:
-        population: Mappings in a generation; default: the paper's, 12 up to 4 layers, else 20.
-        parents: Who breeds: `generation`, the last one, as in the paper; `best`, the best of all so far, with new
-            children only, which costs a whole generation each time and found more in as many (docs/search.md).
-        elite: Best of a generation that go on unchanged; the paper keeps none.
-        crossover: How likely a pair of parents is crossed (p_C).
-        exchange: How likely a crossed pair exchanges each layer (q_C).
-        mutation: How likely a child is mutated (p_M).
-        flip: How likely a mutated child flips each bit (q_M).
+        population: Mappings in a generation; default: the paper's, 12 for students of up to 4 layers, otherwise 20.
+        parents: `generation`: the previous generation (the paper); `best`: the best so far, with new children only, so
+            that every generation is evaluated in full; it found better mappings in as many (docs/search.md).
+        elite: Number of best mappings that are carried over unchanged; the paper keeps none.
+        crossover: Probability that a pair of parents is crossed (p_C).
+        exchange: Probability that a crossed pair exchanges a layer (q_C).
+        mutation: Probability that a child is mutated (p_M).
+        flip: Probability that a mutated child flips a bit (q_M).
 
     Raises:
         RecipeError: for a probability outside [0, 1], a population that cannot breed, an elite that does not fit, or
@@ -289,11 +289,11 @@ class ProxyTasks:
     """The tasks that candidates are fine-tuned on, as the command line names them.
 
     Attributes:
-        tasks: Proxy tasks by commas; with --data the paper's sst2,mnli,squad. Without tasks, and with `none`, held-out
-            text decides, which needs no labels.
+        tasks: Proxy tasks, separated by commas; default: none, so that held-out text decides, or the paper's
+            sst2,mnli,squad if --data is given.
         data: Folder with the tasks' files, or `hub`; default with tasks: hub.
-        preset: Protocol of the fine-tuning, as `limbeck evaluate` has it.
-        seeds: Fine-tunings of every student on every task.
+        preset: Protocol of the fine-tuning: a preset of `limbeck evaluate`.
+        seeds: Number of seeds per student and task.
         settings: Override the protocol: --set-task mnli.epochs=1
     """
 
@@ -341,13 +341,13 @@ class MappingRequest(SearchRequest):
     """A search for a layer mapping; the paper's share of the corpus is 0.1.
 
     `genetic` are the fields of `GeneticSettings` that differ from the paper's. Without tasks in `measures` held-out
-    text decides. A worker trains its part of a generation at once where `batch` is None.
+    text decides. A worker trains its share of a generation at once where `batch` is None.
 
     Attributes:
-        generations: Generations in all; a finished search goes on where they are more.
+        generations: Total generations; a larger number continues a finished search.
         teacher_layers: Teacher layers that may be learned from: 1-8,10.
-        batch: Students that a worker trains at once under one teacher; default: its part of a generation.
-        workers: Processes that search side by side on this machine; one a GPU.
+        batch: Candidates that a worker trains at once under one teacher; default: its share of a generation.
+        workers: Processes that search side by side on this machine; one per GPU.
     """
 
     proxy: ProxyRequest = part(ProxyRequest, changes={"name": {"given": "mapping"}, "share": {"given": 0.1}})
@@ -413,11 +413,11 @@ class ArchitectureRequest(SearchRequest):
     """A search for a student's shape.
 
     Attributes:
-        trials: Shapes to train in all; a finished search goes on with more.
+        trials: Total shapes to train; a larger number continues a finished search.
         sampler: Optuna's sampler: tpe, random, nsga2, gp.
         batch: Shapes that a worker trains at once under one teacher.
         prune: Stop shapes whose reward on the way is below the median of the others.
-        workers: Processes that search side by side on this machine; one a GPU.
+        workers: Processes that search side by side on this machine; one per GPU.
     """
 
     proxy: ProxyRequest = part(ProxyRequest, changes={"name": {"given": "architecture"}})
