@@ -16,14 +16,9 @@ FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["'](?:h
 @pytest.mark.slow
 def test_the_site_is_built_without_warnings():
     pytest.importorskip("mkdocs", reason="the site is built with the extra `docs`")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict"],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     for page in PAGES:
         place = page.path.removeprefix("docs/").replace("README.md", "index.md").replace(".md", ".html")

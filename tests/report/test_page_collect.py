@@ -80,8 +80,11 @@ RECORDS = {
 def test_records_with_anything_anywhere_never_stop_a_report(copied, rounds, monkeypatch):
     """Every round spoils and draws a folder of every kind; equal figures are drawn once."""
     random, draw, drawn = Random(rounds), plot_drawing.svg_of, {}
-    once = lambda figure: drawn.get(repr(figure)) or drawn.setdefault(repr(figure), draw(figure))  # noqa: E731
-    monkeypatch.setattr(plot_drawing, "svg_of", once)
+
+    def draw_once(figure):
+        return drawn.get(repr(figure)) or drawn.setdefault(repr(figure), draw(figure))
+
+    monkeypatch.setattr(plot_drawing, "svg_of", draw_once)
     places = [copied(kind, kind) / name for kind, name in RECORDS.items()]
     wholes = [json.loads(place.read_text()) for place in places]
     for _ in range(rounds):

@@ -13,11 +13,10 @@ from limbeck.errors import LimbeckError, ModelError, RecipeError
 from limbeck.models.families import Shape
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan, choose_teacher, plan_run
+from limbeck.recipe.schema import NOT_COMPUTED
 from limbeck.recipe.training_arguments import build_arguments, check_training
 
 RUNS = "runs"
-NOT_COMPUTED = ("name", "output", "evaluation")
-"""Keys of a recipe that change nothing that is computed."""
 
 
 @dataclass(frozen=True)

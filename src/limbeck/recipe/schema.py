@@ -64,6 +64,8 @@ Length: TypeAlias = Annotated[int, Field(ge=4, le=1_000_000)]
 Width: TypeAlias = Annotated[int, Field(ge=1, le=65536)]
 """Of a stream, or a number of heads."""
 
+NOT_COMPUTED = {"name", "output", "evaluation"}
+"""Keys of a recipe that change nothing that is computed."""
 MOST = 10**12
 """Of anything that is counted; with more, a slip of the keyboard is likelier than a run."""
 

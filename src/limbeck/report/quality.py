@@ -179,15 +179,15 @@ def quality_table(comparison: Measured, caption: str = "Teacher beside student")
     return Table(caption, ("", "Teacher", "Student", "Student vs teacher"), rows, words=(0, 3), layout=BOXED)
 
 
-def comparison_table(comparison: Measured) -> RenderableType:
+def comparison_table(comparison: Measured, *, title: str = "Teacher beside student") -> RenderableType:
     """Return the table for the terminal; it fits 80 columns and wraps below that."""
-    return console(quality_table(comparison), Notes(tuple(comparison_notes(comparison))))
+    return console(quality_table(comparison, title), Notes(tuple(comparison_notes(comparison))))
 
 
-def comparison_markdown(comparison: Measured) -> str:
-    """Return the table in Markdown, its notes below it."""
+def comparison_markdown(comparison: Measured, *, notes: bool = True) -> str:
+    """Return the table in Markdown, its notes below it unless asked otherwise."""
     lines = [markdown.plain_table(quality_table(comparison)).replace("|  |", "| |", 1)]
-    if found := comparison_notes(comparison):
+    if notes and (found := comparison_notes(comparison)):
         lines += ["", *(f"- {' '.join(note.split())}" for note in found)]
     return "\n".join(lines) + "\n"
 

@@ -22,7 +22,6 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from rich.console import Console
 
-from limbeck.comparison.cells import NOT_COMPUTED
 from limbeck.core import studies
 from limbeck.core.machine import bf16_is_fast, git_commit, hardware, versions
 from limbeck.core.progress import Count, ProgressBar, print_plain
@@ -35,7 +34,7 @@ from limbeck.methods.registry import METHODS
 from limbeck.models.loading import quiet
 from limbeck.recipe.load import load_recipe
 from limbeck.recipe.plan import RunPlan
-from limbeck.recipe.schema import Recipe
+from limbeck.recipe.schema import NOT_COMPUTED, Recipe
 from limbeck.search.requests import SearchRequest
 from limbeck.search.study import (
     DIVERGED,
@@ -442,7 +441,7 @@ def proxy_identity(plan: RunPlan, corpora: Sequence[Corpus], share: float) -> di
         corpora: Of its stages.
         share: Of the text that is trained on.
     """
-    recipe = plan.recipe.model_dump(mode="json", exclude=set(NOT_COMPUTED))
+    recipe = plan.recipe.model_dump(mode="json", exclude=NOT_COMPUTED)
     teacher, corpus = recipe.pop("teacher"), recipe.pop("corpus")
     stages = [_stage(stage) for stage in recipe.pop("stages")]
     return {

@@ -242,7 +242,7 @@ class GeneticSettings:
     Attributes:
         population: Mappings in a generation; default: the paper's, 12 for students of up to 4 layers, otherwise 20.
         parents: `generation`: the previous generation (the paper); `best`: the best so far, with new children only, so
-            that every generation is evaluated in full; it found better mappings in as many (docs/search.md).
+            that every generation is evaluated in full (docs/search.md compares them).
         elite: Number of best mappings that are carried over unchanged; the paper keeps none.
         crossover: Probability that a pair of parents is crossed (p_C).
         exchange: Probability that a crossed pair exchanges a layer (q_C).
